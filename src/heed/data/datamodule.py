@@ -1,0 +1,138 @@
+"""Encoded text → what each device works on: its share of every optimizer step, and its part of each evaluation set."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from heed.data.batch import Batch, collate
+from heed.data.corpus import Corpus
+from heed.data.encoded import encode
+from heed.data.plan import Planner, cells, share
+from heed.data.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class StepShare:
+    """This process's part of one optimizer step: 0..n micro-batches, under their numbers within the step."""
+
+    epoch: int
+    step: int
+    """Within the epoch."""
+    src_tokens: int
+    tgt_tokens: int
+    """Non-pad tokens of the whole step on each side, over all processes, EOS counted."""
+    cells: int
+    """Tokens and padding of the whole step, over all processes."""
+    micro_batches: tuple[tuple[int, Batch], ...]
+    last: bool
+    """Nothing comes after it."""
+
+    def to(self, device: torch.device | str) -> "StepShare":
+        """The same share on another device."""
+        return replace(self, micro_batches=tuple((i, batch.to(device)) for i, batch in self.micro_batches))
+
+
+class StepStream(IterableDataset[StepShare]):
+    """The endless (or ``max_epochs`` long) sequence of steps from a cursor on, the same on any number of devices."""
+
+    def __init__(self, data: "TranslationData", rank: int, world_size: int) -> None:
+        self.data, self.rank, self.world_size = data, rank, world_size
+
+    def __iter__(self) -> Iterator[StepShare]:
+        data, train = self.data, self.data.splits["train"]
+        # EOS ends every sentence of either side.
+        src_lengths, tgt_lengths = train.src.lengths + 1, train.tgt.lengths + 1
+        epoch, start = data.cursor
+        while data.max_epochs is None or epoch < data.max_epochs:
+            steps = data.planner.steps(src_lengths, tgt_lengths, epoch=epoch, start=start)
+            last_epoch = data.max_epochs is not None and epoch == data.max_epochs - 1
+            planned = next(steps, None)
+            number = start
+            while planned is not None:
+                following = next(steps, None)
+                yield StepShare(
+                    epoch=epoch,
+                    step=number,
+                    src_tokens=sum(int(src_lengths[index].sum()) for index in planned.micro_batches),
+                    tgt_tokens=planned.tgt_tokens,
+                    cells=sum(cells(src_lengths[index], tgt_lengths[index]) for index in planned.micro_batches),
+                    micro_batches=tuple(
+                        (i, collate(index, train.src, train.tgt))
+                        for i, index in share(planned, self.rank, self.world_size)
+                    ),
+                    last=last_epoch and following is None,
+                )
+                planned, number = following, number + 1
+            epoch, start = epoch + 1, 0
+
+
+class TranslationData(L.LightningDataModule):
+    """Serves training steps by plan and evaluation sets by length. Its state is a cursor: (epoch, step).
+
+    Lightning sees one long epoch: a plan's number of steps varies from epoch to epoch, which its own epochs do not
+    allow, and a stream from a cursor resumes exactly, on any number of devices.
+    """
+
+    def __init__(
+        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, with_tests: bool, cache_dir: Path | str
+    ) -> None:
+        super().__init__()
+        self.corpus = corpus
+        self.planner = planner
+        self.datasets = {"train": corpus.train, "valid": corpus.valid, **(corpus.tests if with_tests else {})}
+        """By split: train, valid, then the test sets by name."""
+        self.splits = {name: encode(split, tokenizer, cache_dir) for name, split in self.datasets.items()}
+        self.evaluated = [name for name in self.splits if name != "train"]
+        self.cursor = (0, 0)
+        """The next step to be taken; the training module moves it on."""
+
+    @property
+    def max_epochs(self) -> int | None:
+        limit = self.trainer.max_epochs if self.trainer else None
+        return None if limit in (None, -1) else limit
+
+    @property
+    def train_tgt_tokens(self) -> int:
+        """Target tokens of one epoch, EOS counted."""
+        return int(self.splits["train"].tgt.lengths.sum()) + len(self.splits["train"])
+
+    def train_dataloader(self) -> DataLoader[StepShare]:
+        return DataLoader(StepStream(self, *self._place()), batch_size=None)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        return self._evaluation("valid")
+
+    def test_dataloader(self) -> list[DataLoader[Batch]]:
+        return [self._evaluation(name) for name in self.evaluated]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.cursor[0], "step": self.cursor[1]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.cursor = (state_dict["epoch"], state_dict["step"])
+
+    def _evaluation(self, name: str) -> DataLoader[Batch]:
+        """This process's sentences, neighbours in length batched together: each sentence on exactly one process."""
+        split = self.splits[name]
+        src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
+        order = np.lexsort((-tgt, -src))
+        batches, start = [], 0
+        for stop in range(1, len(order) + 1):
+            # Longest first: the first row has the longest source, but not always the longest target.
+            rows = order[start : stop + 1]
+            if stop == len(order) or cells(src[rows], tgt[rows]) > self.planner.device_tokens:
+                batches.append(order[start:stop])
+                start = stop
+        rank, world_size = self._place()
+        mine = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
+        return DataLoader(mine, batch_size=None)  # type: ignore[arg-type]  # a list is a dataset
+
+    def _place(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+

@@ -1,0 +1,298 @@
+"""The words of the built-in corpus, English beside German, with the grammar each of them brings along."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Gender = Literal["m", "f", "n"]
+Case = Literal["nom", "acc", "dat"]
+
+
+@dataclass(frozen=True)
+class Noun:
+    """A noun and its translation.
+
+    ``sex`` is set where English would say he or she, ``weak`` where German declines the noun itself (der Junge, den
+    Jungen); a ``mass`` noun has no indefinite article.
+    """
+
+    en: str
+    de: str
+    gender: Gender
+    en_plural: str = ""
+    de_plural: str = ""
+    sex: Literal["m", "f"] | None = None
+    weak: str = ""
+    mass: bool = False
+
+    def english(self, *, plural: bool) -> str:
+        return self.en_plural if plural else self.en
+
+    def german(self, case: Case, *, plural: bool) -> str:
+        if not plural:
+            return self.weak if self.weak and case != "nom" else self.de
+        return self.de_plural + ("n" if case == "dat" and self.de_plural[-1] not in "ns" else "")
+
+
+@dataclass(frozen=True)
+class Adjective:
+    """``stem`` takes the endings where it differs from the uninflected form (müde, ein müd-er Hund)."""
+
+    en: str
+    de: str
+    stem: str = ""
+
+
+@dataclass(frozen=True)
+class Preposition:
+    """A preposition in one of its meanings, and the case it governs in it (in der Tasche, but: into, in die Tasche)."""
+
+    en: str
+    de: str
+    case: Case
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb with the forms the grammar uses.
+
+    English: ``particle`` stands behind it (pick *up*); ``gerund`` is given for lasting actions, whose past is
+    progressive (was sleeping). German: ``past`` is the third person singular without the separable ``prefix``;
+    the object stands in ``case``, or behind ``preposition``; ``present``: first and third person singular, plural.
+    """
+
+    base: str
+    en_past: str
+    en_participle: str
+    infinitive: str
+    past: str
+    participle: str
+    prefix: str = ""
+    particle: str = ""
+    gerund: str = ""
+    case: Case = "acc"
+    preposition: str = ""
+    auxiliary: Literal["haben", "sein"] = "haben"
+    present: tuple[str, str, str] = ("", "", "")
+
+    @property
+    def zu_infinitive(self) -> tuple[str, ...]:
+        """(zu, sehen), but (einzuzahlen,)."""
+        if not self.prefix:
+            return "zu", self.infinitive
+        return (f"{self.prefix}zu{self.infinitive.removeprefix(self.prefix)}",)
+
+
+@dataclass(frozen=True)
+class Modal:
+    """English finite forms, affirmative and negated (None: didn't + base), and the German past."""
+
+    en: tuple[str, ...]
+    en_negated: tuple[str, ...]
+    past: str
+
+
+@dataclass(frozen=True)
+class Conjunction:
+    """What joins two clauses; a subordinating one sends the German verb to the end."""
+
+    en: str
+    de: str
+    subordinating: bool
+
+
+@dataclass(frozen=True)
+class Homonym:
+    """One English noun with two German readings, and the places that tell which one is meant."""
+
+    readings: tuple[Noun, Noun]
+    places: tuple[tuple[tuple[Preposition, Noun], ...], tuple[tuple[Preposition, Noun], ...]]
+
+
+# Prepositions
+
+IN, INTO = Preposition("in", "in", "dat"), Preposition("into", "in", "acc")
+ON, UNDER = Preposition("on", "auf", "dat"), Preposition("under", "unter", "dat")
+BEHIND, BESIDE = Preposition("behind", "hinter", "dat"), Preposition("beside", "neben", "dat")
+AT, IN_THE_COURSE_OF = Preposition("at", "an", "dat"), Preposition("in", "an", "dat")
+TO, BY, WITH = Preposition("to", "zu", "dat"), Preposition("by", "von", "dat"), Preposition("with", "mit", "dat")
+
+# Persons, animals and names
+
+MAN = Noun("man", "Mann", "m", "men", "Männer", sex="m")
+WOMAN = Noun("woman", "Frau", "f", "women", "Frauen", sex="f")
+BOY = Noun("boy", "Junge", "m", "boys", "Jungen", sex="m", weak="Jungen")
+KING = Noun("king", "König", "m", "kings", "Könige", sex="m")
+QUEEN = Noun("queen", "Königin", "f", "queens", "Königinnen", sex="f")
+FARMER = Noun("farmer", "Bauer", "m", "farmers", "Bauern", sex="m", weak="Bauern")
+CHILD = Noun("child", "Kind", "n", "children", "Kinder")
+GIRL = Noun("girl", "Mädchen", "n", "girls", "Mädchen")
+CHILDREN = (BOY, CHILD, GIRL)
+PERSONS = (MAN, WOMAN, BOY, KING, QUEEN, FARMER, CHILD, GIRL)
+HE_OR_SHE = tuple(person for person in PERSONS if person.sex)
+
+DOG, FOX, BEAR = Noun("dog", "Hund", "m"), Noun("fox", "Fuchs", "m"), Noun("bear", "Bär", "m", weak="Bären")
+CAT, COW, GOAT = Noun("cat", "Katze", "f"), Noun("cow", "Kuh", "f"), Noun("goat", "Ziege", "f")
+ANIMAL, HORSE, PIG = Noun("animal", "Tier", "n"), Noun("horse", "Pferd", "n"), Noun("pig", "Schwein", "n")
+FISH = Noun("fish", "Fisch", "m")
+ANIMALS = (DOG, FOX, BEAR, CAT, COW, GOAT, ANIMAL, HORSE, PIG)
+BEINGS = PERSONS + ANIMALS
+
+SARAH, ANNA = Noun("Sarah", "Sarah", "f", sex="f"), Noun("Anna", "Anna", "f", sex="f")
+PETER, PAUL = Noun("Peter", "Peter", "m", sex="m"), Noun("Paul", "Paul", "m", sex="m")
+NAMES = (SARAH, ANNA, PETER, PAUL)
+PETS = (DOG, CAT, HORSE, PIG, GOAT)
+PET_NAMES = tuple(Noun(name, name, "n") for name in ("Alex", "Max", "Luna"))
+
+# Things
+
+BALL, HAT = Noun("ball", "Ball", "m"), Noun("hat", "Hut", "m")
+KEY = Noun("key", "Schlüssel", "m", "keys", "Schlüssel")
+CHEQUE, WATCH = Noun("cheque", "Scheck", "m"), Noun("watch", "Uhr", "f")
+CUP = Noun("cup", "Tasse", "f", "cups", "Tassen")
+FLOWER = Noun("flower", "Blume", "f", "flowers", "Blumen")
+BOOK, PICTURE = Noun("book", "Buch", "n", "books", "Bücher"), Noun("picture", "Bild", "n", "pictures", "Bilder")
+THINGS = (BALL, HAT, KEY, WATCH, CUP, FLOWER, BOOK, PICTURE)
+
+SUITCASE = Noun("suitcase", "Koffer", "m")
+CABINET = Noun("cabinet", "Schrank", "m", "cabinets", "Schränke")
+BAG, BOX = Noun("bag", "Tasche", "f", "bags", "Taschen"), Noun("box", "Kiste", "f", "boxes", "Kisten")
+GLASS, BOAT = Noun("glass", "Glas", "n"), Noun("boat", "Boot", "n")
+CONTAINERS = (SUITCASE, CABINET, BAG, BOX, GLASS, BOAT)
+
+TABLE, CHAIR = Noun("table", "Tisch", "m", "tables", "Tische"), Noun("chair", "Stuhl", "m", "chairs", "Stühle")
+CAR, HOUSE = Noun("car", "Auto", "n", "cars", "Autos"), Noun("house", "Haus", "n", "houses", "Häuser")
+DOOR, ROOM = Noun("door", "Tür", "f"), Noun("room", "Zimmer", "n")
+
+APPLE, CAKE = Noun("apple", "Apfel", "m"), Noun("cake", "Kuchen", "m")
+SOUP, CARROT = Noun("soup", "Suppe", "f", mass=True), Noun("carrot", "Karotte", "f")
+BREAD, EGG = Noun("bread", "Brot", "n", mass=True), Noun("egg", "Ei", "n")
+FOOD = (APPLE, CAKE, SOUP, CARROT, BREAD, EGG)
+
+TAIL, HEAD, NOSE = Noun("tail", "Schwanz", "m"), Noun("head", "Kopf", "m"), Noun("nose", "Nase", "f")
+ROOF, WINDOW = Noun("roof", "Dach", "n"), Noun("window", "Fenster", "n")
+
+# Places and times
+
+STREET, BRIDGE = Noun("street", "Straße", "f"), Noun("bridge", "Brücke", "f")
+RIVER, SQUARE = Noun("river", "Fluss", "m"), Noun("square", "Platz", "m")
+FIELD, ICE = Noun("field", "Feld", "n"), Noun("ice", "Eis", "n")
+PARK, GARDEN = Noun("park", "Park", "m"), Noun("garden", "Garten", "m")
+CITY, CHURCH, BARN = Noun("city", "Stadt", "f"), Noun("church", "Kirche", "f"), Noun("barn", "Scheune", "f")
+VILLAGE, FOREST = Noun("village", "Dorf", "n"), Noun("forest", "Wald", "m")
+TOWER = Noun("tower", "Turm", "m")
+
+EVENING, MORNING = Noun("evening", "Abend", "m"), Noun("morning", "Morgen", "m")
+
+# Adjectives
+
+
+def _adjectives(*pairs: str) -> tuple[Adjective, ...]:
+    return tuple(Adjective(*pair.split("|")) for pair in pairs)
+
+
+OLD, NEW, BIG, SMALL, BEAUTIFUL, RED = _adjectives("old|alt", "new|neu", "big|groß", "small|klein", "beautiful|schön", "red|rot")
+YOUNG, GOLD = _adjectives("young|jung", "gold|golden")
+TIRED, HUNGRY, LAZY, WEAK = _adjectives("tired|müde|müd", "hungry|hungrig", "lazy|faul", "weak|schwach")
+FRIGHTENED, GREEDY = _adjectives("frightened|ängstlich", "greedy|gierig")
+WIDE, NARROW, DEEP, STEEP = _adjectives("wide|breit", "narrow|schmal", "deep|tief", "steep|steil")
+SLIPPERY, CROWDED, GREEN = _adjectives("slippery|glatt", "crowded|voll", "green|grün")
+THICK, FULL, FRESH, SWEET = _adjectives("thick|dick", "full|voll", "fresh|frisch", "sweet|süß")
+LIGHT_WEIGHT, BRIGHT = _adjectives("light|leicht", "light|hell")
+
+# Verbs
+
+BE = Verb("be", "was", "been", "sein", "war", "gewesen", auxiliary="sein", present=("bin", "ist", "sind"))
+
+SEE = Verb("see", "saw", "seen", "sehen", "sah", "gesehen")
+HEAR = Verb("hear", "heard", "heard", "hören", "hörte", "gehört")
+FIND = Verb("find", "found", "found", "finden", "fand", "gefunden")
+CHASE = Verb("chase", "chased", "chased", "jagen", "jagte", "gejagt")
+BITE = Verb("bite", "bit", "bitten", "beißen", "biss", "gebissen")
+CATCH = Verb("catch", "caught", "caught", "fangen", "fing", "gefangen")
+FOLLOW = Verb("follow", "followed", "followed", "folgen", "folgte", "gefolgt", case="dat", auxiliary="sein")
+HELP = Verb("help", "helped", "helped", "helfen", "half", "geholfen", case="dat")
+EAT = Verb("eat", "ate", "eaten", "essen", "aß", "gegessen")
+DEVOUR = Verb("eat", "ate", "eaten", "fressen", "fraß", "gefressen")
+
+GIVE = Verb("give", "gave", "given", "geben", "gab", "gegeben")
+SHOW = Verb("show", "showed", "shown", "zeigen", "zeigte", "gezeigt")
+
+BUY = Verb("buy", "bought", "bought", "kaufen", "kaufte", "gekauft")
+SELL = Verb("sell", "sold", "sold", "verkaufen", "verkaufte", "verkauft")
+VISIT = Verb("visit", "visited", "visited", "besuchen", "besuchte", "besucht")
+READ = Verb("read", "read", "read", "lesen", "las", "gelesen")
+OPEN = Verb("open", "opened", "opened", "aufmachen", "machte", "aufgemacht", "auf")
+CLOSE = Verb("close", "closed", "closed", "zumachen", "machte", "zugemacht", "zu")
+CALL = Verb("call", "called", "called", "anrufen", "rief", "angerufen", "an")
+INVITE = Verb("invite", "invited", "invited", "einladen", "lud", "eingeladen", "ein")
+PICK_UP = Verb("pick", "picked", "picked", "aufheben", "hob", "aufgehoben", "auf", particle="up")
+KICK = Verb("kick", "kicked", "kicked", "treten", "trat", "getreten", preposition="gegen")
+DEPOSIT = Verb("deposit", "deposited", "deposited", "einzahlen", "zahlte", "eingezahlt", "ein")
+CROSS = Verb("cross", "crossed", "crossed", "überqueren", "überquerte", "überquert")
+FIT = Verb("fit", "fitted", "fitted", "passen", "passte", "gepasst")
+WEAR = Verb("wear", "wore", "worn", "tragen", "trug", "getragen", gerund="wearing")
+
+SLEEP = Verb("sleep", "slept", "slept", "schlafen", "schlief", "geschlafen", gerund="sleeping")
+WORK = Verb("work", "worked", "worked", "arbeiten", "arbeitete", "gearbeitet", gerund="working")
+PLAY = Verb("play", "played", "played", "spielen", "spielte", "gespielt", gerund="playing")
+LAUGH = Verb("laugh", "laughed", "laughed", "lachen", "lachte", "gelacht")
+GET_UP = Verb("get", "got", "got", "aufstehen", "stand", "aufgestanden", "auf", particle="up", auxiliary="sein")
+COME_BACK = Verb("come", "came", "come", "zurückkommen", "kam", "zurückgekommen", "zurück", particle="back", auxiliary="sein")
+WAIT_FOR = Verb("wait", "waited", "waited", "warten", "wartete", "gewartet", particle="for", preposition="auf", gerund="waiting")
+
+GO = Verb("go", "went", "gone", "gehen", "ging", "gegangen", auxiliary="sein", gerund="going", present=("gehe", "geht", "gehen"))
+WALK = Verb("walk", "walked", "walked", "spazieren gehen", "ging", "spazieren gegangen", "spazieren", gerund="walking", auxiliary="sein")
+GO_DOWN = Verb("go", "went", "gone", "entlangfahren", "fuhr", "entlanggefahren", "entlang", particle="down", auxiliary="sein")
+KNOW = Verb("know", "knew", "known", "kennen", "kannte", "gekannt"), Verb("know", "knew", "known", "wissen", "wusste", "gewusst")
+LEAVE = Verb("leave", "left", "left", "verlassen", "verließ", "verlassen"), Verb("leave", "left", "left", "lassen", "ließ", "gelassen")
+
+WANT_TO = Modal(("wanted", "to"), ("didn't", "want", "to"), "wollte")
+HAVE_TO = Modal(("had", "to"), ("didn't", "have", "to"), "musste")
+CAN = Modal(("could",), ("couldn't",), "konnte")
+MODALS = (WANT_TO, HAVE_TO, CAN)
+
+# Conjunctions
+
+BECAUSE, WHEN, WHILE = Conjunction("because", "weil", True), Conjunction("when", "als", True), Conjunction("while", "während", True)
+ALTHOUGH, THAT = Conjunction("although", "obwohl", True), Conjunction("that", "dass", True)
+AND, BUT = Conjunction("and", "und", False), Conjunction("but", "aber", False)
+
+# Homonyms
+
+BANK = Noun("bank", "Bank", "f"), Noun("bank", "Ufer", "n")
+RIVER_BANK = Noun("river bank", "Flussufer", "n")
+
+SEA, STADIUM, GYM = Noun("sea", "Meer", "n"), Noun("stadium", "Stadion", "n"), Noun("gym", "Turnhalle", "f")
+CAVE, SWAMP, NEST = Noun("cave", "Höhle", "f"), Noun("swamp", "Sumpf", "m"), Noun("nest", "Nest", "n")
+ENVELOPE, DOCUMENT = Noun("envelope", "Umschlag", "m"), Noun("document", "Urkunde", "f")
+MACHINE, HARBOUR = Noun("machine", "Maschine", "f"), Noun("harbour", "Hafen", "m")
+FACTORY, KITCHEN = Noun("factory", "Fabrik", "f"), Noun("kitchen", "Küche", "f")
+CANDLE, WORD, SENTENCE = Noun("candle", "Kerze", "f"), Noun("word", "Wort", "n"), Noun("sentence", "Satz", "m")
+LETTERBOX = Noun("letterbox", "Briefkasten", "m")
+
+HOMONYMS = (
+    Homonym(
+        (Noun("seal", "Robbe", "f"), Noun("seal", "Siegel", "n")),
+        (((IN, SEA), (ON, ICE)), ((ON, DOCUMENT), (ON, ENVELOPE))),
+    ),
+    Homonym(
+        (Noun("bat", "Fledermaus", "f"), Noun("bat", "Schläger", "m")),
+        (((IN, CAVE), (IN, TOWER)), ((IN, GYM), (BESIDE, BALL))),
+    ),
+    Homonym(
+        (Noun("spring", "Quelle", "f"), Noun("spring", "Feder", "f")),
+        (((IN, FOREST), (IN, VILLAGE)), ((IN, WATCH), (IN, MACHINE))),
+    ),
+    Homonym(
+        (Noun("match", "Spiel", "n"), Noun("match", "Streichholz", "n")),
+        (((IN, STADIUM), (IN, GYM)), ((BESIDE, CANDLE), (IN, KITCHEN))),
+    ),
+    Homonym(
+        (Noun("letter", "Brief", "m"), Noun("letter", "Buchstabe", "m", weak="Buchstaben")),
+        (((IN, ENVELOPE), (IN, LETTERBOX)), ((IN, WORD), (IN, SENTENCE))),
+    ),
+    Homonym(
+        (Noun("crane", "Kran", "m"), Noun("crane", "Kranich", "m")),
+        (((IN, HARBOUR), (BESIDE, FACTORY)), ((IN, SWAMP), (IN, NEST))),
+    ),
+)

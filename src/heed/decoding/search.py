@@ -1,0 +1,95 @@
+"""What every search takes and gives, and the one place where the next token's candidates are chosen."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from heed.errors import HeedError
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import BOS, PAD
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation as ids, and what the model thinks of it."""
+
+    tokens: list[int]
+    """Without BOS and EOS."""
+    log_prob: float
+    """Sum of log p over the tokens, and over EOS if finished; nats."""
+    score: float
+    """What the search ranked by."""
+    finished: bool
+    """False: cut off at the length limit."""
+
+
+class Search(ABC):
+    """From a model and a source batch to translations.
+
+    A search knows a model by its contract alone. What it finds for a sentence never depends on the rest of its
+    batch, so its only limit is the sentence's own: ``max_length_factor`` × source length + ``max_length_extra``
+    tokens, EOS counted on both sides, and one at least.
+    """
+
+    def __init__(self, *, max_length_factor: float, max_length_extra: int) -> None:
+        if max_length_factor < 0 or max_length_extra < 0 or max_length_factor + max_length_extra == 0:
+            raise HeedError(
+                f"search.max_length_factor={max_length_factor} and search.max_length_extra={max_length_extra} "
+                "leave no room for a translation: neither may be negative, and one must be above zero."
+            )
+        self.max_length_factor = max_length_factor
+        self.max_length_extra = max_length_extra
+
+    @abstractmethod
+    def __call__(
+        self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
+    ) -> list[list[Hypothesis]]:
+        """Per sentence its hypotheses, best first, and never none."""
+
+    def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
+        """How many tokens each sentence may get, EOS included."""
+        lengths: list[int] = src_mask.sum(dim=1).tolist()
+        most = math.inf if model.max_target_length is None else model.max_target_length
+        return [int(min(most, max(1, self.max_length_factor * length + self.max_length_extra))) for length in lengths]
+
+
+def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+    """The ``k`` likeliest next tokens of each row with their log p, best first (C < k in a tiny vocabulary).
+
+    log p is the model's own, over its whole vocabulary, in float32 or better. PAD and BOS are no candidates.
+    """
+    never = 2
+    if logits.dtype != torch.float64:
+        logits = logits.float()
+    # Choosing by logit and normalising only what was chosen spares a second "R V" tensor.
+    values, tokens = stable_topk(logits, k + never)
+    # Never above 0, rounded or not, on which the beam's proof that it may stop rests: logsumexp takes the largest logit
+    # out, so that it is that logit plus the logarithm of a sum of at least 1.
+    log_probs = values - logits.logsumexp(dim=1, keepdim=True)
+    allowed = (tokens != PAD) & (tokens != BOS)
+    order = allowed.int().argsort(dim=1, descending=True, stable=True)[:, : min(k, logits.shape[1] - never)]
+    return log_probs.gather(1, order), tokens.gather(1, order)
+
+
+def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+    """``x.topk(k)`` along the rows, where among equal values the lower index wins (C = min(k, N)).
+
+    ``Tensor.topk`` leaves ties open, so the answer could change with the kernel, and the kernel with the batch.
+    """
+    k = min(k, x.shape[1])
+    values, indices = x.topk(min(k + 1, x.shape[1]), dim=1)
+    by_index = indices.argsort(dim=1)
+    by_value = values.gather(1, by_index).argsort(dim=1, descending=True, stable=True)
+    order = by_index.gather(1, by_value)
+    values, indices = values.gather(1, order), indices.gather(1, order)
+    # One value beyond k tells whether the tie goes on past the edge: then only a full sort knows who is first.
+    if values.shape[1] > k:
+        tied = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1)
+        if len(tied):
+            all_values, all_indices = x[tied].sort(dim=1, descending=True, stable=True)
+            values[tied, :k], indices[tied, :k] = all_values[:, :k], all_indices[:, :k]
+    return values[:, :k], indices[:, :k]

@@ -1,0 +1,105 @@
+"""The self-contained folder a trained model lives in: weights, plain config, tokenizer. It translates anywhere."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
+from heed.models import FAMILIES
+from heed.models.seq2seq import Seq2Seq
+
+WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What a model folder holds."""
+
+    model: Seq2Seq
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    """``family``, ``model``, ``src_lang``, ``tgt_lang``, ``search``: plain data."""
+
+
+def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: dict[str, Any]) -> None:
+    """Write the folder; ``extra`` (languages, search settings, …) joins the config."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # Tied tables are one tensor under several names: it is stored under the first.
+    seen: set[int] = set()
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            weights[name] = tensor.detach().cpu().contiguous()
+    save_file(weights, folder / WEIGHTS)
+    tokenizer.save(folder)
+    config = {"family": model.config.family, "model": model.config.to_plain(), **extra}
+    (folder / CONFIG).write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False), encoding="utf-8")
+
+
+def find(path: Path) -> Path:
+    """The model folder meant by a run folder, its ``model/``, or any copy of that."""
+    for folder in (path, path / "model"):
+        if (folder / WEIGHTS).exists() and (folder / CONFIG).exists():
+            return folder
+    if not path.exists():
+        raise HeedError(f"There is no folder {path}. Name a run (runs/NAME/TIME), its model folder, or a copy of it.")
+    raise HeedError(
+        f"{path} holds no model: {WEIGHTS} and {CONFIG} are looked for in it and in its model/ subfolder. "
+        "A run writes them when it ends."
+    )
+
+
+def load(path: str | Path) -> ModelFolder:
+    """The model, in eval mode on the CPU, with its tokenizer. Nothing the folder names is ever imported."""
+    folder = find(Path(path))
+    tokenizer = Tokenizer.load(folder)
+    try:
+        config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+        family, plain = config["family"], config["model"]
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise HeedError(f"{folder / CONFIG} is not the config of a heed model: {error}.") from error
+    if family not in FAMILIES:
+        raise HeedError(f"{folder / CONFIG} names the model family {family!r}; known are: {', '.join(FAMILIES)}.")
+    try:
+        model = (
+            FAMILIES[family]
+            .from_plain(plain)
+            .build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint)
+        )
+    except (TypeError, KeyError) as error:
+        raise HeedError(f"{folder / CONFIG} does not describe a {family}: {error}.") from error
+    load_weights(model, folder)
+    return ModelFolder(model.eval(), tokenizer, config)
+
+
+def load_weights(model: Seq2Seq, folder: Path) -> None:
+    """Fill a model with the weights of a folder."""
+    path = folder / WEIGHTS
+    try:
+        weights = load_file(path)
+    except SafetensorError as error:
+        raise HeedError(f"{path} is damaged or cut off ({error}): copy it again.") from error
+    own = model.state_dict()
+    # A tied table is stored once: give it back its other names.
+    storage = {own[name].data_ptr(): tensor for name, tensor in weights.items() if name in own}
+    full = {name: storage.get(tensor.data_ptr(), weights.get(name)) for name, tensor in own.items()}
+    wrong = [
+        name
+        for name, tensor in own.items()
+        if full[name] is None or full[name].shape != tensor.shape  # type: ignore[union-attr]
+    ] + [name for name in weights if name not in own]
+    if wrong:
+        raise HeedError(
+            f"{path} holds the weights of another architecture: {len(wrong)} of them are missing, unknown or of "
+            f"another shape, {wrong[0]} first."
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(full[name])  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""What Lightning trains: one batch is this process's share of one optimizer step (see data/plan.py)."""
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from heed.data.batch import Batch
+from heed.data.datamodule import StepShare, TranslationData
+from heed.data.tokenizer import Tokenizer
+from heed.decoding import GreedySearch, Hypothesis, Search
+from heed.evaluation.scores import Scores, corpus_scores
+from heed.models.seq2seq import Seq2Seq
+from heed.training.loss import cross_entropy, zero_loss
+
+
+class TranslationModule(L.LightningModule):
+    """Trains a model by plan, translates the validation set greedily now and then, and test sets with ``search``.
+
+    The gradient of a step is that of the mean loss over all its target tokens, however many micro-batches and devices
+    it was cut into; dropout too depends on (seed, step, micro-batch) alone.
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        *,
+        optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer],
+        schedule: Callable[[int], float],
+        label_smoothing: float,
+        clip_norm: float,
+        search: Search,
+        seed: int,
+    ) -> None:
+        """``clip_norm``: 0 leaves gradients alone."""
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        self.tokenizer = tokenizer
+        self.make_optimizer = optimizer
+        self.schedule = schedule
+        self.label_smoothing = label_smoothing
+        self.clip_norm = clip_norm
+        self.search = search
+        self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
+        self.seed = seed
+        self.results: dict[str, tuple[Scores, float, list[str]]] = {}
+        """Per split, once tested: its scores, its loss and its translations."""
+        self._evaluated: dict[str, list[tuple[int, Hypothesis]]] = {}
+        self._losses: dict[str, tuple[float, int]] = {}
+
+    @property
+    def data(self) -> TranslationData:
+        data = self.trainer.datamodule  # type: ignore[attr-defined]  # attached by fit
+        assert isinstance(data, TranslationData)
+        return data
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        matrices = [p for p in self.parameters() if p.dim() > 1]
+        vectors = [p for p in self.parameters() if p.dim() <= 1]
+        # Decay pulls on matrices alone: a bias or a norm's gain has no reason to be small.
+        optimizer = self.make_optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
+        return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, self.schedule)}
+
+    def training_step(self, share: StepShare, _: int) -> dict[str, Tensor]:
+        optimizer: Any = self.optimizers()
+        schedule: Any = self.lr_schedulers()
+        optimizer.zero_grad()
+        loss = torch.zeros((), device=self.device)
+        nll = torch.zeros((), device=self.device)
+        for position, (number, batch) in enumerate(share.micro_batches, start=1):
+            torch.manual_seed(_mix(self.seed, share.epoch, share.step, number))
+            logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
+            summed, plain = cross_entropy(logits, batch.tgt_out, label_smoothing=self.label_smoothing)
+            # DDP averages over processes what should be a sum: multiply by their number.
+            part = summed * (self.trainer.world_size / share.tgt_tokens)
+            with nullcontext() if position == len(share.micro_batches) else self._without_sync():
+                self.manual_backward(part)
+            loss += summed.detach()
+            nll += plain
+        if not share.micro_batches:
+            self.manual_backward(zero_loss(self.model))
+        norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm or float("inf"))
+        optimizer.step()
+        schedule.step()
+        self.data.cursor = (share.epoch, share.step + 1)
+        return {"loss_sum": loss, "nll_sum": nll, "grad_norm": norm.detach()}
+
+    def _without_sync(self) -> Any:
+        strategy = self.trainer.strategy
+        return strategy.block_backward_sync() if hasattr(strategy, "block_backward_sync") else nullcontext()
+
+    # ---- evaluation: greedy while training (it selects), ``search`` for the final scores
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        self._evaluate("valid", batch, self.greedy)
+
+    def on_validation_epoch_end(self) -> None:
+        scores, loss, _ = self._gather("valid")
+        self.log_dict({"valid/loss": loss, "valid/bleu": scores.bleu, "valid/chrf": scores.chrf}, rank_zero_only=False)
+
+    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
+
+    def on_test_epoch_end(self) -> None:
+        self.results = {split: self._gather(split) for split in self.data.evaluated}
+
+    def _evaluate(self, split: str, batch: Batch, search: Search) -> None:
+        logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
+        _, nll = cross_entropy(logits, batch.tgt_out, label_smoothing=0.0)
+        total, tokens = self._losses.get(split, (0.0, 0))
+        self._losses[split] = (total + nll.item(), tokens + batch.tgt_tokens)
+        # Search in fp32, so that a translation never depends on what else is in its batch.
+        with torch.autocast(self.device.type, enabled=False):
+            hypotheses = search(self.model, batch.src, batch.src_mask)
+        self._evaluated.setdefault(split, []).extend(
+            (row, best[0]) for row, best in zip(batch.index.tolist(), hypotheses, strict=True)
+        )
+
+    def _gather(self, split: str) -> tuple[Scores, float, list[str]]:
+        """All processes' translations in the order of the split, scored; the loss in nats per target token."""
+        mine = ([(row, h.tokens) for row, h in self._evaluated.pop(split, [])], self._losses.pop(split, (0.0, 0)))
+        parts = [mine]
+        if self.trainer.world_size > 1:
+            parts = [mine] * self.trainer.world_size
+            torch.distributed.all_gather_object(parts, mine)
+        rows = sorted(row for found, _ in parts for row in found)
+        translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
+        references = list(self.data.datasets[split]["tgt"])
+        assert len(rows) == len(references), "each sentence is evaluated exactly once"
+        loss = sum(total for _, (total, _) in parts) / sum(tokens for _, (_, tokens) in parts)
+        return corpus_scores(translations, references, tgt_lang=self.data.corpus.tgt_lang), loss, translations
+
+
+def _mix(*numbers: int) -> int:
+    """One well-spread seed out of several small numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

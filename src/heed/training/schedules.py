@@ -1,0 +1,49 @@
+"""Learning-rate schedules: the factor on the peak rate, as a function of the optimizer step (counted from 0)."""
+
+import math
+from dataclasses import dataclass
+
+from heed.errors import HeedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """Linear warm-up, then the peak rate for ever."""
+
+    warmup_steps: int
+
+    def __call__(self, step: int) -> float:
+        return min(1.0, (step + 1) / max(1, self.warmup_steps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverseSquareRoot:
+    """Linear warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3, with the peak rate made explicit)."""
+
+    warmup_steps: int
+
+    def __call__(self, step: int) -> float:
+        warmup = max(1, self.warmup_steps)
+        return min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """Linear warm-up, then half a cosine down to ``floor`` at ``total_steps`` (Loshchilov & Hutter 2017, eq. 5)."""
+
+    warmup_steps: int
+    total_steps: int
+    floor: float
+
+    def __post_init__(self) -> None:
+        if self.total_steps <= self.warmup_steps:
+            raise HeedError(
+                f"schedule.total_steps={self.total_steps} must be more than schedule.warmup_steps={self.warmup_steps}: "
+                "it follows trainer.max_steps, which schedule=cosine needs to be set."
+            )
+
+    def __call__(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        progress = min(1.0, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress))

@@ -1,0 +1,82 @@
+"""Lightning's Trainer, with what this project decides for everybody."""
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
+
+
+def build_trainer(
+    *,
+    folder: Path,
+    callbacks: list[Callback],
+    loggers: list[Logger],
+    accelerator: str,
+    devices: int | str | list[int],
+    num_nodes: int,
+    strategy: str,
+    precision: str,
+    max_steps: int | None,
+    max_epochs: int | None,
+    max_time: str | None,
+    validate_every: int,
+    **lightning: Any,
+) -> L.Trainer:
+    """The trainer of one run. ``precision`` auto: bf16 where the hardware gains by it. Further flags go to Lightning.
+
+    The data module counts the epochs (its stream is one long epoch to Lightning: data/datamodule.py), and the
+    validation interval counts optimizer steps.
+    """
+    # Ours is an iterable stream with an exact cursor of its own, read in the main process.
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")
+    warnings.filterwarnings("ignore", ".*IterableDataset.*__len__.*")
+    warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
+    # ckpt_path begins another run's folder, and resume=true goes on in one that is not empty: both are meant.
+    warnings.filterwarnings("ignore", ".*dirpath has changed.*")
+    warnings.filterwarnings("ignore", ".*exists and is not empty.*")
+    # Its notices are about itself; the journal tells what a person wants to know.
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    if accelerator == "auto" and not torch.cuda.is_available():
+        accelerator = "cpu"
+    if accelerator == "cpu" and devices == "auto":
+        devices = 1
+    return L.Trainer(
+        default_root_dir=folder,
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=num_nodes,
+        strategy=strategy,
+        precision=resolve_precision(precision, accelerator),
+        max_epochs=-1 if max_epochs is None else max_epochs,
+        max_steps=-1 if max_steps is None else max_steps,
+        max_time=max_time,
+        val_check_interval=validate_every,
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        log_every_n_steps=1,
+        logger=loggers or False,
+        callbacks=callbacks,
+        **lightning,
+    )
+
+
+def resolve_precision(precision: str, accelerator: str) -> Any:
+    """bf16 autocast on a GPU that has it and on a CPU with AMX tiles; elsewhere a CPU is slower in bf16: fp32."""
+    if precision != "auto":
+        return precision
+    on_gpu = accelerator != "cpu" and torch.cuda.is_available()
+    gains = torch.cuda.is_bf16_supported() if on_gpu else _has_amx()
+    return "bf16-mixed" if gains else "32-true"
+
+
+def _has_amx() -> bool:
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.exists() and "amx_bf16" in cpuinfo.read_text()

@@ -1,0 +1,132 @@
+"""Sentences → ids → search → sentences: one Translator for validation, the command line and the server."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from heed.data.tokenizer import Tokenizer
+from heed.decoding import Hypothesis, Search
+from heed.errors import HeedError
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import BOS, EOS, PAD
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A hypothesis, and how it reads."""
+
+    text: str
+    hypothesis: Hypothesis
+
+
+class Translator:
+    """A model with its tokenizer and a search.
+
+    Sentences of similar length are batched together, ``batch_tokens`` padded tokens at a time, and come back in the
+    order in which they were given. Their batch has no part in the answer: the model runs in eval mode (its own mode is
+    restored), without autocast. An empty line, and one of which the tokenizer leaves nothing, stays empty.
+    """
+
+    def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, search: Search, *, batch_tokens: int) -> None:
+        if batch_tokens < 1:
+            raise HeedError(f"batch_tokens={batch_tokens} leaves no room for a sentence: choose 1 or more.")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.search = search
+        self.batch_tokens = batch_tokens
+
+    def translate(self, sentences: Sequence[str]) -> list[str]:
+        """The best translation of every sentence."""
+        return [best.text for best, *_ in self.n_best(sentences)]
+
+    def n_best(self, sentences: Sequence[str], *, first_line: int = 1) -> list[list[Translation]]:
+        """All that the search returns for every sentence, best first. Errors count lines from ``first_line``."""
+        found = self.hypotheses(self.tokenizer.encode_src(list(sentences)), first_line=first_line)
+        texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for n_best in found for hypothesis in n_best]))
+        return [[Translation(next(texts), hypothesis) for hypothesis in n_best] for n_best in found]
+
+    def stream(self, lines: Iterable[str], *, chunk: int) -> Iterator[str]:
+        """``translate`` for any number of lines, ``chunk`` of them in memory at a time."""
+        return (best.text for best, *_ in self.stream_n_best(lines, chunk=chunk))
+
+    def stream_n_best(self, lines: Iterable[str], *, chunk: int) -> Iterator[list[Translation]]:
+        """``n_best`` for any number of lines, ``chunk`` of them in memory at a time."""
+        rest, first_line = iter(lines), 1
+        while sentences := list(islice(rest, chunk)):
+            yield from self.n_best(sentences, first_line=first_line)
+            first_line += len(sentences)
+
+    def hypotheses(self, sources: Sequence[Sequence[int]], *, first_line: int = 1) -> list[list[Hypothesis]]:
+        """What the search finds for sources given as ids, without EOS. Errors count lines from ``first_line``."""
+        nothing = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
+        found = [[nothing] for _ in sources]
+        with self._inference():
+            for batch in self._batches([len(ids) + 1 for ids in sources]):
+                rows = [row for row in batch if sources[row]]
+                if not rows:
+                    continue
+                src, src_mask = self._pad([[*sources[row], EOS] for row in rows])
+                with _naming_line(first_line + rows[0]):
+                    answers = self.search(self.model, src, src_mask)
+                for row, answer in zip(rows, answers, strict=True):
+                    found[row] = answer
+        return found
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """log p(target | source) of each pair: the sum over its tokens, EOS included, in nats."""
+        if len(sources) != len(targets):
+            raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
+        src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
+        tgt_ids = [[*ids, EOS] for ids in self.tokenizer.encode_tgt(list(targets))]
+        scores = [0.0] * len(sources)
+        with self._inference():
+            for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
+                src, src_mask = self._pad([src_ids[row] for row in rows])
+                tgt_in, _ = self._pad([[BOS, *tgt_ids[row][:-1]] for row in rows])
+                tgt_out, tgt_mask = self._pad([tgt_ids[row] for row in rows])
+                with _naming_line(1 + rows[0]):
+                    logits = self.model(src, src_mask, tgt_in)
+                gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
+                log_probs = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0)
+                for row, total in zip(rows, log_probs.sum(1).tolist(), strict=True):
+                    scores[row] = total
+        return scores
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Rows of similar length, longest first; rows × longest stays within ``batch_tokens`` where a row does."""
+        order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+        while order:
+            size = max(1, self.batch_tokens // lengths[order[0]])
+            yield order[:size]
+            order = order[size:]
+
+    def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
+        ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+        lengths = torch.tensor([len(row) for row in rows])
+        mask = torch.arange(ids.shape[1]) < lengths[:, None]
+        return ids.to(self.model.device), mask.to(self.model.device)
+
+    @contextmanager
+    def _inference(self) -> Iterator[None]:
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
+                yield
+        finally:
+            self.model.train(training)
+
+
+@contextmanager
+def _naming_line(number: int) -> Iterator[None]:
+    """A model refuses a batch for its longest line, of which only the caller knows the number."""
+    try:
+        yield
+    except HeedError as error:
+        raise HeedError(f"Line {number}: {error}") from error

@@ -1,0 +1,80 @@
+"""Tiny models of both families, and a way to compose and run train.py inside the test process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, open_dict
+
+import train
+from heed.layers.positions import PositionsConfig
+from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models.seq2seq import ModelConfig, Seq2Seq
+from heed.models.transformer import TransformerConfig
+
+TRANSFORMER = TransformerConfig(
+    d_model=20,
+    num_heads=5,
+    d_ff=28,
+    encoder_layers=3,
+    decoder_layers=2,
+    dropout=0.1,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+    norm="pre",
+    activation="relu",
+    tie_embeddings=True,
+    positions=PositionsConfig(kind="sinusoidal", max_length=None),
+)
+RNN = RNNConfig(
+    cell="lstm",
+    d_embedding=14,
+    d_model=22,
+    layers=2,
+    bidirectional=True,
+    dropout=0.1,
+    tie_embeddings=True,
+    attention=AttentionConfig(score="general", order="luong", input_feeding=True),
+)
+CONFIGS: dict[str, ModelConfig] = {"transformer": TRANSFORMER, "rnn": RNN}
+
+
+@pytest.fixture
+def tiny_model() -> Callable[..., Seq2Seq]:
+    """``tiny_model(family)``: random weights, float64, eval mode."""
+
+    def build(family: str, *, src_vocab: int = 23, tgt_vocab: int = 29) -> Seq2Seq:
+        model = CONFIGS[family].build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=False)
+        return model.double().eval()
+
+    return build
+
+
+@pytest.fixture
+def compose() -> Iterator[Callable[..., DictConfig]]:
+    """``compose(*overrides)``: the configuration that train.py would see."""
+
+    def composed(*overrides: str, folder: Path = Path("unused")) -> DictConfig:
+        cfg = hydra_compose("train", [*overrides, f"hydra.runtime.output_dir='{folder}'"], return_hydra_config=True)
+        HydraConfig.instance().set_config(cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
+        return cfg
+
+    with initialize_config_dir(str(Path(train.__file__).parent / "conf"), version_base="1.3"):
+        yield composed
+
+
+@pytest.fixture
+def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Path]:
+    """``run(name, *overrides)``: a whole run in this process; its folder."""
+
+    def trained(name: str, *overrides: str) -> Path:
+        folder = tmp_path / "runs" / name
+        train.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
+        return folder
+
+    return trained

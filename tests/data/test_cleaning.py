@@ -1,0 +1,156 @@
+"""Each rule drops what it says and nothing else, and the report accounts for every pair."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heed.data import cleaning as module
+from heed.data.cleaning import RATIO_SLACK, Cleaning, CleaningReport
+from heed.errors import HeedError
+
+OFF: dict[str, Any] = {
+    "drop_empty": False,
+    "drop_placeholders": False,
+    "max_chars": None,
+    "max_ratio": None,
+    "drop_leaked": False,
+    "drop_duplicates": False,
+}
+ON: dict[str, Any] = {
+    "drop_empty": True,
+    "drop_placeholders": True,
+    "max_chars": 30,
+    "max_ratio": 2.0,
+    "drop_leaked": True,
+    "drop_duplicates": True,
+}
+
+Pairs = list[tuple[str, str]]
+
+
+def dataset(pairs: Pairs) -> Dataset:
+    return Dataset.from_dict({"src": [src for src, _ in pairs], "tgt": [tgt for _, tgt in pairs]})
+
+
+def clean(
+    pairs: Pairs, rules: dict[str, Any], *, held_out: Pairs = (), at_most: int | None = None
+) -> tuple[Pairs, CleaningReport]:  # type: ignore[assignment]
+    with TemporaryDirectory() as cache:
+        kept, report = Cleaning(**rules).apply(
+            dataset(pairs),
+            held_out=[dataset(list(held_out))] if held_out else [],
+            at_most=at_most,
+            cache_dir=Path(cache),
+        )
+        return list(zip(kept["src"], kept["tgt"], strict=True)), report
+
+
+@pytest.mark.parametrize(
+    ("rule", "rules", "dropped", "kept"),
+    [
+        ("empty", {"drop_empty": True}, [("", "x"), ("x", " \u00a0\t"), ("", "")], [("x", "y"), ("x", ".")]),
+        (
+            "placeholder",
+            {"drop_placeholders": True},
+            [("A dog.", "@@"), ("…", "Ja."), ("-", "７"), ("", "word")],
+            [("?!", "!?"), ("7", "sieben"), ("漢", "字"), ("٣", "3"), ("ا", "a")],
+        ),
+        ("too long", {"max_chars": 4}, [("abcde", "x"), ("x", "漢字漢字漢")], [("abcd", "漢字漢字"), (" abcd ", "x")]),
+        (
+            "length ratio",
+            {"max_ratio": 2.0},
+            [("a" * 31, "b" * 10), ("a" * 10, "b" * 31)],
+            [("a" * 30, "b" * 10), ("OK.", "In Ordnung."), ("Good morning, all.", "大家早上好。")],
+        ),
+        ("duplicate", {"drop_duplicates": True}, [], [("a", "b"), ("a", "c"), ("c", "b"), ("A", "b")]),
+    ],
+)
+def test_a_rule_alone(rule: str, rules: dict[str, Any], dropped: Pairs, kept: Pairs) -> None:
+    for pairs in (dropped + kept, kept + dropped):
+        result, report = clean(pairs, OFF | rules)
+        assert result == kept
+        assert report.dropped == {name: len(dropped) if name == rule else 0 for name in report.dropped}
+        assert [(pair.src, pair.tgt) for pair in report.examples[rule]] == dropped[:3]
+    assert clean(dropped + kept, OFF)[0] == dropped + kept, "switched off, it drops nothing"
+
+
+def test_duplicates_keep_the_first() -> None:
+    pairs = [("a", "b"), ("a", "c"), ("a", "b"), (" a", "b "), ("a", "c")]
+    kept, report = clean(pairs, OFF | {"drop_duplicates": True})
+    assert kept == [("a", "b"), ("a", "c")]
+    assert [pair.number for pair in report.examples["duplicate"]] == [3, 4, 5]
+
+
+def test_leaked_sources_go_whatever_their_target() -> None:
+    pairs = [("Thanks.", "Danke."), ("Thanks. ", "Vielen Dank."), ("thanks.", "danke"), ("Hello.", "Hallo.")]
+    kept, report = clean(pairs, OFF | {"drop_leaked": True}, held_out=[("Thanks.", "Danke."), ("Bye.", "Hallo.")])
+    assert kept == [("thanks.", "danke"), ("Hello.", "Hallo.")]
+    assert report.dropped["leaked"] == 2
+
+
+sentences = st.text(alphabet="ab@ 漢", max_size=40)
+
+
+@given(
+    pairs=st.lists(st.tuples(sentences, sentences), max_size=60),
+    held_out=st.lists(st.tuples(sentences, sentences), max_size=5),
+    at_most=st.none() | st.integers(1, 20),
+)
+def test_all_rules_against_a_plain_loop(pairs: Pairs, held_out: Pairs, at_most: int | None) -> None:
+    expected, seen = [], set()
+    for src, tgt in pairs:
+        lengths = len(src.strip()), len(tgt.strip())
+        worded = [any(letter.isalnum() for letter in side) for side in (src, tgt)]
+        if (
+            min(lengths) > 0
+            and worded[0] == worded[1]
+            and max(lengths) <= 30
+            and max(lengths) + RATIO_SLACK <= 2.0 * (min(lengths) + RATIO_SLACK)
+            and src.strip() not in {source.strip() for source, _ in held_out}
+            and (src.strip(), tgt.strip()) not in seen
+        ):
+            seen.add((src.strip(), tgt.strip()))
+            expected.append((src, tgt))
+    kept, report = clean(pairs, ON, held_out=held_out, at_most=at_most)
+    if at_most is None or len(expected) <= at_most:
+        assert kept == expected
+    else:
+        remaining = iter(expected)
+        assert len(kept) == at_most
+        assert all(pair in remaining for pair in kept), "a subsequence"
+    assert (report.total, report.kept) == (len(pairs), len(kept))
+
+
+def test_block_borders_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(f"word {n % 70}", f"Wort {n % 35}" if n % 9 else "@@") for n in range(200)]
+    whole = clean(pairs, ON)
+    monkeypatch.setattr(module, "BLOCK", 7)
+    assert clean(pairs, ON) == whole
+
+
+def test_other_columns_stay_with_their_pairs(tmp_path: Path) -> None:
+    train = Dataset.from_dict({"src": ["a", "", "c"], "tgt": ["x", "y", "z"], "meta": ["1", "2", "3"]})
+    kept, _ = Cleaning(**ON).apply(train, held_out=[], at_most=None, cache_dir=tmp_path)
+    assert kept["meta"][:] == ["1", "3"]
+    changed = train.remove_columns("meta").add_column("meta", ["1", "2", "4"])
+    kept, _ = Cleaning(**ON).apply(changed, held_out=[], at_most=None, cache_dir=tmp_path)
+    assert kept["meta"][:] == ["1", "4"], "the cache knows every column"
+
+
+def test_the_report_reads_as_a_table() -> None:
+    _, report = clean([("A fine dog.", "@@"), ("a", "b"), ("a", "b")], ON)
+    first, placeholder, duplicate = str(report).splitlines()
+    assert first == "training pairs: 3 read, 1 kept"
+    assert placeholder.split() == ["placeholder", "1", "1:", "A", "fine", "dog.", "‖", "@@"]
+    assert duplicate.split()[:3] == ["duplicate", "1", "3:"]
+
+
+@pytest.mark.parametrize("rule", [{"max_chars": 0}, {"max_ratio": 1.0}])
+def test_impossible_rules_are_refused(rule: dict[str, Any]) -> None:
+    with pytest.raises(HeedError, match=next(iter(rule))):
+        Cleaning(**(ON | rule))

@@ -1,0 +1,254 @@
+"""Text survives the tokenizer, vocabularies fit their corpus, and every process learns the same one once."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece as spm
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.errors import HeedError
+from heed.symbols import BOS, EOS, PAD, UNK
+
+ROOT = Path(__file__).parents[2]
+
+SETTINGS: dict[str, Any] = {
+    "kind": "bpe",
+    "joint": True,
+    "vocab_size": "auto",
+    "byte_fallback": True,
+    "character_coverage": 0.99999,
+    "normalization": "identity",
+    "max_sentences": 1_000_000,
+}
+NOUNS = ("dog", "cat", "bird", "horse", "street", "river", "bank", "garden")
+NAMEN = ("Hund", "Kater", "Vogel", "Hengst", "Weg", "Fluss", "Damm", "Garten")
+VERBS = {"sees": "sieht", "likes": "mag", "follows": "begleitet", "finds": "findet"}
+
+
+def corpus(size: int = 400) -> Dataset:
+    """``size`` different-looking pairs of a toy English and German."""
+    src, tgt = [], []
+    for n in range(size):
+        a, b, (verb, wort) = n % 8, n // 8 % 8, list(VERBS.items())[n // 3 % 4]
+        src.append(f"The {NOUNS[a]} {verb} the {NOUNS[b]} of {n % 97}.")
+        tgt.append(f"Der {NAMEN[a]} {wort} den {NAMEN[b]} von {n % 97}.")
+    return Dataset.from_dict({"src": src, "tgt": tgt})
+
+
+def learn(cache: Path, dataset: Dataset | None = None, **changes: Any) -> Tokenizer:
+    return TokenizerTrainer(**(SETTINGS | changes)).train(corpus() if dataset is None else dataset, cache)
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Tokenizer]:
+    cache = tmp_path_factory.mktemp("cache")
+    return {
+        (kind, joint): learn(cache, kind=kind, joint=joint) for kind in ("bpe", "unigram") for joint in (True, False)
+    }
+
+
+KINDS = pytest.mark.parametrize(("kind", "joint"), [(k, j) for k in ("bpe", "unigram") for j in (True, False)])
+any_text = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\n\r▁")
+    | st.sampled_from("ab  \u00a0№ﬁé漢😀👩\u200d👧\t"),
+    max_size=40,
+)
+
+
+@KINDS
+@given(texts=st.lists(any_text, min_size=1, max_size=5))
+def test_text_survives(tokenizers: Any, kind: str, joint: bool, texts: list[str]) -> None:
+    tokenizer = tokenizers[kind, joint]
+    expected = [" ".join(word for word in text.split(" ") if word) for text in texts]
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt(texts)) == expected
+
+
+@KINDS
+def test_encoding_adds_no_symbols_and_knows_every_character(tokenizers: Any, kind: str, joint: bool) -> None:
+    tokenizer = tokenizers[kind, joint]
+    for encode in (tokenizer.encode_src, tokenizer.encode_tgt):
+        (ids,) = encode(["The 漢字 <s> </s> <unk> 😀"])
+        assert not {PAD, UNK, BOS, EOS} & set(ids)
+    assert tokenizer.encode_src([""]) == [[]]
+
+
+def test_decoding_gives_one_line_whatever_the_ids(tokenizers: Any) -> None:
+    tokenizer = tokenizers["bpe", True]
+    (ids,) = tokenizer.encode_tgt(["Der Hund"])
+    assert tokenizer.decode_tgt([[BOS, *ids, EOS, PAD, PAD], [], [EOS]]) == ["Der Hund", "", ""]
+    breaks = [tokenizer.src_pieces(range(tokenizer.src_vocab)).index(piece) for piece in ("<0x0A>", "<0x0D>")]
+    (line,) = tokenizer.decode_tgt([[*ids, *breaks, *ids]])
+    assert line.split() == ["Der", "HundDer", "Hund"] or line.split() == ["Der", "Hund", "Der", "Hund"]
+    assert len(line.splitlines()) == 1
+    everything = [[token] for token in range(tokenizer.tgt_vocab)]
+    assert not any("\n" in line or "\r" in line for line in tokenizer.decode_tgt(everything))
+
+
+def test_special_ids_are_the_symbols(tokenizers: Any) -> None:
+    assert tokenizers["unigram", False].tgt_pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+def test_joint_and_separate(tokenizers: Any) -> None:
+    joint, separate = tokenizers["bpe", True], tokenizers["bpe", False]
+    assert joint.joint
+    assert joint.src_vocab == joint.tgt_vocab
+    assert joint.encode_src(["Der dog"]) == joint.encode_tgt(["Der dog"])
+    assert not separate.joint
+    assert separate.src_pieces(separate.encode_src(["dog"])[0]) == ["▁dog"]
+    assert separate.tgt_pieces(separate.encode_tgt(["Hund"])[0]) == ["▁Hund"]
+    assert len(separate.tgt_pieces(separate.encode_tgt(["garden"])[0])) > 1, "the target side never saw English"
+
+
+def test_frequent_words_become_pieces(tokenizers: Any) -> None:
+    tokenizer = tokenizers["bpe", True]
+    for words in (NOUNS, NAMEN, VERBS.values()):
+        assert [tokenizer.src_pieces(ids) for ids in tokenizer.encode_src(list(words))] == [
+            [f"▁{word}"] for word in words
+        ]
+
+
+@KINDS
+def test_save_and_load(tokenizers: Any, kind: str, joint: bool, tmp_path: Path) -> None:
+    tokenizer = tokenizers[kind, joint]
+    tokenizer.save(tmp_path / "model")
+    files = sorted(file.name for file in (tmp_path / "model").iterdir())
+    assert files == (["tokenizer.model"] if joint else ["src.model", "tgt.model"])
+    loaded = Tokenizer.load(tmp_path / "model")
+    assert loaded.hash == tokenizer.hash
+    assert loaded.joint == joint
+    assert loaded.encode_tgt(["Der Hund"]) == tokenizer.encode_tgt(["Der Hund"])
+
+
+def test_loading_refuses_what_is_no_tokenizer(tokenizers: Any, tmp_path: Path) -> None:
+    with pytest.raises(HeedError, match="holds no tokenizer"):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "tokenizer.model").write_bytes(b"nothing of the kind")
+    with pytest.raises(HeedError, match=r"tokenizer\.model is not a SentencePiece model"):
+        Tokenizer.load(tmp_path)
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus()["src"]), model_prefix=str(tmp_path / "tokenizer"), vocab_size=40, minloglevel=2
+    )
+    with pytest.raises(HeedError, match=r"foreign model: pad, unk, bos, eos are \(-1, 0, 1, 2\)"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_an_explicit_size_is_met_or_refused_with_the_bounds(kind: str, tmp_path: Path) -> None:
+    assert learn(tmp_path, kind=kind, vocab_size=315).src_vocab == 315
+    with pytest.raises(HeedError, match=r"vocab_size=50000 .*largest possible is \d+") as caught:
+        learn(tmp_path, kind=kind, vocab_size=50_000)
+    largest = int(str(caught.value).split("largest possible is ")[1].split()[0])
+    assert learn(tmp_path, kind=kind, vocab_size=largest).src_vocab == largest
+    with pytest.raises(HeedError, match=r"vocab_size=100 .*smallest possible is \d+") as caught:
+        learn(tmp_path, kind=kind, vocab_size=100)
+    smallest = int(str(caught.value).split("smallest possible is ")[1].split()[0])
+    assert learn(tmp_path, kind=kind, vocab_size=smallest).src_vocab == smallest
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_auto_fits_any_corpus(kind: str, joint: bool, tmp_path: Path) -> None:
+    one = Dataset.from_dict({"src": ["Hello."], "tgt": ["你好。"]})
+    tokenizer = learn(tmp_path, one, kind=kind, joint=joint)
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt(["你好。再见"])) == ["你好。再见"]
+    # 2,500 characters, each about as rare as the next: more than a small vocabulary could hold besides its pieces.
+    letters = [chr(0x4E00 + n) for n in range(2_500)]
+    lines = ["".join(letters[(7 * n + k * k) % 2_500] for k in range(20)) for n in range(500)]
+    chinese = Dataset.from_dict({"src": [f"line {n}" for n in range(500)], "tgt": lines})
+    tokenizer = learn(tmp_path, chinese, kind=kind, joint=joint)
+    seen = set("".join(lines))
+    assert len(seen) < tokenizer.tgt_vocab < 2 * len(seen) + 1_000
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt(lines)) == lines
+
+
+def test_auto_grows_with_the_corpus() -> None:
+    trainer = TokenizerTrainer(**SETTINGS)
+    sizes = [trainer.auto_vocab_size(corpus(size), "src", "tgt") for size in (100, 1_000, 10_000)]
+    assert sizes == sorted(set(sizes))
+    assert all(size % 8 == 0 for size in sizes)
+    assert trainer.auto_vocab_size(corpus(1_000), "src") < sizes[1]
+    sampled = TokenizerTrainer(**(SETTINGS | {"max_sentences": 1_000})).auto_vocab_size(corpus(10_000), "src", "tgt")
+    assert abs(sampled - sizes[2]) < 0.02 * sizes[2], "estimated from a sample, for the whole"
+
+
+def test_without_byte_fallback_the_unknown_stays_visible(tmp_path: Path) -> None:
+    tokenizer = learn(tmp_path, byte_fallback=False)
+    (ids,) = tokenizer.encode_tgt(["Der 漢"])
+    assert UNK in ids
+    assert tokenizer.decode_tgt([ids]) == ["Der  ⁇ "]
+
+
+def test_learned_once_then_cached(tmp_path: Path) -> None:
+    first = learn(tmp_path)
+    start = time.perf_counter()
+    (folder,) = [path for path in (tmp_path / "tokenizer").iterdir() if path.is_dir()]
+    written = folder.stat().st_mtime_ns
+    assert learn(tmp_path).hash == first.hash
+    assert folder.stat().st_mtime_ns == written
+    assert time.perf_counter() - start < 5
+    others = [
+        learn(tmp_path, vocab_size=333),
+        learn(tmp_path, kind="unigram"),
+        learn(tmp_path, corpus(401)),
+        learn(tmp_path, normalization="nmt_nfkc"),
+    ]
+    assert len({first.hash, *(other.hash for other in others)}) == 5, "text and every setting count"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_every_process_learns_the_same_and_they_do_not_clash(kind: str, tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.data.test_tokenizer import learn;"
+        f"print(learn(Path(sys.argv[1]), kind={kind!r}).hash)"
+    )
+
+    def run(cache: Path) -> str:
+        command = [sys.executable, "-c", script, str(cache)]
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        assert done.stderr == "", "SentencePiece keeps quiet"
+        return done.stdout.strip()
+
+    with ThreadPoolExecutor(3) as pool:
+        hashes = list(pool.map(run, [tmp_path / "shared", tmp_path / "shared", tmp_path / "own"]))
+    assert len(set(hashes)) == 1
+    assert not list((tmp_path / "shared").rglob("*.partial"))
+
+
+def test_a_large_corpus_is_sampled_throughout(tmp_path: Path) -> None:
+    """A file sorted by length must not hide its long sentences from the tokenizer."""
+    lines = ["aa bb"] * 500 + ["xylophone quartz"] * 500
+    dataset = Dataset.from_dict({"src": lines, "tgt": lines})
+    tokenizer = learn(tmp_path, dataset, max_sentences=100)
+    assert tokenizer.src_pieces(tokenizer.encode_src(["bb quartz"])[0]) == ["▁bb", "▁quartz"]
+
+
+def test_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, heed.data.tokenizer;"
+        "heavy = {'datasets', 'pyarrow', 'torch', 'numpy', 'pandas', 'lightning'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+    assert loaded == "[]"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kind": "word"}, {"vocab_size": 0}, {"vocab_size": "big"}, {"character_coverage": 0.5}, {"max_sentences": 0}],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match=next(iter(wrong))):  # beartype is faster than ours where the type is wrong
+        TokenizerTrainer(**(SETTINGS | wrong))
+
+
+def test_an_unknown_normalization_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HeedError, match="nfxx"):
+        learn(tmp_path, normalization="nfxx")

@@ -1,0 +1,39 @@
+"""The feed-forward network against its formula."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from heed.layers.feedforward import FeedForward
+
+B, N, D, F = 2, 5, 7, 11
+
+
+def relu(x: float) -> float:
+    return max(0.0, x)
+
+
+def gelu(x: float) -> float:
+    """x Φ(x) (Hendrycks & Gimpel 2016)."""
+    return x * (1 + math.erf(x / 2**0.5)) / 2
+
+
+@pytest.mark.parametrize("activation", [relu, gelu])
+def test_equals_the_formula(activation: Callable[[float], float]) -> None:
+    module = FeedForward(d_model=D, d_ff=F, activation=activation.__name__, dropout=0.5).eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(B, N, D)
+    hidden = torch.einsum("fd,bnd->bnf", module.widen.weight, x) + module.widen.bias
+    hidden = torch.tensor([activation(number) for number in hidden.flatten().tolist()]).view_as(hidden)
+    assert_close(module(x), torch.einsum("df,bnf->bnd", module.narrow.weight, hidden) + module.narrow.bias)
+
+
+def test_dropout_falls_on_the_hidden_units() -> None:
+    module = FeedForward(d_model=D, d_ff=F, activation="relu", dropout=1.0).train()
+    nn.init.normal_(module.narrow.bias)
+    assert_close(module(torch.randn(B, N, D)), module.narrow.bias.expand(B, N, D))

@@ -1,0 +1,307 @@
+"""What every model promises (heed.models.seq2seq), for every variant of both families, in float64."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heed.errors import HeedError
+from heed.layers.positions import PositionsConfig
+from heed.layers.scores import SCORES
+from heed.models import FAMILIES
+from heed.models.rnn import AttentionConfig
+from heed.models.seq2seq import ModelConfig, Seq2Seq
+from heed.symbols import BOS, EOS, PAD
+
+SRC_VOCAB, TGT_VOCAB = 23, 29
+B, S, T = 3, 7, 5
+LENGTHS = (7, 1, 4)
+
+Changes = dict[str, Any]
+
+POSITIONS = [
+    PositionsConfig(kind=kind, max_length=13 if kind == "learned" else None)
+    for kind in ("sinusoidal", "learned", "none")
+]
+ATTENTIONS = [
+    *(AttentionConfig(score=score, order="luong", input_feeding=fed) for score in SCORES for fed in (True, False)),
+    *(AttentionConfig(score=score, order="bahdanau", input_feeding=False) for score in SCORES),
+    *(AttentionConfig(score="none", order=order, input_feeding=False) for order in ("luong", "bahdanau")),
+]
+VARIANTS: list[tuple[str, Changes]] = [
+    *(("transformer", {"norm": norm, "positions": kind}) for norm in ("pre", "post") for kind in POSITIONS),
+    ("transformer", {"encoder_layers": 1, "decoder_layers": 1, "activation": "gelu", "tie_embeddings": False}),
+    *(
+        ("rnn", {"cell": cell, "layers": layers, "bidirectional": bidirectional})
+        for cell in ("lstm", "gru")
+        for layers in (1, 2)
+        for bidirectional in (True, False)
+    ),
+    *(("rnn", {"attention": attention}) for attention in ATTENTIONS),
+    ("rnn", {"tie_embeddings": False}),
+]
+
+
+def name(variant: tuple[str, Changes]) -> str:
+    """``rnn-luong-general-fed``."""
+    family, changes = variant
+    words = [family]
+    for knob, value in changes.items():
+        match value:
+            case AttentionConfig():
+                words += [value.order, value.score, "fed" if value.input_feeding else "unfed"]
+            case PositionsConfig():
+                words.append(value.kind)
+            case str():
+                words.append(value)
+            case _:
+                words.append(f"{knob}={value}")
+    return "-".join(words)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A padded batch."""
+
+    src: Int[Tensor, "B S"]
+    mask: Bool[Tensor, "B S"]
+    tgt: Int[Tensor, "B T"]
+
+
+@pytest.fixture
+def config_of(tiny_model: Callable[..., Seq2Seq]) -> Callable[[str], ModelConfig]:
+    return lambda family: tiny_model(family).config
+
+
+@pytest.fixture(params=VARIANTS, ids=name)
+def config(request: pytest.FixtureRequest, config_of: Callable[[str], Any]) -> ModelConfig:
+    family, changes = request.param
+    return replace(config_of(family), **changes)
+
+
+def build(config: ModelConfig, *, joint: bool = False) -> Seq2Seq:
+    """With all weights random: none is 0 or 1, as norms and biases are at first, and no PAD vector is zero."""
+    model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=SRC_VOCAB if joint else TGT_VOCAB, joint=joint)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+@pytest.fixture
+def model(config: ModelConfig) -> Seq2Seq:
+    return build(config)
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
+    tgt = torch.randint(EOS + 1, TGT_VOCAB, (B, T))
+    tgt[:, 0] = BOS
+    return Pairs(torch.randint(EOS + 1, SRC_VOCAB, (B, S)).masked_fill(~mask, PAD), mask, tgt)
+
+
+def test_stepping_equals_teacher_forcing(model: Seq2Seq, pairs: Pairs) -> None:
+    memory = model.encode(pairs.src, pairs.mask)
+    whole = model.decode(pairs.tgt, memory, maps=True)
+    assert whole.attention is not None
+    state = model.start(memory)
+    for t in range(T):
+        output, state = model.step(pairs.tgt[:, t], state, maps=True)
+        assert output.attention is not None
+        assert_close(output.logits, whole.logits[:, t : t + 1], atol=1e-10, rtol=0)
+        if whole.attention.cross is not None:
+            assert_close(output.attention.cross, whole.attention.cross[..., t : t + 1, :], atol=1e-10, rtol=0)
+        if whole.attention.decoder_self is not None:
+            expected = whole.attention.decoder_self[..., t : t + 1, : t + 1]
+            assert_close(output.attention.decoder_self, expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("changed", range(1, T))
+def test_a_token_changes_nothing_before_itself_and_something_after(model: Seq2Seq, pairs: Pairs, changed: int) -> None:
+    other = pairs.tgt.clone()
+    other[:, changed] = torch.where(other[:, changed] == EOS + 1, EOS + 2, EOS + 1)
+    memory = model.encode(pairs.src, pairs.mask)
+    before, after = model.decode(pairs.tgt, memory).logits, model.decode(other, memory).logits
+    assert_close(before[:, :changed], after[:, :changed], atol=1e-12, rtol=0)
+    assert ((before - after).abs().amax(-1)[:, changed:] > 1e-9).all()
+
+
+def test_a_sentence_knows_nothing_of_its_batch(model: Seq2Seq, pairs: Pairs) -> None:
+    """Neither the other sentences nor more padding, whatever ids stand in it, change its encoding or its logits."""
+    padding = torch.randint(SRC_VOCAB, (B, 4))
+    src = torch.cat((torch.where(pairs.mask, pairs.src, torch.randint(SRC_VOCAB, (B, S))), padding), 1)
+    mask = F.pad(pairs.mask, (0, 4))
+    memory = model.encode(src, mask)
+    logits = model.decode(pairs.tgt, memory).logits
+    for row, length in enumerate(LENGTHS):
+        one = slice(row, row + 1)
+        alone = model.encode(pairs.src[one, :length], pairs.mask[one, :length])
+        assert_close(alone.states, memory.states[one, :length], atol=1e-10, rtol=0)
+        assert_close(alone.final, memory.final and tuple(part[one] for part in memory.final), atol=1e-10, rtol=0)
+        assert_close(model.decode(pairs.tgt[one], alone).logits, logits[one], atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        pytest.param([[2, 0, 1], [1, 0, 2], [0, 1, 2]], id="trade places"),
+        pytest.param([[0, 0, 1, 1, 2, 2], [1, 0, 3, 2, 4, 4], [5, 5, 5, 0, 2, 3]], id="beams"),
+        pytest.param([[0, 2], [1], [0, 0, 0]], id="leave and branch"),
+    ],
+)
+def test_states_follow_their_rows(model: Seq2Seq, pairs: Pairs, moves: list[list[int]]) -> None:
+    """Before each step the rows move; in the end each has stepped through its own history, and no other."""
+    sentence, history = torch.arange(B), pairs.tgt[:, :1]
+    output, state = model.step(history[:, 0], model.start(model.encode(pairs.src, pairs.mask)))
+    for move in moves:
+        rows = torch.tensor(move)
+        tokens = torch.randint(EOS + 1, TGT_VOCAB, (len(rows),))
+        sentence, history = sentence[rows], torch.cat((history[rows], tokens[:, None]), 1)
+        output, state = model.step(tokens, state.reorder(rows))
+    expected = model(pairs.src[sentence], pairs.mask[sentence], history)
+    assert_close(output.logits, expected[:, -1:], atol=1e-10, rtol=0)
+
+
+def test_a_state_stays_valid(model: Seq2Seq, pairs: Pairs) -> None:
+    _, state = model.step(pairs.tgt[:, 0], model.start(model.encode(pairs.src, pairs.mask)))
+    expected, _ = model.step(pairs.tgt[:, 1], state)
+    _, later = model.step(pairs.tgt[:, 2], state.reorder(torch.tensor([1, 1, 0])))
+    model.step(pairs.tgt[:, 3], later)
+    again, _ = model.step(pairs.tgt[:, 1], state)
+    assert_close(again.logits, expected.logits, atol=0, rtol=0)
+
+
+def assert_distributions(weights: Float[Tensor, "*any N"], visible: Bool[Tensor, "*any N"]) -> None:
+    visible = visible.expand_as(weights)
+    assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    assert (weights[visible] > 0).all()
+    assert not weights[~visible].any()
+
+
+def test_maps_are_distributions_over_what_may_be_seen(model: Seq2Seq, pairs: Pairs) -> None:
+    plain = model.decode(pairs.tgt, model.encode(pairs.src, pairs.mask))
+    assert plain.attention is None
+    output = model.decode(pairs.tgt, model.encode(pairs.src, pairs.mask, maps=True), maps=True)
+    assert_close(output.logits, plain.logits, atol=1e-10, rtol=0)
+    config: Any = model.config
+    maps = output.attention
+    assert maps is not None
+    visible = pairs.mask[:, None]
+    if config.family == "rnn":
+        assert maps.encoder_self is None
+        assert maps.decoder_self is None
+        assert (maps.cross is None) == (config.attention.score == "none")
+        if maps.cross is not None:
+            assert maps.cross.shape == (1, 1, B, T, S)
+            assert_distributions(maps.cross, visible)
+        return
+    assert maps.cross is not None
+    assert maps.encoder_self is not None
+    assert maps.decoder_self is not None
+    assert maps.cross.shape == (config.decoder_layers, config.num_heads, B, T, S)
+    assert maps.encoder_self.shape == (config.encoder_layers, config.num_heads, B, S, S)
+    assert maps.decoder_self.shape == (config.decoder_layers, config.num_heads, B, T, T)
+    assert_distributions(maps.cross, visible)
+    assert_distributions(maps.encoder_self, visible)
+    assert_distributions(maps.decoder_self, torch.ones(T, T, dtype=torch.bool).tril())
+
+
+def test_training_differs_from_inference_by_dropout_alone(config: ModelConfig, pairs: Pairs) -> None:
+    rates = [field.name for field in fields(config) if field.name.endswith("dropout")]  # type: ignore[arg-type]
+    dry = build(replace(config, **dict.fromkeys(rates, 0.0)))  # type: ignore[type-var]
+    expected = dry(pairs.src, pairs.mask, pairs.tgt)
+    assert_close(dry.train()(pairs.src, pairs.mask, pairs.tgt), expected, atol=1e-10, rtol=0)
+    for rate in rates:
+        wet = replace(dry.config, **{rate: 0.5}).build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False)  # type: ignore[type-var]
+        wet.load_state_dict(dry.state_dict())
+        assert_close(wet.eval()(pairs.src, pairs.mask, pairs.tgt), expected, atol=1e-10, rtol=0)
+        assert not torch.allclose(wet.train()(pairs.src, pairs.mask, pairs.tgt), expected)
+
+
+def test_gradients_reach_every_weight(config: ModelConfig, pairs: Pairs) -> None:
+    model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).train()
+    logits = model(pairs.src, pairs.mask, pairs.tgt)
+    F.cross_entropy(logits.flatten(0, 1), torch.randint(TGT_VOCAB, (B * T,))).backward()
+    for path, parameter in model.named_parameters():
+        assert parameter.grad is not None, path
+        assert parameter.grad.isfinite().all(), path
+        assert parameter.grad.abs().max() > 1e-12, path
+
+
+def test_config_survives_as_plain_data(config: ModelConfig, pairs: Pairs) -> None:
+    plain = json.loads(json.dumps(config.to_plain()))
+    again = FAMILIES[config.family].from_plain(plain)
+    assert again == config
+    model, twin = build(config), build(again)
+    twin.load_state_dict(model.state_dict())
+    assert torch.equal(twin(pairs.src, pairs.mask, pairs.tgt), model(pairs.src, pairs.mask, pairs.tgt))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_unknown_and_missing_keys_are_named(family: str, config_of: Callable[[str], ModelConfig]) -> None:
+    plain = config_of(family).to_plain()
+    with pytest.raises(TypeError, match="d_modle"):
+        FAMILIES[family].from_plain({**plain, "d_modle": 7})
+    del plain["d_model"]
+    with pytest.raises(TypeError, match="d_model"):
+        FAMILIES[family].from_plain(plain)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("joint", "tied", "tables"), [(True, True, 1), (False, True, 2), (True, False, 3)])
+def test_tied_embeddings_are_one_table(
+    family: str, joint: bool, tied: bool, tables: int, config_of: Callable[[str], Any], pairs: Pairs
+) -> None:
+    model = build(replace(config_of(family), tie_embeddings=tied), joint=joint)
+    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    assert len(embeddings) == tables
+    model(pairs.src, pairs.mask, pairs.tgt % SRC_VOCAB).sum().backward()
+    assert all(embedding.weight.grad is not None for embedding in embeddings)
+    vocabularies = sorted(embedding.num_embeddings for embedding in embeddings)
+    assert vocabularies == ([SRC_VOCAB] * tables if joint else [SRC_VOCAB, TGT_VOCAB])
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "knobs"),
+    [
+        ("transformer", {"d_model": 22}, ["model.d_model=22", "model.num_heads=5"]),
+        ("transformer", {"norm": "sandwich"}, ["model.norm=sandwich", "pre", "post"]),
+        ("transformer", {"activation": "swish"}, ["model.activation=swish", "relu", "gelu"]),
+        ("transformer", {"encoder_layers": 0}, ["model.encoder_layers"]),
+        ("transformer", {"decoder_layers": 0}, ["model.decoder_layers"]),
+        ("rnn", {"cell": "elman"}, ["model.cell=elman", "lstm", "gru"]),
+        ("rnn", {"d_model": 21}, ["model.d_model=21", "bidirectional"]),
+        ("rnn", {"layers": 0}, ["model.layers=0"]),
+    ],
+)
+def test_contradictions_are_refused_by_name(
+    family: str, changes: Changes, knobs: list[str], config_of: Callable[[str], Any]
+) -> None:
+    with pytest.raises(HeedError) as refusal:
+        replace(config_of(family), **changes)
+    assert all(re.search(rf"{re.escape(knob)}\b", str(refusal.value)) for knob in knobs)
+
+
+@pytest.mark.parametrize(
+    ("score", "order", "input_feeding", "knobs"),
+    [
+        ("cosine", "luong", True, ["model.attention.score=cosine", *SCORES, "none"]),
+        ("general", "graves", True, ["model.attention.order=graves", "luong", "bahdanau"]),
+        ("general", "bahdanau", True, ["model.attention.input_feeding=true", "model.attention.order=bahdanau"]),
+        ("none", "luong", True, ["model.attention.input_feeding=true", "model.attention.score"]),
+    ],
+)
+def test_contradictory_attention_is_refused_by_name(
+    score: str, order: str, input_feeding: bool, knobs: list[str]
+) -> None:
+    with pytest.raises(HeedError) as refusal:
+        AttentionConfig(score=score, order=order, input_feeding=input_feeding)
+    assert all(re.search(rf"{re.escape(knob)}\b", str(refusal.value)) for knob in knobs)

@@ -1,0 +1,183 @@
+"""The transformer against torch's own, with copied weights: layers, stacks, the whole model, and its size."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heed.layers.attention import MultiHeadAttention
+from heed.layers.masks import causal_mask
+from heed.layers.positions import PositionsConfig
+from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig
+
+B, S, T, V = 3, 7, 5, 29
+
+CONFIG = TransformerConfig(
+    d_model=22,
+    num_heads=2,
+    d_ff=31,
+    encoder_layers=3,
+    decoder_layers=2,
+    dropout=0.1,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+    norm="pre",
+    activation="relu",
+    tie_embeddings=True,
+    positions=PositionsConfig(kind="sinusoidal", max_length=None),
+)
+
+
+@pytest.fixture(params=["pre", "post"])
+def norm(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["relu", "gelu"])
+def config(request: pytest.FixtureRequest, norm: str) -> TransformerConfig:
+    return replace(CONFIG, norm=norm, activation=request.param)
+
+
+def randomised(module: nn.Module) -> nn.Module:
+    """All weights random, those of norms and biases too."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return module.eval()
+
+
+def arguments(config: TransformerConfig) -> dict[str, object]:
+    """What torch calls these choices."""
+    return {
+        "d_model": config.d_model,
+        "nhead": config.num_heads,
+        "dim_feedforward": config.d_ff,
+        "activation": config.activation,
+        "norm_first": config.norm == "pre",
+        "batch_first": True,
+    }
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": torch.cat((ours.query.weight, ours.key_value.weight)),
+            "in_proj_bias": torch.cat((ours.query.bias, ours.key_value.bias)),
+            "out_proj.weight": ours.output.weight,
+            "out_proj.bias": ours.output.bias,
+        }
+    )
+
+
+def torch_layer(
+    ours: EncoderLayer | DecoderLayer, config: TransformerConfig
+) -> nn.TransformerEncoderLayer | nn.TransformerDecoderLayer:
+    """torch's layer with our weights."""
+    decoder = isinstance(ours, DecoderLayer)
+    theirs = (nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer)(**arguments(config))
+    copy_attention(ours.self_attention, theirs.self_attn)
+    if decoder:
+        copy_attention(ours.cross_attention, theirs.multihead_attn)
+    theirs.linear1.load_state_dict(ours.feed_forward.widen.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.narrow.state_dict())
+    for number, residual in enumerate(ours.residuals, start=1):
+        theirs.get_submodule(f"norm{number}").load_state_dict(residual.norm.state_dict())
+    return theirs.eval()
+
+
+def padding() -> Tensor:
+    return torch.arange(S) < torch.tensor([S, 1, 4])[:, None]
+
+
+def test_encoder_layer_equals_torch(config: TransformerConfig) -> None:
+    ours = randomised(EncoderLayer(config))
+    x, mask = torch.randn(B, S, config.d_model), padding()
+    output, _ = ours(x, mask[:, None, None], maps=False)
+    assert_close(output, torch_layer(ours, config)(x, src_key_padding_mask=~mask))
+
+
+def test_decoder_layer_equals_torch(config: TransformerConfig) -> None:
+    ours = randomised(DecoderLayer(config))
+    x, memory, mask = torch.randn(B, T, config.d_model), torch.randn(B, S, config.d_model), padding()
+    projected = ours.cross_attention.project(memory)
+    output, *_ = ours(x, None, causal_mask(T)[None, None], projected, mask[:, None, None], maps=False)
+    expected = torch_layer(ours, config)(x, memory, tgt_mask=~causal_mask(T), memory_key_padding_mask=~mask)
+    assert_close(output, expected)
+
+
+def test_whole_model_equals_torch(config: TransformerConfig) -> None:
+    """√D E[ids] + PE → torch's stacks → inner products with E (Vaswani et al. 2017, §3.4)."""
+    model = config.build(src_vocab=V, tgt_vocab=V, joint=True)
+    randomised(model)
+    src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
+    width, table = config.d_model, model.tgt_embedding.weight
+
+    def enter(ids: Tensor) -> Tensor:
+        code = torch.zeros(ids.shape[1], width)
+        for position in range(ids.shape[1]):
+            for i in range(0, width, 2):
+                angle = position / 10_000 ** (i / width)
+                code[position, i], code[position, i + 1] = math.sin(angle), math.cos(angle)
+        return width**0.5 * table[ids] + code
+
+    states = enter(src)
+    for layer in model.encoder:
+        states = torch_layer(layer, config)(states, src_key_padding_mask=~mask)
+    if config.norm == "pre":
+        states = nn.functional.layer_norm(states, [width], *model.encoder_norm.parameters())
+    x = enter(tgt)
+    for layer in model.decoder:
+        x = torch_layer(layer, config)(x, states, tgt_mask=~causal_mask(T), memory_key_padding_mask=~mask)
+    if config.norm == "pre":
+        x = nn.functional.layer_norm(x, [width], *model.decoder_norm.parameters())
+
+    memory = model.encode(src, mask)
+    assert_close(memory.states, states)
+    assert_close(model.decode(tgt, memory).logits, x @ table.T)
+
+
+def encoded(positions: str, src: Tensor) -> Tensor:
+    torch.manual_seed(1)
+    model = replace(CONFIG, positions=PositionsConfig(kind=positions, max_length=None)).build(
+        src_vocab=V, tgt_vocab=V, joint=True
+    )
+    return randomised(model).encode(src, torch.ones_like(src, dtype=torch.bool)).states  # type: ignore[operator]
+
+
+def test_without_positions_a_sentence_is_a_set() -> None:
+    src, order = torch.randint(V, (B, S)), torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    assert_close(encoded("none", src[:, order]), encoded("none", src)[:, order], atol=1e-10, rtol=0)
+    assert not torch.allclose(encoded("sinusoidal", src[:, order]), encoded("sinusoidal", src)[:, order], atol=0.1)
+
+
+def test_moving_rows_within_their_sentences_does_not_copy_the_memory() -> None:
+    model = CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True)
+    state = model.start(model.encode(torch.randint(V, (B, S)), padding()))
+    beams = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory is beams.memory
+    assert beams.reorder(torch.tensor([2, 0, 3, 3, 4, 5])).memory is not beams.memory
+
+
+@pytest.mark.parametrize(
+    ("published", "changes", "total"),
+    [
+        ("transformer", {"d_model": 512, "num_heads": 8, "d_ff": 2048}, 63_082_496),
+        ("transformer_big", {"d_model": 1024, "num_heads": 16, "d_ff": 4096}, 214_245_376),
+    ],
+)
+def test_published_sizes(published: str, changes: dict[str, int], total: int) -> None:
+    """Vaswani et al. 2017, table 3 (65 and 213 million, rounded) with 37,000 shared types; torch's stacks agree."""
+    config = replace(CONFIG, **changes, encoder_layers=6, decoder_layers=6, norm="post")
+    with torch.device("meta"):
+        ours = Transformer(config, src_vocab=37_000, tgt_vocab=37_000, joint=True)
+        theirs = nn.Transformer(
+            **arguments(config),  # type: ignore[arg-type]
+            num_encoder_layers=config.encoder_layers,
+            num_decoder_layers=config.decoder_layers,
+        )
+    size = sum(parameter.numel() for parameter in ours.parameters())
+    # torch ends each stack with a norm in post-norm models too.
+    stacks = sum(parameter.numel() for parameter in theirs.parameters()) - 4 * config.d_model
+    assert size == stacks + 37_000 * config.d_model == total

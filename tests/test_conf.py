@@ -1,0 +1,76 @@
+"""Every preset and every choice of a group composes, builds, and refuses typos."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hydra.errors import ConfigCompositionException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from heed.training.run import rehearse
+
+ROOT = Path(__file__).parent.parent
+CONF = ROOT / "conf"
+FILES = ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"]
+
+Compose = Callable[..., DictConfig]
+
+
+def choices(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def build(cfg: DictConfig) -> None:
+    parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
+    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights)
+
+
+OVERRIDES = [
+    pytest.param([f"{group}={choice}"], id=f"{group}={choice}")
+    for group in ("model", "model/positions", "optimizer", "search", "tokenizer", "trainer", "logger", "debug")
+    for choice in choices(group)
+] + [
+    *(
+        pytest.param(["model=rnn", f"model/attention={name}"], id=f"attention={name}")
+        for name in choices("model/attention")
+    ),
+    *(
+        pytest.param([f"data={name}", *(FILES if name == "files" else [])], id=f"data={name}")
+        for name in choices("data")
+    ),
+    *(
+        pytest.param([f"schedule={name}", "trainer.max_steps=1000"], id=f"schedule={name}")
+        for name in choices("schedule")
+    ),
+]
+
+
+@pytest.mark.parametrize("overrides", OVERRIDES)
+def test_every_choice_builds(compose: Compose, overrides: list[str]) -> None:
+    build(compose(*overrides))
+
+
+@pytest.mark.parametrize("name", choices("experiment"))
+def test_every_experiment_builds_and_shrinks(compose: Compose, name: str) -> None:
+    build(compose(f"experiment={name}"))
+    build(compose(f"experiment={name}", "debug=smoke"))
+
+
+@pytest.mark.parametrize("typo", ["modell=rnn", "model.d_modle=8", "trainer.maxsteps=3", "sed=1"])
+def test_a_typo_is_an_error(compose: Compose, typo: str) -> None:
+    with pytest.raises(ConfigCompositionException, match=re.escape(typo.split("=")[0].split(".")[-1])):
+        compose(typo)
+
+
+def test_published_sizes(compose: Compose) -> None:
+    """The non-embedding parameters of Vaswani et al. 2017, table 3, counted by hand from their equations."""
+    for preset, d, f, layers in (("base", 512, 2048, 6), ("big", 1024, 4096, 6), ("tiny", 128, 256, 4)):
+        config = instantiate(compose(f"model=transformer_{preset}").model, _convert_="all")
+        model = config.build(src_vocab=8, tgt_vocab=8, joint=True)
+        attention, ffn, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
+        encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
+        final_norms = 2 * norm if config.norm == "pre" else 0
+        expected = layers * (encoder + decoder) + final_norms + 8 * d
+        assert sum(p.numel() for p in model.parameters()) == expected

@@ -1,0 +1,184 @@
+"""Whole runs: what they learn, what they leave, and that interruption and geometry change nothing."""
+
+import csv
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from heed import model_folder
+from heed.cli import main as heed
+
+ROOT = Path(__file__).parent.parent
+Run = Callable[..., Path]
+
+TINY = {
+    "transformer": ["model=transformer", "model.d_model=32", "model.d_ff=64", "model.num_heads=2"],
+    "rnn": ["model=rnn", "model.d_embedding=32", "model.d_model=32"],
+}
+LIMITS = ["trainer.max_epochs=null", "trainer.accelerator=cpu"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """A corpus of 40 sentences that number words in two invented languages; the settings that read it."""
+    rng = random.Random(7)
+    digits, words = "abcdefghij", ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+    lines = [[rng.randrange(10) for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    (tmp_path / "a.xx").write_text("".join(" ".join(digits[d] for d in line) + "\n" for line in lines))
+    (tmp_path / "a.yy").write_text("".join(" ".join(words[d] for d in reversed(line)) + "\n" for line in lines))
+    pair = f"[['{tmp_path}/a.xx','{tmp_path}/a.yy']]"
+    # Validation and test are the training data: leakage is the point of overfitting.
+    return ["data=files", "data.cleaning.drop_leaked=false", *(f"data.{s}={pair}" for s in ("train", "valid", "test"))]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def metrics(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", TINY)
+def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(run: Run, files: list[str], family: str, tmp_path: Path) -> None:
+    folder = run(
+        "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "label_smoothing=0.0", "optimizer.lr=0.01",
+        "schedule.warmup_steps=30", "trainer.max_steps=300", "trainer.validate_every=300", "batching.batch_tokens=150",
+    )  # fmt: skip
+    results = json.loads((folder / "results.json").read_text())
+    assert results["test"]["bleu"] == pytest.approx(100)
+    assert results["test"]["loss"] < 0.05
+    expected = {"name", "model", "data", "src_lang", "tgt_lang", "seed", "params", "steps", "epochs", "train_seconds",
+                "tokens_per_second", "padding", "weights", "valid", "test", "tests", "model_dir", "git", "config_hash",
+                "data_fingerprint", "tokenizer_hash"}  # fmt: skip
+    assert expected <= set(results)
+    assert results["model"] == family
+    assert results["steps"] == 300
+    assert results["tests"]["test"] == results["test"]
+
+    # The BLEU told is sacreBLEU's of the files left behind.
+    translations = folder / "translations"
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        translations / "test.ref",
+        "-i",
+        translations / "test.hyp",
+        "-m",
+        "bleu",
+        "-b",
+        "-w",
+        "4",
+    ]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert float(told) == pytest.approx(results["test"]["bleu"], abs=1e-4)
+    assert (translations / "test.src").read_text() == (tmp_path / "a.xx").read_text()
+
+    # The model folder translates by itself, wherever it is, with the data gone.
+    elsewhere = (folder / "model").rename(tmp_path / "elsewhere")
+    (tmp_path / "a.xx").unlink()
+    loaded = model_folder.load(elsewhere)
+    assert (
+        loaded.model.family_name == family
+        if hasattr(loaded.model, "family_name")
+        else loaded.config["family"] == family
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", TINY)
+def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str], family: str) -> None:
+    common = [
+        *files,
+        *TINY[family],
+        *LIMITS,
+        "batching.batch_tokens=60",
+        "batching.device_tokens=64",
+        "callbacks.log_every=3",
+    ]
+    common += ["weights=last", "trainer.validate_every=5"]
+    whole = run("whole", *common, "trainer.max_steps=9")
+    # Five steps make an epoch or so: 7 is in the middle of one, and off the validation interval.
+    stopped = run("stopped", *common, "trainer.max_steps=7")
+    (checkpoint,) = stopped.glob("checkpoints/last-*.ckpt")
+    resumed = run("resumed", *common, "trainer.max_steps=9", f"ckpt_path='{checkpoint}'")
+    assert weights(whole).keys() == weights(resumed).keys()
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(resumed)[name]), name
+    assert metrics(whole)[-1] == metrics(resumed)[-1]
+    results = [json.loads((folder / "results.json").read_text()) for folder in (whole, resumed)]
+    for key in ("steps", "epochs", "padding", "test"):
+        assert results[0][key] == results[1][key]
+
+    # resume=true goes on inside the folder; rows beyond its checkpoint are forgotten.
+    (stopped / "results.json").unlink()
+    again = run("stopped", *common, "trainer.max_steps=9", "resume=true")
+    assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(whole).items())
+    assert [row["step"] for row in metrics(again)] == ["3", "5", "6", "7", "9", "9"]
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tmp_path: Path) -> None:
+    common = [
+        *files,
+        *TINY["transformer"],
+        "logger=none",
+        f"cache_dir={tmp_path / 'cache'}",
+        "batching.batch_tokens=90",
+    ]
+    # Plain SGD: Adam divides by the gradient's size, and where that is 0 but for rounding, rounding is what it follows.
+    common += [
+        "optimizer=sgd",
+        "schedule.warmup_steps=1",
+        "batching.device_tokens=96",
+        "trainer.max_epochs=null",
+        "trainer.max_steps=6",
+        "trainer.validate_every=6",
+    ]
+    one = run("one", *common, "trainer=cpu")
+    two = tmp_path / "runs" / "two"
+    command = [sys.executable, "train.py", *common, "trainer=ddp_cpu", "trainer.devices=2", f"hydra.run.dir='{two}'"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, tensor in weights(one).items():
+        torch.testing.assert_close(tensor, weights(two)[name], rtol=1e-4, atol=1e-6)
+    results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
+    assert results[0]["test"] == pytest.approx(results[1]["test"], rel=1e-4)
+    # Each sentence was translated once, and one folder was written.
+    assert (two / "translations" / "test.hyp").read_text().count("\n") == 40
+    assert [path.name for path in two.parent.iterdir()].count("two") == 1
+    assert len(metrics(two)) == len(metrics(one))
+
+
+@pytest.mark.slow
+def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) -> None:
+    common = [*files, *TINY["rnn"], *LIMITS, "trainer.validate_every=100"]
+    parent = run("parent", *common, "trainer.max_steps=40", "seed=1")
+    # A learning rate of nothing: what comes out is what went in.
+    child = run("child", *common, "trainer.max_steps=1", "seed=2", "optimizer.lr=0.0", f"init_from='{parent}'")
+    assert all(torch.equal(tensor, weights(child)[name]) for name, tensor in weights(parent).items())
+    parent_results, child_results = (json.loads((f / "results.json").read_text()) for f in (parent, child))
+    assert parent_results["tokenizer_hash"] == child_results["tokenizer_hash"]
+    assert parent_results["test"] == child_results["test"]
+
+
+def test_the_command_line_translates_from_a_run(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run("cli", *files, *TINY["rnn"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2")
+    process = subprocess.run(
+        [sys.executable, "-m", "heed.cli", "translate", "--model", folder],
+        input="a b c\n\nj\n", capture_output=True, text=True, check=True, cwd=folder,
+    )  # fmt: skip
+    assert process.stdout.count("\n") == 3
+    assert process.stdout.split("\n")[1] == ""
+    assert heed(["translate", "--model", str(folder / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""The Translator over real tokenizers and models of both families."""
+
+import io
+from collections.abc import Callable, Iterator
+
+import pytest
+import sentencepiece as spm
+import torch
+
+from heed.data.tokenizer import Tokenizer
+from heed.decoding import BeamSearch, GreedySearch
+from heed.errors import HeedError
+from heed.layers.positions import PositionsConfig
+from heed.models.seq2seq import Seq2Seq
+from heed.models.transformer import TransformerConfig
+from heed.symbols import BOS, EOS, PAD, UNK
+from heed.translator import Translator
+
+SENTENCES = [
+    "a man rides a bike .",
+    "the dog sleeps .",
+    "two children play with a red ball in the park .",
+    "a woman reads .",
+    "the man and the woman walk a dog in the rain .",
+    "children play .",
+]
+ModelMaker = Callable[..., Seq2Seq]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    proto = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=proto,
+        model_type="bpe",
+        vocab_size=60,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        minloglevel=2,
+    )
+    return Tokenizer(proto.getvalue(), None)
+
+
+@pytest.fixture(params=["transformer", "rnn"])
+def model(request: pytest.FixtureRequest, tokenizer: Tokenizer, tiny_model: ModelMaker) -> Seq2Seq:
+    torch.manual_seed(3)
+    model = tiny_model(request.param, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return model
+
+
+def beam(n_best: int = 1) -> BeamSearch:
+    return BeamSearch(beam=3, length_penalty=0.6, n_best=n_best, max_length_factor=1.0, max_length_extra=3)
+
+
+def test_order_and_batches_have_no_part_in_the_answer(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    alone = [Translator(model, tokenizer, beam(), batch_tokens=1).translate([line])[0] for line in SENTENCES]
+    assert len(set(alone)) > 2
+    for batch_tokens in (1, 17, 40, 10_000):
+        translator = Translator(model, tokenizer, beam(), batch_tokens=batch_tokens)
+        assert translator.translate(SENTENCES) == alone
+        assert translator.translate(SENTENCES[::-1]) == alone[::-1]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4, 100])
+def test_a_stream_keeps_order_and_reads_no_further_than_it_must(
+    model: Seq2Seq, tokenizer: Tokenizer, chunk: int
+) -> None:
+    translator = Translator(model, tokenizer, beam(), batch_tokens=30)
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for line in SENTENCES:
+            read += 1
+            yield line
+
+    stream = translator.stream(lines(), chunk=chunk)
+    assert read == 0
+    first = next(stream)
+    assert read == min(chunk, len(SENTENCES))
+    assert [first, *stream] == translator.translate(SENTENCES)
+
+
+def test_empty_lines_stay_empty_and_in_place(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, beam(), batch_tokens=100)
+    one, two = translator.translate(SENTENCES[:2])
+    assert translator.translate(["", SENTENCES[0], "   ", SENTENCES[1], ""]) == ["", one, "", two, ""]
+    assert translator.translate([]) == []
+    assert translator.translate(["", ""]) == ["", ""]
+
+
+def test_n_best_are_distinct_and_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    for n_best in Translator(model, tokenizer, beam(3), batch_tokens=100).n_best(SENTENCES):
+        assert len(n_best) == 3
+        assert [t.text for t in n_best] == tokenizer.decode_tgt([t.hypothesis.tokens for t in n_best])
+        scores = [t.hypothesis.score for t in n_best if t.hypothesis.finished]
+        assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_eval_mode_while_it_works_and_the_models_own_mode_after(
+    model: Seq2Seq, tokenizer: Tokenizer, training: bool
+) -> None:
+    translator = Translator(model, tokenizer, beam(), batch_tokens=100)
+    quiet = translator.translate(SENTENCES)
+    model.train(training)
+    assert translator.translate(SENTENCES) == quiet  # dropout would be heard
+    assert model.training is training
+    with pytest.raises((RuntimeError, IndexError)):
+        translator.hypotheses([[10**6]])
+    assert model.training is training
+
+
+def test_a_trainers_autocast_does_not_reach_the_search(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model.float(), tokenizer, beam(), batch_tokens=100)
+    ids = tokenizer.encode_src(SENTENCES)
+    expected = translator.hypotheses(ids)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert translator.hypotheses(ids) == expected
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, 10_000])
+def test_scores_are_sums_of_log_p(model: Seq2Seq, tokenizer: Tokenizer, batch_tokens: int) -> None:
+    sources, targets = [*SENTENCES, ""], [*SENTENCES[::-1], "a dog"]
+    expected = []
+    for source, target in zip(sources, targets, strict=True):
+        (src,), (tgt,) = tokenizer.encode_src([source]), tokenizer.encode_tgt([target])
+        src_ids = torch.tensor([[*src, EOS]])
+        with torch.no_grad():
+            log_probs = model(src_ids, torch.ones_like(src_ids, dtype=torch.bool), torch.tensor([[BOS, *tgt]]))[0]
+        log_probs = log_probs.log_softmax(1)
+        expected.append(sum(float(row[token]) for row, token in zip(log_probs, [*tgt, EOS], strict=True)))
+    translator = Translator(model, tokenizer, beam(), batch_tokens=batch_tokens)
+    assert translator.score(sources, targets) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
+    config = TransformerConfig(
+        d_model=8,
+        num_heads=2,
+        d_ff=8,
+        encoder_layers=1,
+        decoder_layers=1,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        norm="pre",
+        activation="relu",
+        tie_embeddings=True,
+        positions=PositionsConfig(kind="learned", max_length=12),
+    )
+    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    greedy = GreedySearch(max_length_factor=0.0, max_length_extra=3)
+    translator = Translator(model, tokenizer, greedy, batch_tokens=1000)
+    lines = ["dog .", "man .", "a man rides a bike in the rain and the park .", "dog"]
+    with pytest.raises(HeedError, match=r"Line 3: A sentence of \d+ tokens"):
+        translator.translate(lines)
+    with pytest.raises(HeedError, match="Line 3: A sentence"):
+        list(translator.stream(lines, chunk=2))
+    with pytest.raises(HeedError, match="Line 3: A sentence"):
+        translator.score(lines, ["dog"] * 4)
+
+
+def test_contradictions_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    with pytest.raises(HeedError, match="batch_tokens=0"):
+        Translator(model, tokenizer, beam(), batch_tokens=0)
+    with pytest.raises(HeedError, match="2 sources and 1 targets"):
+        Translator(model, tokenizer, beam(), batch_tokens=10).score(["a", "b"], ["a"])

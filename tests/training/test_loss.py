@@ -1,0 +1,53 @@
+"""The loss against its formula in float64, and its gradient against torch's own."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from heed.symbols import PAD
+from heed.training.loss import cross_entropy, zero_loss
+
+
+def test_equals_the_formula_written_out() -> None:
+    logits = torch.randn(5, 7, 11, dtype=torch.float64)
+    target = torch.randint(1, 11, (5, 7))
+    target[2, 4:] = PAD
+    epsilon = 0.13
+    smoothed = plain = 0.0
+    for scores, token in zip(logits.flatten(0, 1).tolist(), target.flatten().tolist(), strict=True):
+        if token == PAD:
+            continue
+        normaliser = math.log(sum(math.exp(score) for score in scores))
+        log_p = [score - normaliser for score in scores]
+        plain -= log_p[token]
+        smoothed -= (1 - epsilon) * log_p[token] + epsilon * sum(log_p) / len(log_p)
+    loss, nll = cross_entropy(logits, target, label_smoothing=epsilon)
+    assert math.isclose(loss.item(), smoothed, rel_tol=1e-12)
+    assert math.isclose(nll.item(), plain, rel_tol=1e-12)
+
+
+def test_gradient_equals_torchs() -> None:
+    logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(1, 17, (3, 5))
+    target[0, 2:] = PAD
+    ours = torch.autograd.grad(cross_entropy(logits, target, label_smoothing=0.1)[0], logits)[0]
+    reference = F.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
+    )
+    torch.testing.assert_close(ours, torch.autograd.grad(reference, logits)[0])
+
+
+def test_only_padding_costs_nothing() -> None:
+    logits = torch.randn(2, 3, 5, requires_grad=True)
+    loss, nll = cross_entropy(logits, torch.full((2, 3), PAD), label_smoothing=0.1)
+    loss.backward()
+    assert loss.item() == nll.item() == 0
+    assert torch.equal(logits.grad, torch.zeros_like(logits))
+
+
+def test_zero_loss_reaches_every_parameter() -> None:
+    model = nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5))
+    zero_loss(model).backward()
+    assert all(torch.equal(p.grad, torch.zeros_like(p)) for p in model.parameters())

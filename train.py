@@ -1,0 +1,120 @@
+"""heed's main job: python train.py model=transformer. Compose, build, fit, test."""
+
+import os
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from heed.errors import HeedError
+
+
+@dataclass
+class Schema:
+    """The root of the configuration, so that a typo there is an error. What each knob does: conf/train.yaml."""
+
+    name: str
+    seed: int
+    test: bool
+    weights: str
+    resume: bool
+    ckpt_path: str | None
+    init_from: str | None
+    label_smoothing: float
+    clip_norm: float
+    cache_dir: str
+    batching: Any
+    data: Any
+    tokenizer: Any
+    model: Any
+    optimizer: Any
+    schedule: Any
+    search: Any
+    trainer: Any
+    callbacks: Any
+    logger: Any
+
+
+def run_dir(name: str, resume: bool) -> str:
+    """Where this run lives; a resumed one goes on where it was."""
+    from heed.training.run import new_or_unfinished
+
+    return str(new_or_unfinished(Path("runs"), name, resume=resume, now=f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
+
+
+ConfigStore.instance().store(name="schema", node=Schema)
+OmegaConf.register_new_resolver("run_dir", run_dir, use_cache=True)
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="train")
+def train(cfg: DictConfig) -> None:
+    """One run: compose, build, fit, test."""
+    import torch
+
+    from heed import model_folder
+    from heed.data.datamodule import TranslationData
+    from heed.data.tokenizer import Tokenizer
+    from heed.training.module import TranslationModule
+    from heed.training.run import RunFolder, chosen_weights, finish, rehearse, say
+
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
+    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights)
+
+    run = RunFolder(Path(HydraConfig.get().runtime.output_dir), config)
+    checkpoint = run.open(resume=cfg.resume) or cfg.ckpt_path
+    parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
+    corpus = parts["data"].load()
+    say(str(corpus.cleaning))
+    tokenizer = Tokenizer.load(parent) if parent else parts["tokenizer"].train(corpus.train, cfg.cache_dir)
+    data = TranslationData(corpus, tokenizer, parts["batching"], with_tests=cfg.test, cache_dir=cfg.cache_dir)
+
+    torch.manual_seed(cfg.seed)
+    model = parts["model"].build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint)
+    if parent:
+        model_folder.load_weights(model, parent)
+    module = TranslationModule(
+        model,
+        tokenizer,
+        optimizer=parts["optimizer"],
+        schedule=parts["schedule"],
+        search=parts["search"],
+        label_smoothing=cfg.label_smoothing,
+        clip_norm=cfg.clip_norm,
+        seed=cfg.seed,
+    )
+    trainer = parts["trainer"](
+        folder=run.path,
+        callbacks=parts["callbacks"](folder=run.path),
+        loggers=parts["logger"](folder=run.path, config=config),
+    )
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    model.load_state_dict(chosen_weights(cfg.weights, trainer.callbacks))
+    trainer.test(module, data, verbose=False)
+    if trainer.is_global_zero:
+        finish(run, trainer, module)
+
+
+def main() -> None:
+    """Run; a mistake of the user's is one sentence and exit code 2, not a traceback."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        train()
+    except (HeedError, HydraException, OmegaConfBaseException) as error:
+        while error.__cause__ is not None and not isinstance(error, HeedError):
+            error = error.__cause__
+        print(f"train.py: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
