@@ -8,6 +8,7 @@ import torch
 import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -30,14 +31,7 @@ class ModelFolder:
 def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: dict[str, Any]) -> None:
     """Write the folder; ``extra`` (languages, search settings, …) joins the config."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Tied tables are one tensor under several names: it is stored under the first.
-    seen: set[int] = set()
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            weights[name] = tensor.detach().cpu().contiguous()
-    save_file(weights, folder / WEIGHTS)
+    save_file(_tensors(model), folder / WEIGHTS)
     tokenizer.save(folder)
     config = {"family": model.config.family, "model": model.config.to_plain(), **extra}
     (folder / CONFIG).write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False), encoding="utf-8")
@@ -86,20 +80,22 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
         weights = load_file(path)
     except SafetensorError as error:
         raise HeedError(f"{path} is damaged or cut off ({error}): copy it again.") from error
-    own = model.state_dict()
-    # A tied table is stored once: give it back its other names.
-    storage = {own[name].data_ptr(): tensor for name, tensor in weights.items() if name in own}
-    full = {name: storage.get(tensor.data_ptr(), weights.get(name)) for name, tensor in own.items()}
-    wrong = [
-        name
-        for name, tensor in own.items()
-        if full[name] is None or full[name].shape != tensor.shape  # type: ignore[union-attr]
-    ] + [name for name in weights if name not in own]
+    own = _tensors(model)
+    wrong = own.keys() ^ weights.keys() | {
+        name for name in own.keys() & weights.keys() if own[name].shape != weights[name].shape
+    }
     if wrong:
         raise HeedError(
             f"{path} holds the weights of another architecture: {len(wrong)} of them are missing, unknown or of "
-            f"another shape, {wrong[0]} first."
+            f"another shape, {min(wrong)} among them."
         )
     with torch.no_grad():
         for name, tensor in own.items():
-            tensor.copy_(full[name])  # type: ignore[arg-type]
+            tensor.copy_(weights[name])
+
+
+def _tensors(model: Seq2Seq) -> dict[str, Tensor]:
+    """All weights by name; a tied table, which has several, under its first."""
+    first: dict[int, str] = {}
+    state = model.state_dict()
+    return {name: tensor for name, tensor in state.items() if first.setdefault(tensor.data_ptr(), name) == name}

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from heed.layers.positions import PositionsConfig
 from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig
 
 B, S, T, V = 3, 7, 5, 29
+
+Module = TypeVar("Module", bound=nn.Module)
 
 CONFIG = TransformerConfig(
     d_model=22,
@@ -41,14 +44,14 @@ def config(request: pytest.FixtureRequest, norm: str) -> TransformerConfig:
     return replace(CONFIG, norm=norm, activation=request.param)
 
 
-def randomised(module: nn.Module) -> nn.Module:
+def randomised(module: Module) -> Module:
     """All weights random, those of norms and biases too."""
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.4)
     return module.eval()
 
 
-def arguments(config: TransformerConfig) -> dict[str, object]:
+def arguments(config: TransformerConfig) -> dict[str, Any]:
     """What torch calls these choices."""
     return {
         "d_model": config.d_model,
@@ -109,8 +112,7 @@ def test_decoder_layer_equals_torch(config: TransformerConfig) -> None:
 
 def test_whole_model_equals_torch(config: TransformerConfig) -> None:
     """√D E[ids] + PE → torch's stacks → inner products with E (Vaswani et al. 2017, §3.4)."""
-    model = config.build(src_vocab=V, tgt_vocab=V, joint=True)
-    randomised(model)
+    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
     src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
     width, table = config.d_model, model.tgt_embedding.weight
 
@@ -143,7 +145,7 @@ def encoded(positions: str, src: Tensor) -> Tensor:
     model = replace(CONFIG, positions=PositionsConfig(kind=positions, max_length=None)).build(
         src_vocab=V, tgt_vocab=V, joint=True
     )
-    return randomised(model).encode(src, torch.ones_like(src, dtype=torch.bool)).states  # type: ignore[operator]
+    return randomised(model).encode(src, torch.ones_like(src, dtype=torch.bool)).states
 
 
 def test_without_positions_a_sentence_is_a_set() -> None:
@@ -173,7 +175,7 @@ def test_published_sizes(published: str, changes: dict[str, int], total: int) ->
     with torch.device("meta"):
         ours = Transformer(config, src_vocab=37_000, tgt_vocab=37_000, joint=True)
         theirs = nn.Transformer(
-            **arguments(config),  # type: ignore[arg-type]
+            **arguments(config),
             num_encoder_layers=config.encoder_layers,
             num_decoder_layers=config.decoder_layers,
         )

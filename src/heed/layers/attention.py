@@ -103,4 +103,4 @@ class MultiHeadAttention(nn.Module):
         return self.output(context.transpose(1, 2).flatten(2)), weights if maps else None
 
     def _split(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B H N E"]:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)

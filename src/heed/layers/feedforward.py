@@ -1,10 +1,12 @@
 """The position-wise feed-forward network."""
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class FeedForward(nn.Module):

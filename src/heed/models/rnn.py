@@ -182,13 +182,14 @@ class RNN(Seq2Seq):
         extra = width if attention.input_feeding or self.context_first else 0
         _, cell = CELLS[config.cell]
         self.cells = nn.ModuleList(
-            cell(width if layer else config.d_embedding + extra, width)  # type: ignore[call-arg, arg-type]
+            cell(width if layer else config.d_embedding + extra, width)  # type: ignore[call-arg]
             for layer in range(config.layers)
         )
         self.score: Score | None = None
         if attention.score != "none":
             self.score = build_score(attention.score, query_width=width, state_width=width)
-            # h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5); Bahdanau's output reads the same two.
+            # h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5). In Bahdanau's order, too: a simplification of his
+            # maxout layer, which reads s_{t-1}, y_{t-1} and c_t (2015, appendix A.2.2).
             self.combine = nn.Linear(2 * width, width, bias=False)
         # To the width of the output table, which the target embedding may be.
         self.readout = nn.Linear(width, config.d_embedding, bias=False)
@@ -241,12 +242,12 @@ class RNN(Seq2Seq):
             x = torch.cat((x, context), 1)
         elif self.config.attention.input_feeding:
             x = torch.cat((x, state.feed), 1)
-        layers = []
+        layers: list[CellState] = []
         for cell, before in zip(self.cells, state.layers, strict=True):
-            after = cell(x, before if len(before) > 1 else before[0])
+            after = cell(self.dropout(x) if layers else x, before if len(before) > 1 else before[0])
             layers.append(after if isinstance(after, tuple) else (after,))
-            x = self.dropout(layers[-1][0])
-        h = layers[-1][0]
+            x = layers[-1][0]
+        h = x
         if self.score is not None:
             if context is None:
                 context, weights = self._look(h, state)

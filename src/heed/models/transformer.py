@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -223,7 +223,9 @@ class Transformer(Seq2Seq):
         for layer in self.encoder:
             x, layer_map = layer(x, mask, maps=maps)
             shown.append(layer_map)
-        return Memory(self.encoder_norm(x), src_mask, self_attention=torch.stack(shown) if maps else None)
+        return Memory(
+            self.encoder_norm(x), src_mask, self_attention=torch.stack(shown).transpose(1, 2) if maps else None
+        )
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         mask = causal_mask(tgt_in.shape[1], tgt_in.device)[None, None]
@@ -232,7 +234,7 @@ class Transformer(Seq2Seq):
     def start(self, memory: Memory) -> TransformerState:
         return TransformerState(
             past=(None,) * len(self.decoder),
-            memory=tuple(layer.cross_attention.project(memory.states) for layer in self.decoder),
+            memory=tuple(cast(DecoderLayer, layer).cross_attention.project(memory.states) for layer in self.decoder),
             memory_mask=memory.mask,
             sentence=torch.arange(memory.mask.shape[0], device=memory.mask.device),
             length=0,
@@ -265,11 +267,9 @@ class Transformer(Seq2Seq):
             decoder_self.append(shown.decoder_self)
         attention = None
         if maps:
-            # One layout for all models: layers and heads in front.
-            encoder_self = None if encoder_maps is None else encoder_maps.transpose(1, 2)
             attention = AttentionMaps(
                 cross=torch.stack(cross).transpose(1, 2),
-                encoder_self=encoder_self,
+                encoder_self=encoder_maps,
                 decoder_self=torch.stack(decoder_self).transpose(1, 2),
             )
         output = DecoderOutput(self.output.logits(self.decoder_norm(x)), attention)

@@ -58,7 +58,7 @@ class TranslationModule(L.LightningModule):
 
     @property
     def data(self) -> TranslationData:
-        data = self.trainer.datamodule  # type: ignore[attr-defined]  # attached by fit
+        data = self.trainer.datamodule
         assert isinstance(data, TranslationData)
         return data
 

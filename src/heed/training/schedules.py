@@ -32,17 +32,20 @@ class Cosine:
     """Linear warm-up, then half a cosine down to ``floor`` at ``total_steps`` (Loshchilov & Hutter 2017, eq. 5)."""
 
     warmup_steps: int
-    total_steps: int
+    total_steps: int | None
     floor: float
 
     def __post_init__(self) -> None:
+        if self.total_steps is None:
+            raise HeedError("schedule=cosine must know where the run ends: set trainer.max_steps.")
         if self.total_steps <= self.warmup_steps:
             raise HeedError(
-                f"schedule.total_steps={self.total_steps} must be more than schedule.warmup_steps={self.warmup_steps}: "
-                "it follows trainer.max_steps, which schedule=cosine needs to be set."
+                f"schedule.total_steps={self.total_steps} (it follows trainer.max_steps) must be more than "
+                f"schedule.warmup_steps={self.warmup_steps}."
             )
 
     def __call__(self, step: int) -> float:
+        assert self.total_steps is not None
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
         progress = min(1.0, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from heed.data.synthetic.grammar import Key, Pair, text
-from heed.data.synthetic.rules import RULES, Dice, Telling, chain
+from heed.data.synthetic.rules import CONTRASTED, RULES, SHARES, Dice, Telling, chain
 from heed.errors import HeedError
 
 __all__ = ["Contrast", "Example", "challenge", "generate", "words"]
 
-TRAIN_LONGEST = 22
+LONGEST = 22
+"""Words of a source outside "long", full stop included."""
 LONG = range(30, 46)
-"""Words of a source, full stop included."""
-
-SHARES = (("train", 0.70), ("valid", 0.05), ("test", 0.05), ("challenge", 0.20))
+"""Words of a source in "long"."""
 PATIENCE = 100_000
+"""Draws without a new sentence after which there are none."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Example:
         return {
             "tag": self.tag,
             "alignment": [list(link) for link in self.alignment],
-            "antecedent": None if self.antecedent is None else dict(self.antecedent),
+            "antecedent": self.antecedent and dict(self.antecedent),
             "roles": dict(self.roles),
         }
 
@@ -57,10 +57,12 @@ class Contrast:
     bad: str
     tag: str
     antecedent: Mapping[str, int] | None
+    roles: Mapping[str, int]
+    """Both as in `Example`."""
 
     def meta(self) -> dict[str, Any]:
         """All but the text, as plain data."""
-        return {"tag": self.tag, "antecedent": None if self.antecedent is None else dict(self.antecedent)}
+        return {"tag": self.tag, "antecedent": self.antecedent and dict(self.antecedent), "roles": dict(self.roles)}
 
 
 def words(sentence: str) -> list[str]:
@@ -69,35 +71,30 @@ def words(sentence: str) -> list[str]:
 
 
 def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict[str, list[Example]]:
-    """The splits, all sources distinct; "long" is longer than anything in the others.
+    """The splits "train", "valid", "test" and "long", with all sources distinct.
 
     Raises:
         HeedError: if the grammar has not so many different sentences.
     """
     dice = Dice(seed)
-    splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": [], "long": []}
-    sizes = {"train": train, "valid": valid, "test": test, "long": long}
+    sizes = {"train": train, "valid": valid, "test": test}
+    splits: dict[str, list[Example]] = {name: [] for name in (*sizes, "long")}
     seen: set[str] = set()
     idle = 0
-    while any(len(splits[name]) < sizes[name] for name in ("train", "valid", "test")):
-        tag = _tag(dice)
-        rule, _ = RULES[tag]
+    while any(len(splits[name]) < size for name, size in sizes.items()):
+        tag = dice.weigh(SHARES)
         context = dice.choose((0, 1))
-        telling = rule(dice)(context, context)
+        telling = RULES[tag](dice)(context, context)
         src = text(telling.pair.en)
         split = _split(src)
         idle += 1
-        if (
-            split != "challenge"
-            and src not in seen
-            and len(splits[split]) < sizes[split]
-            and len(telling.pair.en) <= TRAIN_LONGEST
-        ):
-            seen.add(src)
-            splits[split].append(_example(telling, tag))
-            idle = 0
         if idle > PATIENCE:
-            raise HeedError(f"data.train={train} is more than the grammar can say: data=synthetic holds fewer sentences.")
+            raise HeedError(f"data.train={train}, valid={valid}, test={test} is more than data=synthetic has to say.")
+        if src in seen or len(telling.pair.en) > LONGEST or len(splits.get(split, ())) >= sizes.get(split, 0):
+            continue
+        seen.add(src)
+        splits[split].append(_example(telling, tag))
+        idle = 0
     while len(splits["long"]) < long:
         telling = chain(dice, at_least=LONG.start)(0, 0)
         src = text(telling.pair.en)
@@ -108,48 +105,43 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
 
 
 def challenge(*, seed: int, per_tag: int) -> list[Contrast]:
-    """``per_tag`` contrasts of every phenomenon that has readings to confuse, none of whose sources are in any split.
+    """About ``per_tag`` contrasts of every phenomenon with readings to confuse; none of their sources is in any split.
 
-    They come in twins, one for each context of a scene, that have each other's reading as the wrong one: a constant
-    preference is right in exactly half of them.
+    They come in twins, one for each context of a scene, and what is right for one reading is wrong for the other: a
+    constant preference is right in exactly half of them.
+
+    Raises:
+        HeedError: if the grammar has not so many different contrasts.
     """
-    contrasts = []
-    for tag, (rule, _) in RULES.items():
-        dice = Dice(seed)
-        seen: set[str] = set()
-        twins: list[Contrast] = []
-        idle = 0
-        while len(twins) < per_tag:
-            scene = rule(dice)
-            pair = [_contrast(scene(context, context), scene(context, 1 - context), tag) for context in (0, 1)]
-            idle += 1
-            if any(one.good == one.bad or one.src in seen or _split(one.src) != "challenge" for one in pair):
-                if idle > 3000 and not twins:
-                    break
-                continue
-            seen.update(one.src for one in pair)
-            twins += pair
-        contrasts += twins
-    return contrasts
+    return [contrast for tag in CONTRASTED for contrast in _twins(Dice(seed), tag, per_tag)]
 
 
-def _tag(dice: Dice) -> str:
-    point = dice.random()
-    for tag, (_, share) in RULES.items():
-        point -= share
-        if point < 0:
-            return tag
-    return tag
+def _twins(dice: Dice, tag: str, count: int) -> list[Contrast]:
+    found: list[Contrast] = []
+    seen: set[str] = set()
+    idle = 0
+    while len(found) < count:
+        scene = RULES[tag](dice)
+        idle += 1
+        if idle > PATIENCE:
+            raise HeedError(f"per_tag={count} is more than the challenge set has to say about {tag}.")
+        good = [scene(context, context) for context in (0, 1)]
+        sources = {text(telling.pair.en) for telling in good}
+        if sources & seen or any(_split(src) != "challenge" for src in sources):
+            continue
+        twins = [_contrast(good[context], scene(context, 1 - context), tag) for context in (0, 1)]
+        if all(twin.good != twin.bad for twin in twins):
+            seen |= sources
+            found += twins
+            idle = 0
+    return found
 
 
 def _split(src: str) -> str:
-    """Where a source belongs, whatever the seed."""
-    point = int.from_bytes(hashlib.sha256(src.encode()).digest()[:8], "big") / 2**64
-    for name, share in SHARES:
-        point -= share
-        if point < 0:
-            return name
-    return SHARES[-1][0]
+    """Where a source belongs, whatever the seed and the sizes."""
+    digest = hashlib.sha256(src.encode()).digest()
+    percent = int.from_bytes(digest[:8], "big") % 100
+    return "train" if percent < 70 else "valid" if percent < 75 else "test" if percent < 80 else "challenge"
 
 
 def _positions(pair: Pair, keys: Mapping[str, Key]) -> dict[str, int]:
@@ -176,4 +168,5 @@ def _contrast(good: Telling, bad: Telling, tag: str) -> Contrast:
         bad=text(bad.pair.de),
         tag=tag,
         antecedent=_positions(good.pair, good.antecedent) or None,
+        roles=_positions(good.pair, good.roles),
     )

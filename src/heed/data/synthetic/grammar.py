@@ -1,13 +1,13 @@
 """A synchronous grammar: trees that are read out in English and in German, remembering which word came from where.
 
 Every node of a tree can say itself in both languages. A spoken word carries *keys*, the places of the tree it comes
-from; an English and a German word that share a key are aligned. So word order, inflection, fused words (zum, einzuzahlen)
-and words of one language only are each language's own affair, and the gold alignment is always true.
+from; an English and a German word that share a key are aligned. So word order, inflection, fused words (zum,
+einzuzahlen) and words of one language only are each language's own affair, and the gold alignment is always true.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from heed.data.synthetic.lexicon import (
     BE,
@@ -25,8 +25,7 @@ Key: TypeAlias = tuple["Node", str]
 """A node, and one of the words it stands for."""
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """One word of a sentence and the places of the tree it comes from."""
 
     text: str
@@ -43,8 +42,8 @@ class Node:
 
     def say(self, text: str | Iterable[str], *slots: str) -> Words:
         """Words that stand for these slots of this node."""
-        texts = text.split() if isinstance(text, str) else text
-        return [Word(one, frozenset((self, slot) for slot in slots)) for one in texts]
+        keys = frozenset([(self, slot) for slot in slots])
+        return [Word(one, keys) for one in (text.split() if isinstance(text, str) else text)]
 
 
 # Noun phrases
@@ -261,19 +260,22 @@ class Adverb(Node):
         return self.say(self.de, "adverb")
 
 
+Degree: TypeAlias = Literal["", "too", "very"]
+DEGREES: dict[Degree, str] = {"": "", "too": "zu", "very": "sehr"}
+
+
 @dataclass(frozen=True, eq=False)
 class Predicate(Node):
     """A predicative adjective, with "too" or "very" before it."""
 
     adjective: Adjective
-    degree: Literal["", "too", "very"] = ""
+    degree: Degree = ""
 
     def english(self) -> Words:
         return self.say(self.degree, "degree") + self.say(self.adjective.en, "adjective")
 
     def german(self) -> Words:
-        degree = {"": "", "too": "zu", "very": "sehr"}[self.degree]
-        return self.say(degree, "degree") + self.say(self.adjective.de, "adjective")
+        return self.say(DEGREES[self.degree], "degree") + self.say(self.adjective.de, "adjective")
 
 
 # Clauses
@@ -328,7 +330,7 @@ class Clause(Node):
         subject, verb = self.subject.english("nom"), self._english_verb()
         rest: Words = []
         moved: Words = []
-        for case, nominal in (("dat", self.recipient), ("acc", self.object)):
+        for nominal in (self.recipient, self.object):
             if isinstance(nominal, Relative):
                 moved += nominal.english("acc")
             elif nominal is not None:
@@ -357,7 +359,11 @@ class Clause(Node):
                     auxiliary += self.say(to.pop(0), "finite")
             return auxiliary + self.say(to, "verb") + self.say(verb.base, "verb") + particle
         if self.form == "perfect":
-            return self.say(HAVE[person][0] + "n't" * negated, "finite", *neg) + self.say(verb.en_participle, "verb") + particle
+            return (
+                self.say(HAVE[person][0] + "n't" * negated, "finite", *neg)
+                + self.say(verb.en_participle, "verb")
+                + particle
+            )
         be = BE_PRESENT if self.form == "present" else BE_PAST
         if self.form == "passive":
             return self.say(be[person] + "n't" * negated, "finite", *neg) + self.say(verb.en_participle, "verb")
@@ -435,10 +441,8 @@ class Clause(Node):
             return self.say(auxiliary, "finite"), self.say(verb.participle, "verb")
         if self.form == "passive":
             return self.say(_past("wurde", person), "finite"), self.say(verb.participle, "verb")
-        if self.form == "present":
-            finite = verb.present[("1", "3", "pl").index(person)]
-        else:
-            finite = _past(verb.past, person)
+        present = self.form == "present"
+        finite = verb.present[("1", "3", "pl").index(person)] if present else _past(verb.past, person)
         if order == "final" and " " not in verb.infinitive:
             return self.say(verb.prefix + finite, "verb"), []
         return self.say(finite, "verb"), self.say(verb.prefix, "verb")
@@ -487,9 +491,12 @@ class Pair:
 
     def alignment(self) -> tuple[tuple[int, int], ...]:
         """All (English, German) positions whose words come from the same place."""
-        return tuple(
-            (i, j) for i, source in enumerate(self.en) for j, target in enumerate(self.de) if source.keys & target.keys
-        )
+        spoken: dict[Hashable, list[int]] = {}
+        for j, word in enumerate(self.de):
+            for key in word.keys:
+                spoken.setdefault(key, []).append(j)
+        links = {(i, j) for i, word in enumerate(self.en) for key in word.keys for j in spoken.get(key, ())}
+        return tuple(sorted(links))
 
 
 def main(clause: Clause) -> Pair:

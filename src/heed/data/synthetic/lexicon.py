@@ -7,7 +7,7 @@ Gender = Literal["m", "f", "n"]
 Case = Literal["nom", "acc", "dat"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Noun:
     """A noun and its translation.
 
@@ -33,7 +33,7 @@ class Noun:
         return self.de_plural + ("n" if case == "dat" and self.de_plural[-1] not in "ns" else "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Adjective:
     """``stem`` takes the endings where it differs from the uninflected form (müde, ein müd-er Hund)."""
 
@@ -42,7 +42,7 @@ class Adjective:
     stem: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Preposition:
     """A preposition in one of its meanings, and the case it governs in it (in der Tasche, but: into, in die Tasche)."""
 
@@ -51,7 +51,7 @@ class Preposition:
     case: Case
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Verb:
     """A verb with the forms the grammar uses.
 
@@ -82,7 +82,7 @@ class Verb:
         return (f"{self.prefix}zu{self.infinitive.removeprefix(self.prefix)}",)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Modal:
     """English finite forms, affirmative and negated (None: didn't + base), and the German past."""
 
@@ -91,7 +91,7 @@ class Modal:
     past: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Conjunction:
     """What joins two clauses; a subordinating one sends the German verb to the end."""
 
@@ -100,7 +100,7 @@ class Conjunction:
     subordinating: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Homonym:
     """One English noun with two German readings, and the places that tell which one is meant."""
 
@@ -190,7 +190,9 @@ def _adjectives(*pairs: str) -> tuple[Adjective, ...]:
     return tuple(Adjective(*pair.split("|")) for pair in pairs)
 
 
-OLD, NEW, BIG, SMALL, BEAUTIFUL, RED = _adjectives("old|alt", "new|neu", "big|groß", "small|klein", "beautiful|schön", "red|rot")
+OLD, NEW, BIG, SMALL, BEAUTIFUL, RED = _adjectives(
+    "old|alt", "new|neu", "big|groß", "small|klein", "beautiful|schön", "red|rot"
+)
 YOUNG, GOLD = _adjectives("young|jung", "gold|golden")
 TIRED, HUNGRY, LAZY, WEAK = _adjectives("tired|müde|müd", "hungry|hungrig", "lazy|faul", "weak|schwach")
 FRIGHTENED, GREEDY = _adjectives("frightened|ängstlich", "greedy|gierig")
@@ -237,14 +239,46 @@ WORK = Verb("work", "worked", "worked", "arbeiten", "arbeitete", "gearbeitet", g
 PLAY = Verb("play", "played", "played", "spielen", "spielte", "gespielt", gerund="playing")
 LAUGH = Verb("laugh", "laughed", "laughed", "lachen", "lachte", "gelacht")
 GET_UP = Verb("get", "got", "got", "aufstehen", "stand", "aufgestanden", "auf", particle="up", auxiliary="sein")
-COME_BACK = Verb("come", "came", "come", "zurückkommen", "kam", "zurückgekommen", "zurück", particle="back", auxiliary="sein")
-WAIT_FOR = Verb("wait", "waited", "waited", "warten", "wartete", "gewartet", particle="for", preposition="auf", gerund="waiting")
+COME_BACK = Verb(
+    "come", "came", "come", "zurückkommen", "kam", "zurückgekommen", "zurück", particle="back", auxiliary="sein"
+)
+WAIT_FOR = Verb(
+    "wait", "waited", "waited", "warten", "wartete", "gewartet", particle="for", preposition="auf", gerund="waiting"
+)
 
-GO = Verb("go", "went", "gone", "gehen", "ging", "gegangen", auxiliary="sein", gerund="going", present=("gehe", "geht", "gehen"))
-WALK = Verb("walk", "walked", "walked", "spazieren gehen", "ging", "spazieren gegangen", "spazieren", gerund="walking", auxiliary="sein")
-GO_DOWN = Verb("go", "went", "gone", "entlangfahren", "fuhr", "entlanggefahren", "entlang", particle="down", auxiliary="sein")
-KNOW = Verb("know", "knew", "known", "kennen", "kannte", "gekannt"), Verb("know", "knew", "known", "wissen", "wusste", "gewusst")
-LEAVE = Verb("leave", "left", "left", "verlassen", "verließ", "verlassen"), Verb("leave", "left", "left", "lassen", "ließ", "gelassen")
+GO = Verb(
+    "go",
+    "went",
+    "gone",
+    "gehen",
+    "ging",
+    "gegangen",
+    auxiliary="sein",
+    gerund="going",
+    present=("gehe", "geht", "gehen"),
+)
+WALK = Verb(
+    "walk",
+    "walked",
+    "walked",
+    "spazieren gehen",
+    "ging",
+    "spazieren gegangen",
+    "spazieren",
+    gerund="walking",
+    auxiliary="sein",
+)
+GO_DOWN = Verb(
+    "go", "went", "gone", "entlangfahren", "fuhr", "entlanggefahren", "entlang", particle="down", auxiliary="sein"
+)
+KNOW = (
+    Verb("know", "knew", "known", "kennen", "kannte", "gekannt"),
+    Verb("know", "knew", "known", "wissen", "wusste", "gewusst"),
+)
+LEAVE = (
+    Verb("leave", "left", "left", "verlassen", "verließ", "verlassen"),
+    Verb("leave", "left", "left", "lassen", "ließ", "gelassen"),
+)
 
 WANT_TO = Modal(("wanted", "to"), ("didn't", "want", "to"), "wollte")
 HAVE_TO = Modal(("had", "to"), ("didn't", "have", "to"), "musste")
@@ -253,7 +287,11 @@ MODALS = (WANT_TO, HAVE_TO, CAN)
 
 # Conjunctions
 
-BECAUSE, WHEN, WHILE = Conjunction("because", "weil", True), Conjunction("when", "als", True), Conjunction("while", "während", True)
+BECAUSE, WHEN, WHILE = (
+    Conjunction("because", "weil", True),
+    Conjunction("when", "als", True),
+    Conjunction("while", "während", True),
+)
 ALTHOUGH, THAT = Conjunction("although", "obwohl", True), Conjunction("that", "dass", True)
 AND, BUT = Conjunction("and", "und", False), Conjunction("but", "aber", False)
 
