@@ -69,7 +69,7 @@ def test_splits_have_their_sizes_and_share_no_source(corpus: dict[str, list[Exam
 def test_splits_of_other_seeds_and_the_challenge_set_share_no_source_either(
     corpus: dict[str, list[Example]], contrasts: list[Contrast]
 ) -> None:
-    other = generate(seed=2, train=4000, valid=200, test=200, long=20)
+    other = generate(seed=2, train=2000, valid=100, test=100, long=20)
     sources = {name: {e.src for e in corpus[name]} | {e.src for e in other[name]} for name in SIZES}
     sources["challenge"] = {contrast.src for contrast in contrasts}
     for one, two in itertools.combinations(sources.values(), 2):
@@ -78,15 +78,15 @@ def test_splits_of_other_seeds_and_the_challenge_set_share_no_source_either(
 
 def test_a_source_has_one_translation(examples: list[Example], contrasts: list[Contrast]) -> None:
     translations = defaultdict(set)
-    for pair in [*examples, *itertools.chain(*generate(seed=5, **SIZES).values())]:
+    for pair in [*examples, *generate(seed=5, train=3000, valid=1, test=1, long=1)["train"]]:
         translations[pair.src].add(pair.tgt)
-    for contrast in [*contrasts, *challenge(seed=6, per_tag=60)]:
+    for contrast in [*contrasts, *challenge(seed=6, per_tag=20)]:
         translations[contrast.src].add(contrast.good)
     assert all(len(german) == 1 for german in translations.values())
 
 
 def test_more_than_there_is_to_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heed.data.synthetic.PATIENCE", 20)
+    monkeypatch.setattr("heed.data.synthetic.PATIENCE", 3)
     with pytest.raises(HeedError, match="train=30000"):
         generate(seed=1, train=30000, valid=0, test=0, long=0)
 
@@ -275,14 +275,14 @@ def test_the_challenge_has_contrasts_of_every_phenomenon(contrasts: list[Contras
 
 @pytest.mark.parametrize("tag", CONTRASTED)
 def test_no_word_is_right_more_often_than_it_is_wrong(contrasts: list[Contrast], tag: str) -> None:
-    """Nor first positions, nor length: what decides is in the source."""
+    """Nor is the longer sentence. (For "far" without endings: ihr Schwanz, but ihre Tür.)"""
     good, bad = Counter(), Counter()
     longer = 0
     for contrast in (one for one in contrasts if one.tag == tag):
         ours, theirs = words(contrast.good), words(contrast.bad)
         if tag in ("pronoun", "sense", "far", "agreement"):
-            good.update(Counter(ours) - Counter(theirs))
-            bad.update(Counter(theirs) - Counter(ours))
+            good.update(word[:3] if tag == "far" else word for word in Counter(ours) - Counter(theirs))
+            bad.update(word[:3] if tag == "far" else word for word in Counter(theirs) - Counter(ours))
         else:
             good[contrast.good] += 1
             bad[contrast.bad] += 1
@@ -294,10 +294,10 @@ def test_no_word_is_right_more_often_than_it_is_wrong(contrasts: list[Contrast],
 def test_taking_the_first_noun_for_the_agent_is_chance(contrasts: list[Contrast]) -> None:
     first = [
         contrast.roles["agent"] < contrast.roles.get("recipient", contrast.roles["patient"])
-        for contrast in challenge(seed=1, per_tag=200)
+        for contrast in contrasts
         if contrast.tag == "roles"
     ]
-    assert abs(sum(first) / len(first) - 0.5) < 0.1
+    assert abs(sum(first) / len(first) - 0.5) < 0.15
 
 
 def test_taking_the_nearest_or_the_first_noun_for_the_antecedent_is_chance(contrasts: list[Contrast]) -> None:

@@ -4,9 +4,9 @@ An epoch is cut into steps of about ``batch_tokens`` target tokens, and a step i
 Devices share out a step's micro-batches, so the same sentences meet in the same step on 1, 2 or 8 of them.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +64,7 @@ class Planner:
             HeedError: if a pair does not fit into ``device_tokens`` even alone; at once, not when its step comes.
         """
         self._refuse_too_long(src_lengths, tgt_lengths)
-        selections = itertools.islice(self._selections(src_lengths, tgt_lengths, epoch), start, None)
+        selections = islice(self._selections(src_lengths, tgt_lengths, epoch), start, None)
         return (self._step(rows, src_lengths, tgt_lengths) for rows in selections)
 
     def _refuse_too_long(self, src_lengths: IntArray, tgt_lengths: IntArray) -> None:
@@ -75,16 +75,16 @@ class Planner:
                 longest, pair = int(lengths.max()), first + int(lengths.argmax())
         if longest > self.device_tokens:
             raise HeedError(
-                f"Training pair {pair + 1} has {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens, the most "
-                f"after cleaning, which do not fit into batching.device_tokens={self.device_tokens}: set it to {longest} "
-                "or more, or let cleaning drop long pairs (data.cleaning.max_chars)."
+                f"Training pair {pair + 1} has {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens (no pair "
+                f"is longer), which do not fit into batching.device_tokens={self.device_tokens}: set it to {longest} or "
+                "more, or let cleaning drop long pairs (data.cleaning.max_chars)."
             )
 
     def _selections(self, src_lengths: IntArray, tgt_lengths: IntArray, epoch: int) -> Iterator[IntArray]:
         """The rows of each step, in order of length."""
         total = len(src_lengths)
         rng = np.random.default_rng((self.seed, epoch))
-        order = Shuffle(total, key=rng.integers(2**32, size=4, dtype=np.uint64))
+        order = Shuffle(total, rng)
         waiting = np.zeros(0, dtype=np.int64)
         for first in range(0, total, self.pool):
             stop = min(first + self.pool, total)
@@ -107,11 +107,12 @@ class Planner:
     def _step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
         src, tgt = src_lengths[rows], tgt_lengths[rows]
         # As few equal parts as fit: equal ones keep several devices equally busy.
-        for count in itertools.count(-(-int((src + tgt).sum()) // self.device_tokens)):
+        count = -(-int((src + tgt).sum()) // self.device_tokens)
+        while True:
             parts = _cut(rows, src + tgt, count)
             if all(cells(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
                 return Step(parts, int(tgt.sum()))
-        raise AssertionError("single rows fit")
+            count += 1
 
 
 def cells(src_lengths: IntArray, tgt_lengths: IntArray) -> int:
@@ -141,13 +142,14 @@ def _cut(rows: IntArray, weights: IntArray, count: int) -> list[IntArray]:
 class Shuffle:
     """A pseudo-random permutation of 0 .. size - 1, computed where it is asked for instead of stored.
 
-    A Feistel network of four rounds (Luby & Rackoff 1988) permutes the next power of four; values beyond the end are
-    permuted again until they fall inside (cycle walking: Black & Rogaway 2002, §3).
+    A Feistel network (Luby & Rackoff 1988) permutes the next power of four; values beyond the end are permuted again
+    until they fall inside (cycle walking: Black & Rogaway 2002, §3).
     """
 
-    def __init__(self, size: int, *, key: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, size: int, rng: np.random.Generator) -> None:
         self.size = size
-        self.key = key
+        # One key per round. Four rounds, enough in theory, are visibly uneven below a hundred.
+        self.keys = rng.integers(2**32, size=6, dtype=np.uint64)
         self.half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
         self.mask = np.uint64((1 << int(self.half)) - 1)
 
@@ -160,7 +162,7 @@ class Shuffle:
 
     def _permute(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         left, right = values >> self.half, values & self.mask
-        for key in self.key:
+        for key in self.keys:
             # The finaliser of MurmurHash3 spreads the key and one half over all bits.
             mixed = (right ^ key) * np.uint64(0xFF51AFD7ED558CCD)
             mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heed.data.synthetic.grammar import Key, Pair, text
-from heed.data.synthetic.rules import CONTRASTED, RULES, SHARES, Dice, Telling, chain
+from heed.data.synthetic.rules import CONTRASTED, RULES, SHARES, Dice, Scene, Telling, chain
 from heed.errors import HeedError
 
 __all__ = ["Contrast", "Example", "challenge", "generate", "words"]
@@ -125,13 +125,9 @@ def _twins(dice: Dice, tag: str, count: int) -> list[Contrast]:
         idle += 1
         if idle > PATIENCE:
             raise HeedError(f"per_tag={count} is more than the challenge set has to say about {tag}.")
-        good = [scene(context, context) for context in (0, 1)]
-        sources = {text(telling.pair.en) for telling in good}
-        if sources & seen or any(_split(src) != "challenge" for src in sources):
-            continue
-        twins = [_contrast(good[context], scene(context, 1 - context), tag) for context in (0, 1)]
-        if all(twin.good != twin.bad for twin in twins):
-            seen |= sources
+        twins = [twin for context in (0, 1) if (twin := _contrast(scene, context, tag))]
+        if len(twins) == 2 and not any(twin.src in seen for twin in twins):
+            seen.update(twin.src for twin in twins)
             found += twins
             idle = 0
     return found
@@ -160,10 +156,18 @@ def _example(telling: Telling, tag: str) -> Example:
     )
 
 
-def _contrast(good: Telling, bad: Telling, tag: str) -> Contrast:
-    assert text(good.pair.en) == text(bad.pair.en)
+def _contrast(scene: Scene, context: int, tag: str) -> Contrast | None:
+    """None where the readings do not differ in German, or the source belongs to another split."""
+    good = scene(context, context)
+    src = text(good.pair.en)
+    if _split(src) != "challenge":
+        return None
+    bad = scene(context, 1 - context)
+    assert text(bad.pair.en) == src
+    if text(bad.pair.de) == text(good.pair.de):
+        return None
     return Contrast(
-        src=text(good.pair.en),
+        src=src,
         good=text(good.pair.de),
         bad=text(bad.pair.de),
         tag=tag,
