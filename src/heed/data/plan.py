@@ -75,9 +75,9 @@ class Planner:
                 longest, pair = int(lengths.max()), first + int(lengths.argmax())
         if longest > self.device_tokens:
             raise HeedError(
-                f"Training pair {pair + 1} has {src_lengths[pair]} source and {tgt_lengths[pair]} target tokens (no pair "
-                f"is longer), which do not fit into batching.device_tokens={self.device_tokens}: set it to {longest} or "
-                "more, or let cleaning drop long pairs (data.cleaning.max_chars)."
+                f"Training pair {pair + 1}, the longest, has {src_lengths[pair]} source and {tgt_lengths[pair]} target "
+                f"tokens, too many for batching.device_tokens={self.device_tokens}: set it to {longest} or more, or "
+                "let cleaning drop long pairs (data.cleaning.max_chars)."
             )
 
     def _selections(self, src_lengths: IntArray, tgt_lengths: IntArray, epoch: int) -> Iterator[IntArray]:
@@ -106,9 +106,11 @@ class Planner:
 
     def _step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
         src, tgt = src_lengths[rows], tgt_lengths[rows]
-        # As few equal parts as fit: equal ones keep several devices equally busy.
+        # Few equal parts that fit; beyond two a multiple of four, which keeps 2 or 4 devices equally busy.
         count = -(-int((src + tgt).sum()) // self.device_tokens)
         while True:
+            if count > 2:
+                count += -count % 4
             parts = _cut(rows, src + tgt, count)
             if all(cells(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
                 return Step(parts, int(tgt.sum()))

@@ -1,6 +1,7 @@
 """Where metrics go besides ``metrics.csv``. The one file that knows wandb."""
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ def wandb_logger(*, folder: Path, config: dict[str, Any], project: str, mode: st
     """Weights & Biases: ``mode`` auto is online where somebody is logged in and offline elsewhere, never a prompt."""
     # The background process of wandb has news of its own; ours are on the screen already.
     os.environ.setdefault("WANDB_SILENT", "true")
+    offline = mode == "offline" or (mode == "auto" and not _logged_in())
     return [
         WandbLogger(
             name=f"{config['name']} seed {config['seed']}",
@@ -18,7 +20,8 @@ def wandb_logger(*, folder: Path, config: dict[str, Any], project: str, mode: st
             save_dir=folder,
             id=_run_id(folder),
             resume="allow",
-            offline=mode == "offline" or (mode == "auto" and not _logged_in()),
+            offline=offline,
+            mode="offline" if offline else "online",  # asking who is logged in has made wandb read its environment
             config=config,
         )
     ]
@@ -41,23 +44,19 @@ def no_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
 
 def _run_id(folder: Path) -> str:
     """One id per run folder, the same when the run resumes."""
-    from wandb.util import generate_id
-
     path = folder / "wandb" / "id"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(generate_id())
+        path.write_text(secrets.token_hex(4))
     return path.read_text().strip()
 
 
 def _logged_in() -> bool:
     if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
         return False
-    if os.environ.get("WANDB_API_KEY"):
-        return True
     import wandb
 
     try:
-        return bool(wandb.api.api_key)
-    except Exception:  # an unreadable home or netrc: nobody is logged in
+        return bool(wandb.login(prompt=False))
+    except Exception:  # an unreadable home, a malformed key: nobody is logged in
         return False

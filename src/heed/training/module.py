@@ -104,7 +104,7 @@ class TranslationModule(L.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         scores, loss, _ = self._gather("valid")
-        self.log_dict({"valid/loss": loss, "valid/bleu": scores.bleu, "valid/chrf": scores.chrf}, rank_zero_only=False)
+        self.log_dict({"valid/loss": loss, "valid/bleu": scores.bleu, "valid/chrf": scores.chrf}, sync_dist=True)
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)

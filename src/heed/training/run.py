@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -117,10 +118,10 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
         "tokenizer_hash": tokenizer.hash,
     }
     results = run.write_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
-    say(_summary(run.path, results))
+    say(_summary(run.path, results, example=data.datasets["valid"]["src"][0]))
 
 
-def _summary(folder: Path, results: Mapping[str, Any]) -> str:
+def _summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
     """What a person wants to know at the end, and what to try next."""
     lines = [
         f"Trained {results['params']:,} parameters for {results['steps']} steps ({results['epochs']} epochs) in "
@@ -133,7 +134,7 @@ def _summary(folder: Path, results: Mapping[str, Any]) -> str:
     lines += [
         f"  ({results['valid']['bleu_signature']})",
         f"Results:  {folder / 'results.json'}, translations beside it.",
-        f"Try next: echo 'A man rides a bike.' | heed translate --model {folder}",
+        f"Try next: echo {shlex.quote(example)} | {Path(sys.executable).parent / 'heed'} translate --model {folder}",
     ]
     return "\n".join(lines)
 

@@ -226,6 +226,7 @@ def activity(
         lasting: only activities that take time, or only those that do not; None: any.
         extras: how probable a place is, and a time if it may be ``timed``.
     """
+    opening = not used
     person = dice.chance(0.7)
     cast = lex.PERSONS if person else lex.ANIMALS
     subject = dice.choose([noun for noun in cast if noun not in used] or cast)
@@ -247,7 +248,7 @@ def activity(
     return Clause(
         subject=(
             Pronoun.of(subject)
-            if subject.sex and not plural and dice.chance(0.06)
+            if opening and subject.sex and not plural and dice.chance(0.06)
             else phrase(dice, subject, plural=plural)
         ),
         verb=verb,
