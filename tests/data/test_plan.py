@@ -2,7 +2,7 @@
 
 import time
 import tracemalloc
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import numpy.typing as npt
@@ -167,16 +167,23 @@ def test_a_million_pairs_in_the_memory_of_a_pool() -> None:
     assert peak < 8 * 2**20  # less than a permutation would take
 
 
-def test_a_pair_too_long_for_a_device_is_refused_by_number() -> None:
-    src, tgt = np.array([3, 50, 51, 4]), np.array([3, 60, 60, 4])
-    planner = Planner(batch_tokens=10, device_tokens=100, pool=2, seed=1)
+def test_pools_are_drawn_from_the_whole_corpus() -> None:
+    tgt = np.full(10_000, 10)
+    planner = Planner(batch_tokens=500, device_tokens=1000, pool=100, seed=1)
+    for step in islice(planner.steps(tgt, tgt, epoch=0), 5):
+        tenths = np.concatenate(step.micro_batches) // 1000
+        assert len(set(tenths)) > 7  # of 50 sentences drawn evenly, nearly always all ten
+
+
+@pytest.mark.parametrize("device_tokens", [53, 100, 110])
+def test_a_pair_too_long_for_a_device_is_refused_by_number(device_tokens: int) -> None:
+    src, tgt = np.array([3, 50, 51, 4, 50]), np.array([3, 60, 60, 4, 4])
+    planner = Planner(batch_tokens=10, device_tokens=device_tokens, pool=2, seed=1)
     # At once, although the first step may not hold it; and the number asked for is enough for all.
-    with pytest.raises(
-        HeedError, match=r"pair 3, the longest, has 51 source and 60 target tokens.*device_tokens=100.*111 or more"
-    ):
+    with pytest.raises(HeedError, match=r"pair 3, the longest, has 51 source and 60 target tokens.*111 or more"):
         planner.steps(src, tgt, epoch=0)
     planner.device_tokens = 111
-    assert len(list(planner.steps(src, tgt, epoch=0))) == 4
+    assert sum(step.tgt_tokens for step in planner.steps(src, tgt, epoch=0)) == tgt.sum()
 
 
 def test_a_step_smaller_than_a_sentence_is_that_sentence() -> None:
