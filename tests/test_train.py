@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 
 from heed import model_folder
 from heed.cli import main as heed
+from heed.decoding import BeamSearch
+from heed.translator import Translator
 
 ROOT = Path(__file__).parent.parent
 Run = Callable[..., Path]
@@ -88,11 +90,21 @@ def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(run: Run, files: list[str
     elsewhere = (folder / "model").rename(tmp_path / "elsewhere")
     (tmp_path / "a.xx").unlink()
     loaded = model_folder.load(elsewhere)
-    assert (
-        loaded.model.family_name == family
-        if hasattr(loaded.model, "family_name")
-        else loaded.config["family"] == family
-    )
+    assert loaded.config["family"] == family
+    translator = Translator(loaded.model, loaded.tokenizer, BeamSearch(**loaded.config["search"]), batch_tokens=100)
+    sources = (translations / "test.src").read_text().splitlines()
+    assert translator.translate(sources) == (translations / "test.hyp").read_text().splitlines()
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
+    bf16 = ["trainer.precision=bf16-mixed", "trainer.max_steps=3", "trainer.validate_every=3"]
+    folder = run("bf16", *files, *TINY[family], *LIMITS, *bf16)
+    # Weights stay in fp32: bf16 is for products.
+    assert {tensor.dtype for tensor in weights(folder).values()} == {torch.float32}
+    fp32 = run("fp32", *files, *TINY[family], *LIMITS, "trainer.precision=32-true", *bf16[1:])
+    losses = [float(metrics(folder)[-1]["valid_loss"]) for folder in (folder, fp32)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
 @pytest.mark.slow
