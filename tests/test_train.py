@@ -96,6 +96,26 @@ def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(run: Run, files: list[str
     assert translator.translate(sources) == (translations / "test.hyp").read_text().splitlines()
 
 
+def test_languages_without_spaces_and_files_with_both_sides(run: Run, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    for split, count in (("train", 60), ("valid", 8), ("test", 8)):
+        numbers = [[rng.randrange(10) for _ in range(rng.randint(2, 6))] for _ in range(count)]
+        records = [
+            {"en": " ".join(map(str, n)), "zh": "".join("零一二三四五六七八九"[d] for d in n) + "。"} for n in numbers
+        ]
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        (tmp_path / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    data = ["data=files", *(f"data.{split}=['{tmp_path}/{split}.jsonl']" for split in ("train", "valid", "test"))]
+    data += ["data.src_field=en", "data.tgt_field=zh"]
+    limits = [*LIMITS, "trainer.max_steps=2", "trainer.validate_every=2"]
+    results = json.loads((run("zh", *data, *TINY["rnn"], *limits) / "results.json").read_text())
+    assert (results["src_lang"], results["tgt_lang"]) == ("en", "zh")
+    assert "tok:zh" in results["test"]["bleu_signature"]
+    turned = json.loads((run("en", *data, *TINY["rnn"], *limits, "data.reverse=true") / "results.json").read_text())
+    assert (turned["src_lang"], turned["tgt_lang"]) == ("zh", "en")
+    assert "tok:13a" in turned["test"]["bleu_signature"]
+
+
 @pytest.mark.parametrize("family", TINY)
 def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
     bf16 = ["trainer.precision=bf16-mixed", "trainer.max_steps=3", "trainer.validate_every=3"]
