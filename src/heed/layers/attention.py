@@ -95,12 +95,11 @@ class MultiHeadAttention(nn.Module):
         query = self._split(self.query(states))
         dropout = self.dropout if self.training else 0.0
         weights = None
-        # On a CPU and for sentences the plain path is the faster one in training (see scripts/bench.py).
-        if maps or (query.device.type == "cpu" and self.training):
+        if maps:
             context, weights = attend(query, memory.key, memory.value, mask, dropout=dropout)
         else:
             context = attend_fused(query, memory.key, memory.value, mask, dropout=dropout)
-        return self.output(context.transpose(1, 2).flatten(2)), weights if maps else None
+        return self.output(context.transpose(1, 2).flatten(2)), weights
 
     def _split(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B H N E"]:
         return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
