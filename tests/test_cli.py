@@ -17,7 +17,8 @@ import torch
 import yaml
 
 from heed import model_folder
-from heed.cli import main, read_lines, search_settings
+from heed.cli import main
+from heed.cli.common import read_lines, search_settings
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch
 from heed.errors import HeedError

@@ -1,9 +1,8 @@
-"""``heed …``: what one does with trained models. Imports that cost a second wait until a command runs."""
+"""What the commands share. Imports that cost a second wait until a command runs."""
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,37 +28,7 @@ class Command:
     run: Callable[[argparse.Namespace], None]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0, 2 for what the user can mend (said in a sentence), 130 for Ctrl-C."""
-    args = _parser().parse_args(argv)
-    try:
-        args.run(args)
-        sys.stdout.flush()
-    except HeedError as error:
-        print(f"heed: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        # The reader has had enough, which is no failure; Python would complain when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="heed", description="What one does with trained translation models.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        subparser = commands.add_parser(command.name, help=command.summary, description=command.summary)
-        command.add_options(subparser)
-        subparser.set_defaults(run=command.run)
-    return parser
-
-
-# --- What the commands share
-
-
-def _add_model_options(parser: argparse.ArgumentParser) -> None:
+def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a run, its model folder, or a copy")
     parser.add_argument(
         "--batch-tokens", type=int, default=4096, metavar="N", help="padded source tokens in a batch (%(default)s)"
@@ -67,7 +36,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps (the GPU where there is one)")
 
 
-def _add_search_options(parser: argparse.ArgumentParser) -> None:
+def add_search_options(parser: argparse.ArgumentParser) -> None:
     saved = "as the model was scored"
     parser.add_argument("--beam", type=int, metavar="K", help=f"hypotheses kept, 1 is greedy search ({saved})")
     parser.add_argument(
@@ -123,33 +92,7 @@ def write_lines(lines: Iterable[str]) -> None:
         sys.stdout.buffer.flush()
 
 
-# --- heed translate
-
-
-def _translate_options(parser: argparse.ArgumentParser) -> None:
-    _add_model_options(parser)
-    _add_search_options(parser)
-    parser.add_argument(
-        "--n-best",
-        type=int,
-        metavar="N",
-        help="N translations a line, as `line number (from 0) ||| text ||| score`",
-    )
-
-
-def _translate(args: argparse.Namespace) -> None:
-    translator = load_translator(args, beam=args.beam, length_penalty=args.length_penalty, n_best=args.n_best)
-    # Who types wants an answer to every line.
-    chunk = 1 if sys.stdin.isatty() else LINES_AT_ONCE
-    sentences = read_lines(sys.stdin.buffer, "the input")
-    if args.n_best is None:
-        write_lines(_with_progress(translator.stream(sentences, chunk=chunk)))
-        return
-    for number, n_best in enumerate(_with_progress(translator.stream_n_best(sentences, chunk=chunk))):
-        write_lines(f"{number} ||| {t.text} ||| {t.hypothesis.score:.4f}" for t in n_best)
-
-
-def _with_progress(results: Iterable[Result]) -> Iterator[Result]:
+def with_progress(results: Iterable[Result]) -> Iterator[Result]:
     """The same results, counted on stderr where someone watches a long run."""
     watched = sys.stderr.isatty() and not sys.stdin.isatty() and not sys.stdout.isatty()
     done = 0
@@ -159,11 +102,3 @@ def _with_progress(results: Iterable[Result]) -> Iterator[Result]:
             print(f"\r{done:,} lines", end="", file=sys.stderr, flush=True)
     if watched and done >= LINES_AT_ONCE:
         print(f"\r{done:,} lines", file=sys.stderr)
-
-
-COMMANDS = [
-    Command("translate", "Translate stdin to stdout, line by line.", _translate_options, _translate),
-]
-
-if __name__ == "__main__":
-    sys.exit(main())

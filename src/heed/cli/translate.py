@@ -1,0 +1,41 @@
+"""``heed translate``: text in, text out."""
+
+import argparse
+import sys
+
+from heed.cli.common import (
+    LINES_AT_ONCE,
+    Command,
+    add_model_options,
+    add_search_options,
+    load_translator,
+    read_lines,
+    with_progress,
+    write_lines,
+)
+
+
+def _translate_options(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    add_search_options(parser)
+    parser.add_argument(
+        "--n-best",
+        type=int,
+        metavar="N",
+        help="N translations a line, as `line number (from 0) ||| text ||| score`",
+    )
+
+
+def _translate(args: argparse.Namespace) -> None:
+    translator = load_translator(args, beam=args.beam, length_penalty=args.length_penalty, n_best=args.n_best)
+    # Who types wants an answer to every line.
+    chunk = 1 if sys.stdin.isatty() else LINES_AT_ONCE
+    sentences = read_lines(sys.stdin.buffer, "the input")
+    if args.n_best is None:
+        write_lines(with_progress(translator.stream(sentences, chunk=chunk)))
+        return
+    for number, n_best in enumerate(with_progress(translator.stream_n_best(sentences, chunk=chunk))):
+        write_lines(f"{number} ||| {t.text} ||| {t.hypothesis.score:.4f}" for t in n_best)
+
+
+COMMAND = Command("translate", "Translate stdin to stdout, line by line.", _translate_options, _translate)
