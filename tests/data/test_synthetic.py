@@ -76,6 +76,18 @@ def test_splits_of_other_seeds_and_the_challenge_set_share_no_source_either(
         assert not one & two
 
 
+def test_splits_share_no_part_of_a_source_either(corpus: dict[str, list[Example]]) -> None:
+    def parts(source: str) -> set[str]:
+        """Everything before or behind a full stop, the whole included."""
+        stops = [match.end() for match in re.finditer(r"\.", source)]
+        return {source} | {part.strip() for stop in stops[:-1] for part in (source[:stop], source[stop:])}
+
+    whole = {name: {example.src for example in split} for name, split in corpus.items()}
+    for name in ("valid", "test", "long"):
+        assert not whole["train"] & set().union(*map(parts, whole[name]))
+    assert whole["train"] & set().union(*map(parts, whole["train"]))  # but within a split they do occur
+
+
 def test_a_source_has_one_translation(examples: list[Example], contrasts: list[Contrast]) -> None:
     translations = defaultdict(set)
     for pair in [*examples, *generate(seed=5, train=3000, valid=1, test=1, long=1)["train"]]:
@@ -101,11 +113,11 @@ def test_every_phenomenon_is_there(corpus: dict[str, list[Example]]) -> None:
 def test_lengths(corpus: dict[str, list[Example]]) -> None:
     lengths = {name: [len(words(e.src)) for e in split] for name, split in corpus.items()}
     usual = [*lengths["train"], *lengths["valid"], *lengths["test"]]
-    assert 9 <= sum(usual) / len(usual) <= 12.5
+    assert 17 <= sum(usual) / len(usual) <= 20
     assert min(usual) <= 5
-    assert max(usual) <= 22
-    assert min(lengths["long"]) >= 30
-    assert max(lengths["long"]) <= 45
+    assert max(usual) <= 28
+    assert min(lengths["long"]) >= 35
+    assert max(lengths["long"]) <= 50
     assert min(len(words(e.tgt)) for e in corpus["long"]) > max(len(words(e.tgt)) for e in corpus["train"])
 
 

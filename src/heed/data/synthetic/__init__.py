@@ -8,7 +8,7 @@ no challenge set, shares a sentence with training.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heed.data.synthetic.grammar import Key, Pair, text
@@ -17,9 +17,11 @@ from heed.errors import HeedError
 
 __all__ = ["Contrast", "Example", "challenge", "generate", "words"]
 
-LONGEST = 22
-"""Words of a source outside "long", full stop included."""
-LONG = range(30, 46)
+SEQUEL = 0.7
+"""How often something else is told next. What a fixed vector would have to hold is then the sum of two sentences."""
+LONGEST = 28
+"""Words of a source outside "long", full stops included."""
+LONG = range(35, 51)
 """Words of a source in "long"."""
 PATIENCE = 100_000
 """Draws without a new sentence after which there are none."""
@@ -79,18 +81,28 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
     dice = Dice(seed)
     sizes = {"train": train, "valid": valid, "test": test}
     splits: dict[str, list[Example]] = {name: [] for name in (*sizes, "long")}
+    openings: dict[str, tuple[str, Telling]] = {}  # per split, what waits for a sequel
     seen: set[str] = set()
     idle = 0
     while any(len(splits[name]) < size for name, size in sizes.items()):
-        tag = dice.weigh(SHARES)
-        context = dice.choose((0, 1))
-        telling = RULES[tag](dice)(context, context)
-        src = text(telling.pair.en)
-        split = _split(src)
         idle += 1
         if idle > PATIENCE:
             raise HeedError(f"data.train={train}, valid={valid}, test={test} is more than data=synthetic has to say.")
-        if src in seen or len(telling.pair.en) > LONGEST or len(splits.get(split, ())) >= sizes.get(split, 0):
+        tag = dice.weigh(SHARES)
+        context = dice.choose((0, 1))
+        telling = RULES[tag](dice)(context, context)
+        # The parts of a source belong to one split, so that no split shares even a part with another.
+        split = _split(text(telling.pair.en))
+        if len(splits.get(split, ())) >= sizes.get(split, 0):
+            continue
+        if split in openings:
+            tag, opening = openings.pop(split)
+            telling = replace(opening, pair=opening.pair + telling.pair)
+        elif dice.chance(SEQUEL):
+            openings[split] = (tag, telling)
+            continue
+        src = text(telling.pair.en)
+        if src in seen or len(telling.pair.en) > LONGEST:
             continue
         seen.add(src)
         splits[split].append(_example(telling, tag))
