@@ -7,13 +7,19 @@ import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from hypothesis import settings
 from omegaconf import DictConfig, open_dict
 
 import train
+from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models.rnn import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer import TransformerConfig
+
+# A busy machine may pause any test for longer than hypothesis' 200 ms.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 TRANSFORMER = TransformerConfig(
     d_model=20,
@@ -24,20 +30,34 @@ TRANSFORMER = TransformerConfig(
     dropout=0.1,
     attention_dropout=0.1,
     activation_dropout=0.1,
+    layer_dropout=0.0,
     norm="pre",
+    norm_kind="layer",
+    residual=True,
     activation="relu",
     tie_embeddings=True,
-    positions=PositionsConfig(kind="sinusoidal", max_length=None),
+    self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
+    positions=PositionsConfig(kind="sinusoidal", merge="add", max_length=None),
 )
 RNN = RNNConfig(
     cell="lstm",
     d_embedding=14,
     d_model=22,
     layers=2,
+    residual=False,
     bidirectional=True,
     dropout=0.1,
+    dropout_kind="standard",
     tie_embeddings=True,
-    attention=AttentionConfig(score="general", order="luong", input_feeding=True),
+    attention=AttentionConfig(
+        score="general",
+        reach="global",
+        window=None,
+        order="luong",
+        input_feeding=True,
+        coverage=False,
+        max_source=None,
+    ),
 )
 CONFIGS: dict[str, ModelConfig] = {"transformer": TRANSFORMER, "rnn": RNN}
 

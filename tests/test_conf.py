@@ -24,12 +24,22 @@ def choices(group: str) -> list[str]:
 
 def build(cfg: DictConfig) -> None:
     parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
-    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights)
+    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
 
 
 OVERRIDES = [
     pytest.param([f"{group}={choice}"], id=f"{group}={choice}")
-    for group in ("model", "model/positions", "optimizer", "search", "tokenizer", "trainer", "logger", "debug")
+    for group in (
+        "model",
+        "model/positions",
+        "model/self_attention",
+        "optimizer",
+        "search",
+        "tokenizer",
+        "trainer",
+        "logger",
+        "debug",
+    )
     for choice in choices(group)
 ] + [
     *(

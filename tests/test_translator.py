@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import sentencepiece as spm
 import torch
@@ -10,8 +11,10 @@ import torch
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
+from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.seq2seq import Seq2Seq
+from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models.seq2seq import AttentionMaps, Seq2Seq
 from heed.models.transformer import TransformerConfig
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.translator import Translator
@@ -150,10 +153,14 @@ def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
         dropout=0.0,
         attention_dropout=0.0,
         activation_dropout=0.0,
+        layer_dropout=0.0,
         norm="pre",
+        norm_kind="layer",
+        residual=True,
         activation="relu",
         tie_embeddings=True,
-        positions=PositionsConfig(kind="learned", max_length=12),
+        self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
+        positions=PositionsConfig(kind="learned", merge="add", max_length=12),
     )
     model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     greedy = GreedySearch(max_length_factor=0.0, max_length_extra=3)
@@ -167,8 +174,98 @@ def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
         translator.score(lines, ["dog"] * 4)
 
 
+def alone(model: Seq2Seq, src: list[int], tgt: list[int]) -> AttentionMaps:
+    """The model's maps for one sentence pair (ids, without EOS), asked for directly."""
+    src_ids = torch.tensor([[*src, EOS]])
+    with torch.no_grad():
+        memory = model.encode(src_ids, torch.ones_like(src_ids, dtype=torch.bool), maps=True)
+        maps = model.decode(torch.tensor([[BOS, *tgt]]), memory, maps=True).attention
+    assert maps is not None
+    return maps
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, 10_000])
+def test_attention_of_given_translations(model: Seq2Seq, tokenizer: Tokenizer, batch_tokens: int) -> None:
+    sources, targets = [*SENTENCES, ""], [*SENTENCES[::-1], "a dog"]
+    model.train()
+    attended = Translator(model, tokenizer, beam(), batch_tokens=batch_tokens).attend(sources, targets)
+    assert model.training
+    model.eval()
+    assert [(seen.source, seen.target) for seen in attended] == list(zip(sources, targets, strict=True))
+    for seen in attended:
+        (src,), (tgt,) = tokenizer.encode_src([seen.source]), tokenizer.encode_tgt([seen.target])
+        assert "".join(seen.src_pieces) == "".join([*tokenizer.src_pieces(src), "</s>"])
+        assert "".join(seen.tgt_pieces) == "".join([*tokenizer.tgt_pieces(tgt), "</s>"])
+        assert seen.read_pieces == ["<s>", *tokenizer.tgt_pieces(tgt)]
+        maps = alone(model, src, tgt)
+        for name in ("cross", "encoder_self", "decoder_self"):
+            expected, found = getattr(maps, name), getattr(seen, name)
+            if expected is None:
+                assert found is None
+            else:
+                np.testing.assert_allclose(found, expected[:, :, 0], atol=1e-6)
+        assert seen.cross is not None
+        np.testing.assert_allclose(seen.cross.sum(-1), 1, atol=1e-5)
+        if seen.decoder_self is not None:
+            assert not np.triu(seen.decoder_self, k=1).any()
+    if model.config.family == "rnn":
+        assert attended[0].cross is not None
+        assert attended[0].cross.shape[:2] == (1, 1)
+        assert attended[0].encoder_self is attended[0].decoder_self is None
+
+
+def test_attention_of_its_own_translations_is_that_of_the_steps(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    greedy = GreedySearch(max_length_factor=1.0, max_length_extra=0)
+    translator = Translator(model, tokenizer, greedy, batch_tokens=40)
+    cut_off = 0
+    for line, seen in zip([*SENTENCES, ""], translator.attend([*SENTENCES, ""]), strict=True):
+        (src,) = tokenizer.encode_src([line])
+        ((best,),) = translator.hypotheses([src])
+        assert (seen.source, seen.target) == (line, translator.translate([line])[0])
+        # A search that hit its limit wrote no EOS, and no row shows one.
+        cut_off += not best.finished
+        assert seen.tgt_pieces == tokenizer.tgt_pieces([*best.tokens, EOS] if best.finished else best.tokens)
+        assert seen.cross is not None
+        state = model.start(model.encode(*translator._pad([[*src, EOS]])))
+        for row, token in enumerate([BOS, *best.tokens][: len(seen.tgt_pieces)]):
+            output, state = model.step(torch.tensor([token]), state, maps=True)
+            assert output.attention is not None
+            assert output.attention.cross is not None
+            np.testing.assert_allclose(seen.cross[:, :, row], output.attention.cross[:, :, 0, 0].detach(), atol=1e-6)
+    assert cut_off
+
+
+def test_nothing_to_look_at(tokenizer: Tokenizer) -> None:
+    config = RNNConfig(
+        cell="gru",
+        d_embedding=8,
+        d_model=8,
+        layers=1,
+        residual=False,
+        bidirectional=False,
+        dropout=0.0,
+        dropout_kind="standard",
+        tie_embeddings=False,
+        attention=AttentionConfig(
+            score="none",
+            reach="global",
+            window=None,
+            order="luong",
+            input_feeding=False,
+            coverage=False,
+            max_source=None,
+        ),
+    )
+    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    (seen,) = Translator(model, tokenizer, beam(), batch_tokens=40).attend(["a dog"], ["a man"])
+    assert seen.cross is seen.encoder_self is seen.decoder_self is None
+    assert seen.src_pieces[-1] == seen.tgt_pieces[-1] == "</s>"
+
+
 def test_contradictions_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     with pytest.raises(HeedError, match="batch_tokens=0"):
         Translator(model, tokenizer, beam(), batch_tokens=0)
     with pytest.raises(HeedError, match="2 sources and 1 targets"):
         Translator(model, tokenizer, beam(), batch_tokens=10).score(["a", "b"], ["a"])
+    with pytest.raises(HeedError, match="2 sources and 1 targets"):
+        Translator(model, tokenizer, beam(), batch_tokens=10).attend(["a", "b"], ["a"])

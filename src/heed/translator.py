@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -23,6 +24,30 @@ class Translation:
 
     text: str
     hypothesis: Hypothesis
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A sentence pair, and where the model looked while it read the one and wrote the other: its maps, unpadded.
+
+    Every row is a distribution over what could be looked at. The pieces are the model's own, EOS included: it ends a
+    source and a target, unless the search broke that off.
+    """
+
+    source: str
+    target: str
+    src_pieces: list[str]
+    tgt_pieces: list[str]
+    cross: Float[np.ndarray, "Ld H T S"] | None
+    """Row t belongs to the state that predicted ``tgt_pieces[t]``."""
+    encoder_self: Float[np.ndarray, "Le Hs S S"] | None
+    decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
+    """Rows and columns are what the decoder had read, `read_pieces`: its row t, too, predicted ``tgt_pieces[t]``."""
+
+    @property
+    def read_pieces(self) -> list[str]:
+        """What the decoder read: BOS, then the target up to its last piece but one."""
+        return ["<s>", *self.tgt_pieces[:-1]]
 
 
 class Translator:
@@ -80,10 +105,7 @@ class Translator:
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """log p(target | source) of each pair: the sum over its tokens, EOS included, in nats."""
-        if len(sources) != len(targets):
-            raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
-        src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
-        tgt_ids = [[*ids, EOS] for ids in self.tokenizer.encode_tgt(list(targets))]
+        src_ids, tgt_ids = self._pairs(sources, targets)
         scores = [0.0] * len(sources)
         with self._inference():
             for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
@@ -97,6 +119,47 @@ class Translator:
                 for row, total in zip(rows, log_probs.sum(1).tolist(), strict=True):
                     scores[row] = total
         return scores
+
+    def attend(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> list[Attended]:
+        """Where the model looks, for every sentence and its translation: the given one, or (None) its own.
+
+        All maps of all sentences are in memory: ask for some hundred sentences at a time.
+        """
+        if targets is None:
+            src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
+            best = [n_best[0] for n_best in self.hypotheses([ids[:-1] for ids in src_ids])]
+            tgt_ids = [[*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens for hypothesis in best]
+            targets = self.tokenizer.decode_tgt(tgt_ids)
+        else:
+            src_ids, tgt_ids = self._pairs(sources, targets)
+        found: list[Attended | None] = [None] * len(sources)
+        with self._inference():
+            for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
+                src, src_mask = self._pad([src_ids[row] for row in rows])
+                tgt_in, _ = self._pad([[BOS, *tgt_ids[row][:-1]] for row in rows])
+                with _naming_line(1 + rows[0]):
+                    maps = self.model.decode(tgt_in, self.model.encode(src, src_mask, maps=True), maps=True).attention
+                assert maps is not None
+                for place, row in enumerate(rows):
+                    S, T = len(src_ids[row]), len(tgt_ids[row])
+                    found[row] = Attended(
+                        source=sources[row],
+                        target=targets[row],
+                        src_pieces=self.tokenizer.src_pieces(src_ids[row]),
+                        tgt_pieces=self.tokenizer.tgt_pieces(tgt_ids[row]),
+                        cross=_cut(maps.cross, place, T, S),
+                        encoder_self=_cut(maps.encoder_self, place, S, S),
+                        decoder_self=_cut(maps.decoder_self, place, T, T),
+                    )
+        return [seen for seen in found if seen is not None]
+
+    def _pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+        """Ids of sources and of their translations, each ended by EOS."""
+        if len(sources) != len(targets):
+            raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
+        src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
+        tgt_ids = [[*ids, EOS] for ids in self.tokenizer.encode_tgt(list(targets))]
+        return src_ids, tgt_ids
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Rows of similar length, longest first; rows × longest stays within ``batch_tokens`` where a row does."""
@@ -121,6 +184,13 @@ class Translator:
                 yield
         finally:
             self.model.train(training)
+
+
+def _cut(
+    maps: Float[Tensor, "L H B Q K"] | None, row: int, queries: int, keys: int
+) -> Float[np.ndarray, "L H Q2 K2"] | None:
+    """One sentence's maps, without the padding and as a copy that does not hold on to it."""
+    return None if maps is None else maps[:, :, row, :queries, :keys].float().cpu().numpy().copy()
 
 
 @contextmanager

@@ -1,13 +1,25 @@
 """Scaled dot-product and multi-head attention against torch's own, and against known answers."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.layers.attention import KeyValue, MultiHeadAttention, attend, attend_fused
+from heed.errors import HeedError
+from heed.layers.attention import (
+    Attention,
+    KeyValue,
+    MultiHeadAttention,
+    ParameterFreeAttention,
+    SelfAttentionConfig,
+    attend,
+    attend_fused,
+)
 from heed.layers.masks import causal_mask
+from heed.layers.positions import PositionsConfig, RelativePositions
 
 B, T, S, H, E, V = 2, 5, 7, 3, 11, 13
 D = H * E
@@ -29,7 +41,7 @@ def qkv() -> tuple[Tensor, Tensor, Tensor]:
 
 def attention(*, dropout: float = 0.0) -> MultiHeadAttention:
     """With random biases too, which are zero at first."""
-    module = MultiHeadAttention(d_model=D, num_heads=H, dropout=dropout)
+    module = MultiHeadAttention(d_model=D, num_heads=H, scaled=True, dropout=dropout, positions=RelativePositions())
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.3)
     return module.eval()
@@ -60,19 +72,27 @@ def test_known_answer() -> None:
 
 
 @masks
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("path", ["plain", "fused"])
-def test_both_paths_equal_the_formula_and_so_do_their_gradients(path: str, mask: Tensor) -> None:
-    query, key, value = inputs = qkv()
-    scores = torch.einsum("bhte,bhse->bhts", query, key) / E**0.5
+def test_both_paths_equal_the_formula_and_so_do_their_gradients(
+    path: str, biased: bool, scaled: bool, mask: Tensor
+) -> None:
+    inputs = qkv()
+    query, key, value = inputs
+    bias = torch.randn(1, H, T, S, requires_grad=True) if biased else None
+    scores = torch.einsum("bhte,bhse->bhts", query, key) / (E**0.5 if scaled else 1)
+    if bias is not None:
+        inputs, scores = (*inputs, bias), scores + bias
     exponentials = (scores - scores.amax(-1, keepdim=True)).exp() * mask
     weights = exponentials / exponentials.sum(-1, keepdim=True).clamp_min(1e-300)
     expected = torch.einsum("bhts,bhsv->bhtv", weights, value)
 
     if path == "plain":
-        context, shown = attend(query, key, value, mask)
+        context, shown = attend(query, key, value, mask, bias=bias, scaled=scaled)
         assert_close(shown, weights)
     else:
-        context = attend_fused(query, key, value, mask)
+        context = attend_fused(query, key, value, mask, bias=bias, scaled=scaled)
     assert_close(context, expected)
     upstream = torch.randn_like(context)
     for ours, theirs in zip(
@@ -92,6 +112,20 @@ def test_plain_path_passes_gradcheck() -> None:
     mask = MASKS["one row sees nothing"][0, 0, :3]
     query, key, value = (torch.randn(n, 5, requires_grad=True) for n in (3, S, S))
     assert torch.autograd.gradcheck(lambda *inputs: attend(*inputs, mask), (query, key, value))
+
+
+@pytest.mark.parametrize("kind", ["alibi", "relative"])
+def test_both_paths_agree_under_autocast(kind: str) -> None:
+    """A bias in fp32 meets queries in bf16."""
+    torch.set_default_dtype(torch.float32)
+    positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(num_heads=H, width=E, causal=True)
+    ours = MultiHeadAttention(d_model=D, num_heads=H, scaled=True, dropout=0.0, positions=positions)
+    states = torch.randn(B, S, D)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fused, plain = (
+            ours(states, ours.project(states), causal_mask(S)[None, None], maps=maps)[0] for maps in (False, True)
+        )
+    assert_close(fused, plain, atol=0.03, rtol=0)
 
 
 def test_weights_shown_are_those_before_dropout() -> None:
@@ -139,6 +173,83 @@ def test_dropout_works_in_training_only(maps: bool) -> None:
     assert not torch.allclose(output(), output())
 
 
+@pytest.mark.parametrize("maps", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_parameter_free_attention_equals_its_formula(scaled: bool, maps: bool) -> None:
+    """a_t = softmax(Xᵀ x_t), h_t = Σ_s a_t(s) x_s, number by number; the states are the last ones of the memory."""
+    ours, memory = (
+        ParameterFreeAttention(scaled=scaled, dropout=0.0, positions=RelativePositions()),
+        torch.randn(B, S, D),
+    )
+    assert not list(ours.parameters())
+    past = ours.project(memory[:, : S - T])
+    output, shown = ours(memory[:, -T:], ours.project(memory[:, -T:], past), causal_mask(S)[None, None, :T], maps=maps)
+    for b in range(B):
+        for t in range(T):
+            query = memory[b, S - T + t]
+            seen = range(t + 1)
+            scores = [sum((query * memory[b, s]).tolist()) / (D**0.5 if scaled else 1) for s in seen]
+            top = max(scores)
+            total = sum(math.exp(score - top) for score in scores)
+            weights = [math.exp(score - top) / total for score in scores]
+            context = sum((weight * memory[b, s] for s, weight in zip(seen, weights, strict=True)), torch.zeros(D))
+            assert_close(output[b, t], context)
+            if maps:
+                assert shown is not None
+                assert_close(shown[b, 0, t, : t + 1], torch.tensor(weights))
+    assert (shown is not None) == maps
+
+
+@pytest.mark.parametrize("maps", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", ["rotary", "alibi", "relative"])
+def test_relative_positions_act_where_the_papers_put_them(kind: str, causal: bool, maps: bool) -> None:
+    """Rotary ones on queries and keys (and not on values), as complex numbers times e^(inθ); biases on the scores."""
+    heads, width = 3, 4
+    d_model = heads * width
+    positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(
+        num_heads=heads, width=width, causal=causal
+    )
+    ours = MultiHeadAttention(d_model=d_model, num_heads=heads, scaled=True, dropout=0.0, positions=positions)
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    states, mask = torch.randn(B, S, d_model), causal_mask(S) if causal else torch.ones(S, S, dtype=torch.bool)
+    output, _ = ours(states, ours.project(states), mask[None, None], maps=maps)
+
+    def split(x: Tensor) -> Tensor:
+        return x.unflatten(2, (heads, width)).transpose(1, 2)
+
+    def spun(x: Tensor) -> Tensor:
+        theta = 10_000 ** (-torch.arange(0, width, 2) / width)
+        spin = torch.polar(torch.ones(S, width // 2), torch.arange(S)[:, None] * theta)
+        product = torch.complex(x[..., : width // 2], x[..., width // 2 :]) * spin
+        return torch.cat((product.real, product.imag), -1)
+
+    query, (key, value) = split(ours.query(states)), map(split, ours.key_value(states).chunk(2, -1))
+    if kind == "rotary":
+        query, key = spun(query), spun(key)
+    scores = query @ key.transpose(2, 3) / width**0.5
+    for i in range(S):
+        for j in range(S):
+            if kind == "alibi":
+                scores[:, :, i, j] -= abs(i - j) * 2.0 ** (-8 / heads * torch.arange(1, heads + 1))
+            elif kind == "relative":  # all within the exact buckets: 0 … 6 back, and 16 on, 1 … 6 ahead
+                scores[:, :, i, j] += positions.weight[i - j if j <= i else 0 if causal else 16 + j - i]
+    context = scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+    assert_close(output, ours.output(context.transpose(1, 2).flatten(2)))
+
+
+def test_parameter_free_attention_passes_gradcheck() -> None:
+    ours = ParameterFreeAttention(scaled=False, dropout=0.0, positions=RelativePositions())
+    states = torch.randn(1, 4, 3, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: ours(x, ours.project(x), causal_mask(4)[None, None], maps=True), states)
+
+
+def test_unknown_self_attention_is_refused() -> None:
+    with pytest.raises(HeedError, match=r"model\.self_attention\.kind=qk .*qkv or parameter_free"):
+        SelfAttentionConfig(kind="qk", scaled=True)
+
+
 @masks
 def test_maps_are_distributions_over_what_may_be_seen(mask: Tensor) -> None:
     ours = attention()
@@ -148,15 +259,26 @@ def test_maps_are_distributions_over_what_may_be_seen(mask: Tensor) -> None:
     assert torch.equal(weights > 0, mask)
 
 
-def test_cache_built_step_by_step_equals_all_at_once() -> None:
-    ours, states = attention(), torch.randn(B, S, D)
+@pytest.mark.parametrize("maps", [False, True])
+@pytest.mark.parametrize("kind", ["none", "rotary", "alibi", "relative"])
+@pytest.mark.parametrize("learned", [True, False])
+def test_cache_built_step_by_step_equals_all_at_once(learned: bool, kind: str, maps: bool) -> None:
+    width = E + 1 if learned else D + 1  # even, for rotation
+    positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(
+        num_heads=H if learned else 1, width=width, causal=True
+    )
+    ours: Attention = ParameterFreeAttention(scaled=True, dropout=0.0, positions=positions)
+    if learned:
+        ours = MultiHeadAttention(d_model=H * width, num_heads=H, scaled=True, dropout=0.0, positions=positions)
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    states = torch.randn(B, S, H * width if learned else width)
     whole = ours.project(states)
-    expected, _ = ours(states, whole, causal_mask(S)[None, None])
+    expected, _ = ours(states, whole, causal_mask(S)[None, None], maps=maps)
     cache: KeyValue | None = None
     for t in range(S):
         state = states[:, t : t + 1]
-        new = ours.project(state)
-        cache = new if cache is None else cache.append(new)
+        cache = ours.project(state, cache)
         output, _ = ours(state, cache, torch.ones(1, 1, 1, t + 1, dtype=torch.bool))
         assert_close(output, expected[:, t : t + 1])
     assert cache is not None

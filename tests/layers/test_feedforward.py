@@ -33,6 +33,27 @@ def test_equals_the_formula(activation: Callable[[float], float]) -> None:
     assert_close(module(x), torch.einsum("df,bnf->bnd", module.narrow.weight, hidden) + module.narrow.bias)
 
 
+def test_swiglu_equals_the_formula() -> None:
+    """(silu(x W) ⊗ x V) W_2 (Shazeer 2020, eq. 6), here with biases, number by number."""
+    module = FeedForward(d_model=D, d_ff=F, activation="swiglu", dropout=0.5).eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(B, N, D)
+    found = module(x)
+    for b in range(B):
+        for n in range(N):
+            wide = (module.widen.weight @ x[b, n] + module.widen.bias).tolist()
+            hidden = [gate / (1 + math.exp(-gate)) * value for gate, value in zip(wide[:F], wide[F:], strict=True)]
+            assert_close(found[b, n], module.narrow.weight @ torch.tensor(hidden) + module.narrow.bias)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+def test_passes_gradcheck(activation: str) -> None:
+    module = FeedForward(d_model=3, d_ff=4, activation=activation, dropout=0.0)
+    x = torch.randn(1, 2, 3, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, *weights: module(x), (x, *module.parameters()))
+
+
 def test_dropout_falls_on_the_hidden_units() -> None:
     module = FeedForward(d_model=D, d_ff=F, activation="relu", dropout=1.0).train()
     nn.init.normal_(module.narrow.bias)

@@ -1,19 +1,38 @@
-"""Positions against the paper's formula; their limits; counting on from where one stands."""
+"""Positions against their papers' formulas; their limits; counting on from where one stands."""
 
 import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.layers.positions import Positions, PositionsConfig
+from heed.layers.attention import MultiHeadAttention, attend
+from heed.layers.masks import causal_mask
+from heed.layers.positions import AbsolutePositions, LearnedBias, PositionCode, PositionsConfig, RelativePositions
 
 B, N, D = 2, 7, 11
+H, E = 3, 6
+
+RELATIVE = ("rotary", "alibi", "relative")
+relatives = pytest.mark.parametrize("kind", RELATIVE)
 
 
-def positions(kind: str, d_model: int = D) -> Positions:
-    return PositionsConfig(kind=kind, max_length=13 if kind == "learned" else None).build(d_model)
+def absolute(kind: str, d_model: int = D, merge: str = "add") -> AbsolutePositions:
+    code = kind in ("sinusoidal", "learned")
+    config = PositionsConfig(kind=kind, merge=merge if code else None, max_length=13 if kind == "learned" else None)
+    return config.absolute(d_model=d_model)
+
+
+def relative(kind: str, *, causal: bool = True, num_heads: int = H, width: int = E) -> RelativePositions:
+    config = PositionsConfig(kind=kind, merge=None, max_length=None)
+    module = config.relative(num_heads=num_heads, width=width, causal=causal)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    return module
 
 
 def sinusoid(position: int, column: int, d_model: int) -> float:
@@ -27,26 +46,30 @@ def sinusoid(position: int, column: int, d_model: int) -> float:
 def test_sinusoids_equal_the_paper(d_model: int, start: int) -> None:
     x = torch.randn(B, N, d_model)
     code = [[sinusoid(start + n, column, d_model) for column in range(d_model)] for n in range(N)]
-    assert_close(positions("sinusoidal", d_model)(x, start), x + torch.tensor(code))
+    assert_close(absolute("sinusoidal", d_model)(x, start), x + torch.tensor(code))
 
 
-def test_sinusoids_keep_their_precision_under_autocast() -> None:
+@pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
+def test_positions_keep_their_precision_under_autocast(kind: str) -> None:
     """bf16 knows no integer between 256 and 258: positions are counted in float32 all the same."""
     torch.set_default_dtype(torch.float32)
-    module = positions("sinusoidal")
-    x = torch.zeros(1, N, D)
+    module = absolute(kind) if kind == "sinusoidal" else relative(kind)
+    x = torch.ones(1, 1, N, E)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        code = module(x, 997)
-    expected = torch.tensor([[sinusoid(997 + n, column, D) for column in range(D)] for n in range(N)])
-    assert_close(code[0], expected, atol=1e-4, rtol=0)
+        found = module(x[0, ..., :1].expand(1, N, D), 997) if kind == "sinusoidal" else module.turn(x, 997)  # type: ignore[operator]
+    if kind == "sinusoidal":
+        expected = torch.tensor([[1 + sinusoid(997 + n, column, D) for column in range(D)] for n in range(N)])
+    else:
+        expected = torch.tensor([turned([1.0] * E, 997 + n) for n in range(N)])
+    assert_close(found.view(N, -1), expected, atol=2e-4, rtol=0)
 
 
 def test_sinusoids_are_not_weights() -> None:
-    assert not positions("sinusoidal").state_dict()
+    assert not absolute("sinusoidal").state_dict()
 
 
 def test_learned_positions_are_the_table_s_rows() -> None:
-    module, x = positions("learned"), torch.randn(B, 5, D)
+    module, x = absolute("learned"), torch.randn(B, 5, D)
     (table,) = module.parameters()
     assert table.shape == (13, D)
     assert_close(module(x, 8), x + table[8:13])
@@ -55,30 +78,201 @@ def test_learned_positions_are_the_table_s_rows() -> None:
 @pytest.mark.parametrize(("start", "length"), [(0, 14), (13, 1), (8, 6)])
 def test_learned_positions_refuse_a_longer_sentence_and_say_what_to_do(start: int, length: int) -> None:
     with pytest.raises(HeedError, match=r"14 tokens .* 13 positions .*max_length.*model/positions=sinusoidal"):
-        positions("learned")(torch.randn(B, length, D), start)
+        absolute("learned")(torch.randn(B, length, D), start)
 
 
-def test_none_adds_nothing() -> None:
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_concatenation_is_a_matrix_times_both(kind: str) -> None:
+    """W [x; p], number by number; with W = [1 1] it is the sum."""
+    module, x = absolute(kind, merge="concat"), torch.randn(B, N, D)
+    assert isinstance(module, PositionCode)
+    assert module.merge is not None
+    code, weight = module.code(4, N), module.merge.weight
+    found = module(x, 4)
+    for b in range(B):
+        for n in range(N):
+            pair = [*x[b, n].tolist(), *code[n].tolist()]
+            expected = [sum(w * number for w, number in zip(row, pair, strict=True)) for row in weight.tolist()]
+            assert_close(found[b, n], torch.tensor(expected))
+    with torch.no_grad():
+        weight.copy_(torch.eye(D).repeat(1, 2))
+    assert_close(module(x, 4), x + code)
+
+
+@pytest.mark.parametrize("kind", ["none", *RELATIVE])
+def test_others_leave_embeddings_alone(kind: str) -> None:
     x = torch.randn(B, N, D)
-    assert torch.equal(positions("none")(x, 5), x)
+    assert torch.equal(absolute(kind)(x, 5), x)
 
 
+@pytest.mark.parametrize("kind", ["none", "sinusoidal", "learned"])
+def test_others_do_not_act_inside_attention(kind: str) -> None:
+    config = PositionsConfig(
+        kind=kind, merge=None if kind == "none" else "add", max_length=13 if kind == "learned" else None
+    )
+    module, x = config.relative(num_heads=H, width=E, causal=True), torch.randn(B, H, N, E)
+    assert torch.equal(module.turn(x, 5), x)
+    assert module.bias(N, N) is None
+
+
+@pytest.mark.parametrize("merge", ["add", "concat"])
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
-def test_one_by_one_equals_all_at_once(kind: str) -> None:
-    module, x = positions(kind), torch.randn(B, N, D)
+def test_one_by_one_equals_all_at_once(kind: str, merge: str) -> None:
+    module, x = absolute(kind, merge=merge), torch.randn(B, N, D)
     steps = [module(x[:, t : t + 1], t) for t in range(N)]
-    assert_close(torch.cat(steps, 1), module(x), rtol=0, atol=0)
+    assert_close(torch.cat(steps, 1), module(x), rtol=0, atol=1e-14)
+
+
+def turned(vector: list[float], position: int) -> list[float]:
+    """R_position · vector, one 2×2 rotation after another (Su et al. 2021, eq. 15); pairs (i, i + E/2)."""
+    result, half = [0.0] * len(vector), len(vector) // 2
+    for i in range(half):
+        angle = position * 10_000 ** (-2 * i / len(vector))
+        a, b = vector[i], vector[i + half]
+        result[i] = a * math.cos(angle) - b * math.sin(angle)
+        result[i + half] = a * math.sin(angle) + b * math.cos(angle)
+    return result
+
+
+def t5_bucket(relative_position: int, *, bidirectional: bool) -> int:
+    """The function of Raffel et al.'s code, on one number: 32 buckets, logarithmic up to 128."""
+    buckets, result, n = 32, 0, -relative_position
+    if bidirectional:
+        buckets //= 2
+        result += buckets * (n < 0)
+        n = abs(n)
+    else:
+        n = max(n, 0)
+    exact = buckets // 2
+    if n < exact:
+        return result + n
+    return result + min(exact + int(math.log(n / exact) / math.log(128 / exact) * (buckets - exact)), buckets - 1)
+
+
+@pytest.mark.parametrize("start", [0, 1, 997])
+def test_rotation_equals_the_paper(start: int) -> None:
+    x = torch.randn(B, H, N, E)
+    found = relative("rotary").turn(x, start)
+    for b in range(B):
+        for h in range(H):
+            for n in range(N):
+                assert_close(found[b, h, n], torch.tensor(turned(x[b, h, n].tolist(), start + n)))
+
+
+@given(start=st.integers(0, 5000), shift=st.integers(0, 5000), seed=st.integers(0, 2**32))
+def test_rotation_keeps_norms_and_its_products_know_distances_only(start: int, shift: int, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    rotary = relative("rotary")
+    query, key = torch.randn(2, 1, 1, N, E, generator=draw)
+    turned_query = rotary.turn(query, start)
+    assert_close(turned_query.norm(dim=-1), query.norm(dim=-1))
+    scores = turned_query @ rotary.turn(key, start).transpose(2, 3)
+    moved = rotary.turn(query, start + shift) @ rotary.turn(key, start + shift).transpose(2, 3)
+    assert_close(moved, scores, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("num_heads", [1, 3, 8])
+def test_linear_bias_equals_the_paper(num_heads: int) -> None:
+    """Slopes 2^(−8/H), its square, its cube, … (Press et al. 2022, §3): for 8 heads 1/2, 1/4, … 1/256."""
+    bias = relative("alibi", num_heads=num_heads).bias(N, N)
+    assert bias is not None
+    for head in range(num_heads):
+        slope = (2 ** (-8 / num_heads)) ** (head + 1)
+        for i in range(N):
+            for j in range(N):
+                assert bias[0, head, i, j].item() == pytest.approx(-slope * abs(i - j))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_learned_bias_is_the_table_at_the_paper_s_buckets(causal: bool) -> None:
+    module, length = relative("relative", causal=causal), 300
+    assert isinstance(module, LearnedBias)
+    bias = module.bias(length, length)
+    assert bias is not None
+    for i in range(0, length, 23):
+        for j in range(length):
+            row = t5_bucket(j - i, bidirectional=not causal)
+            assert torch.equal(bias[0, :, i, j], module.weight[row])
+    used = {LearnedBias.bucket(distance, causal=causal) for distance in range(-200, 201)}
+    assert used == set(range(32)) - ({16} if not causal else set())
+
+
+@relatives
+@pytest.mark.parametrize("causal", [True, False])
+@given(queries=st.integers(1, 9), before=st.integers(0, 200), more=st.integers(1, 200))
+def test_bias_knows_distances_only(kind: str, causal: bool, queries: int, before: int, more: int) -> None:
+    """The same keys and queries further on in a sentence: the same numbers. A step: the last row of the whole."""
+    module, keys = relative(kind, causal=causal), queries + before
+    bias, moved = module.bias(queries, keys), module.bias(queries, keys + more)
+    if kind == "rotary":
+        assert bias is None
+        return
+    assert bias is not None
+    assert moved is not None
+    assert bias.shape == (1, H, queries, keys)
+    assert torch.equal(moved[..., more:], bias)
+    step = module.bias(1, keys)
+    assert step is not None
+    assert torch.equal(step, bias[:, :, -1:])
+
+
+@relatives
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_does_not_see_that_a_sentence_moved(kind: str, causal: bool) -> None:
+    """Padding in front shifts every position; nothing comes out otherwise, and without distances it would."""
+    states = torch.randn(B, N, H * E)
+    attention = MultiHeadAttention(
+        d_model=H * E, num_heads=H, scaled=True, dropout=0.0, positions=relative(kind, causal=causal)
+    )
+    mask = causal_mask(N) if causal else torch.ones(N, N, dtype=torch.bool)
+
+    def attended(shift: int, states: Tensor = states) -> Tensor:
+        padded = torch.cat((torch.randn(B, shift, H * E), states), 1)
+        hidden = torch.zeros(N, shift, dtype=torch.bool)
+        whole = torch.cat((hidden, mask), 1)[None, None]
+        output, _ = attention(states, attention.project(padded), whole)
+        return output
+
+    assert_close(attended(31), attended(0))
+    order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    if not causal:
+        assert not torch.allclose(attended(0, states[:, order]), attended(0)[:, order], atol=1e-3)
+
+
+@relatives
+def test_relative_positions_pass_gradcheck(kind: str) -> None:
+    module = relative(kind, causal=False, num_heads=2, width=4)
+    weights = tuple(module.parameters())
+    query, key, value = (torch.randn(1, 2, n, 4, requires_grad=True) for n in (3, 5, 5))
+    mask = causal_mask(5)[None, None, 2:]
+
+    def context(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Tensor:
+        bias = module.bias(3, 5)
+        return attend(module.turn(query, 2), module.turn(key, 0), value, mask, bias=bias)[0]
+
+    assert torch.autograd.gradcheck(context, (query, key, value, *weights))
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_concatenation_passes_gradcheck(kind: str) -> None:
+    module = absolute(kind, 3, "concat")
+    x = torch.randn(B, 2, 3, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, *weights: module(x, 4), (x, *module.parameters()))
 
 
 @pytest.mark.parametrize(
-    ("kind", "max_length", "names"),
+    ("kind", "merge", "max_length", "names"),
     [
-        ("rotray", None, r"model\.positions\.kind=rotray .*sinusoidal, learned or none"),
-        ("learned", None, r"model\.positions\.max_length=None .*model\.positions\.kind=learned"),
-        ("sinusoidal", 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=sinusoidal"),
-        ("none", 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=none"),
+        ("rotray", None, None, r"model\.positions\.kind=rotray .*sinusoidal, .*rotary, alibi, relative or none"),
+        ("learned", "add", None, r"model\.positions\.max_length=None .*model\.positions\.kind=learned"),
+        ("sinusoidal", "add", 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=sinusoidal"),
+        ("none", None, 13, r"model\.positions\.max_length=13 .*model\.positions\.kind=none"),
+        ("sinusoidal", "multiply", None, r"model\.positions\.merge=multiply .*add or concat"),
+        ("learned", None, 13, r"model\.positions\.merge=None .*add or concat"),
+        ("none", "add", None, r"model\.positions\.merge=add .*model\.positions\.kind=none"),
+        ("rotary", "concat", None, r"model\.positions\.merge=concat .*model\.positions\.kind=rotary"),
     ],
 )
-def test_contradictions_are_refused(kind: str, max_length: int | None, names: str) -> None:
+def test_contradictions_are_refused(kind: str, merge: str | None, max_length: int | None, names: str) -> None:
     with pytest.raises(HeedError, match=names):
-        PositionsConfig(kind=kind, max_length=max_length)
+        PositionsConfig(kind=kind, merge=merge, max_length=max_length)

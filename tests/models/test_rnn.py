@@ -2,40 +2,60 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.layers.scores import AdditiveScore, GeneralScore
+from heed.layers.reach import PredictiveReach
+from heed.layers.scores import AdditiveScore, GeneralScore, LocationScore
 from heed.models.rnn import RNN, AttentionConfig, Encoder, RNNConfig
 from heed.symbols import PAD
 
 B, S, T, V = 3, 7, 5, 29
 LENGTHS = (4, 7, 1)
 
+
+def attention(score: str, **changes: Any) -> AttentionConfig:
+    """With this score: global, in Luong's order and not feeding, but for the changes."""
+    plain: dict[str, Any] = {"reach": "global", "window": None, "order": "luong", "input_feeding": False}
+    max_source = 7 if score == "location" else None
+    return AttentionConfig(score=score, max_source=max_source, **{**plain, "coverage": False, **changes})
+
+
 CONFIG = RNNConfig(
     cell="lstm",
     d_embedding=7,
     d_model=22,
     layers=2,
+    residual=False,
     bidirectional=True,
     dropout=0.1,
+    dropout_kind="standard",
     tie_embeddings=True,
-    attention=AttentionConfig(score="general", order="luong", input_feeding=True),
+    attention=attention("general", input_feeding=True),
 )
 ATTENTIONS = [
-    AttentionConfig(score="general", order="luong", input_feeding=True),
-    AttentionConfig(score="concat", order="luong", input_feeding=True),
-    AttentionConfig(score="dot", order="luong", input_feeding=False),
-    AttentionConfig(score="scaled_dot", order="luong", input_feeding=False),
-    AttentionConfig(score="additive", order="bahdanau", input_feeding=False),
-    AttentionConfig(score="general", order="bahdanau", input_feeding=False),
-    AttentionConfig(score="none", order="luong", input_feeding=False),
+    attention("general", input_feeding=True),
+    attention("concat", input_feeding=True),
+    attention("dot"),
+    attention("scaled_dot"),
+    attention("location"),
+    attention("additive", order="bahdanau"),
+    attention("general", order="bahdanau"),
+    attention("dot", reach="local_m", window=1),
+    attention("location", reach="local_m", window=2, input_feeding=True),
+    attention("general", reach="local_p", window=2),
+    attention("additive", reach="local_p", window=1, order="bahdanau"),
+    attention("concat", coverage=True),
+    attention("additive", coverage=True, order="bahdanau", reach="local_m", window=3),
+    attention("none"),
 ]
+TORCH = {"tanh": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
-cells = pytest.mark.parametrize(("cell", "layers"), [*product(("lstm", "gru"), (1, 2))])
+cells = pytest.mark.parametrize(("cell", "layers"), [*product(TORCH, (1, 2))])
 
 
 def built(config: RNNConfig) -> RNN:
@@ -56,14 +76,13 @@ def batch() -> tuple[Tensor, Tensor]:
 def test_encoder_equals_torch_on_each_sentence_alone(cell: str, layers: int, bidirectional: bool) -> None:
     model = built(replace(CONFIG, cell=cell, layers=layers, bidirectional=bidirectional))
     directions = 2 if bidirectional else 1
-    theirs = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](
-        7, 22 // directions, layers, bidirectional=bidirectional, batch_first=True
-    )
+    theirs = TORCH[cell](7, 22 // directions, layers, bidirectional=bidirectional, batch_first=True)
     theirs.load_state_dict(
         {
-            weight.replace("_l0", f"_l{number}"): value
-            for number, layer in enumerate(model.encoder.layers)
-            for weight, value in layer.state_dict().items()
+            weight.replace("layer.", "").replace("_l0", f"_l{number}{suffix}"): value
+            for number, both in enumerate(model.encoder.layers)
+            for direction, suffix in zip(cast(nn.ModuleList, both), ("", "_reverse"), strict=False)
+            for weight, value in direction.state_dict().items()
         }
     )
     src, mask = batch()
@@ -89,41 +108,56 @@ def test_each_direction_hands_over_the_state_it_ended_in() -> None:
     assert_close(top_h, torch.cat((forwards, backwards), 1))
 
 
-def lstm(cell: nn.Module, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def tanh(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """h' = tanh(W x + U h) (Elman 1990)."""
+    return ((x + h).tanh(),)
+
+
+def lstm(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c') (Hochreiter & Schmidhuber 1997, with the forget gate of 2000)."""
-    weights = dict(cell.named_parameters())
-    h, c = state
-    i, f, g, o = (weights["weight_ih"] @ x + weights["bias_ih"] + weights["weight_hh"] @ h + weights["bias_hh"]).chunk(
-        4
-    )
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    i, f, g, o = (x + h).chunk(4)
+    c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 
 
-def gru(cell: nn.Module, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def gru(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """h' = (1 − z) n + z h (Cho et al. 2014; the reset gate inside, behind the matrix, as in cuDNN)."""
-    weights = dict(cell.named_parameters())
-    (h,) = state
-    r, z, n = (weights["weight_ih"] @ x + weights["bias_ih"]).chunk(3)
-    r_h, z_h, n_h = (weights["weight_hh"] @ h + weights["bias_hh"]).chunk(3)
+    (r, z, n), (r_h, z_h, n_h) = x.chunk(3), h.chunk(3)
     r, z = (r + r_h).sigmoid(), (z + z_h).sigmoid()
-    return ((1 - z) * (n + r * n_h).tanh() + z * h,)
+    return ((1 - z) * (n + r * n_h).tanh() + z * state[0],)
 
 
-def look(model: RNN, h: Tensor, states: Tensor) -> Tensor:
-    """c_t = Σ_s a_t(s) h_s over the states of one sentence."""
-    match model.config.attention.score, model.score:
+def look(model: RNN, h: Tensor, states: Tensor, t: int, coverage: list[Tensor]) -> Tensor:
+    """c_t = Σ_s a_t(s) h_s over the states of one sentence; ``coverage`` grows by a_t."""
+    attention, score, reach = model.config.attention, model.score, model.reach
+    match attention.score, score:
         case "dot", _:
             scores = [h @ state for state in states]
         case "scaled_dot", _:
             scores = [h @ state / 22**0.5 for state in states]
-        case "general", GeneralScore() as score:
+        case "general", GeneralScore():
             scores = [h @ score.weight.weight @ state for state in states]
-        case (("concat" | "additive"), AdditiveScore() as score):
-            scores = [score.v.weight[0] @ (score.query.weight @ h + score.state.weight @ s).tanh() for s in states]
+        case "location", LocationScore():
+            scores = [score.weight.weight[s] @ h for s in range(len(states))]
+        case (("concat" | "additive"), AdditiveScore()):
+            inner = [score.query.weight @ h + score.state.weight @ state for state in states]
+            if score.coverage is not None:
+                inner = [x + score.coverage.weight[:, 0] * c for x, c in zip(inner, coverage, strict=True)]
+            scores = [score.v.weight[0] @ x.tanh() for x in inner]
         case other:
             raise AssertionError(other)
-    return sum((a * state for a, state in zip(torch.stack(scores).softmax(0), states, strict=True)), torch.zeros(22))
+    center = torch.tensor(float(t))
+    if isinstance(reach, PredictiveReach):
+        center = len(states) * (reach.v_p.weight[0] @ (reach.W_p.weight @ h).tanh()).sigmoid()
+    window = attention.window if attention.reach != "global" and attention.window is not None else 100
+    inside = [s for s in range(len(states)) if abs(s - center) <= window]
+    weights = [torch.zeros(())] * len(states)
+    for s in inside:
+        weights[s] = scores[s].exp() / sum((scores[s].exp() for s in inside), torch.zeros(()))
+        if attention.reach == "local_p":
+            weights[s] = weights[s] * (-((s - center) ** 2) / (2 * (window / 2) ** 2)).exp()
+    coverage[:] = [c + a for c, a in zip(coverage, weights, strict=True)]
+    return sum((a * state for a, state in zip(weights, states, strict=True)), torch.zeros(22))
 
 
 def equations(model: RNN, states: Tensor, finals: list[Tensor], tokens: list[int]) -> list[Tensor]:
@@ -132,35 +166,39 @@ def equations(model: RNN, states: Tensor, finals: list[Tensor], tokens: list[int
     Luong et al. 2015, §3.1 and §3.3: [E y; h̃_{t-1}] → h_t → c_t → h̃_t = tanh(W_c [c_t; h_t]).
     Bahdanau et al. 2015, §3.1: s_{t-1} → c_t, [E y; c_t] → s_t.
     """
-    attention = model.config.attention
-    advance = {"lstm": lstm, "gru": gru}[model.config.cell]
-    parts = 2 if model.config.cell == "lstm" else 1
+    config, attention = model.config, model.config.attention
+    advance = {"tanh": tanh, "lstm": lstm, "gru": gru}[config.cell]
+    parts = 2 if config.cell == "lstm" else 1
     layers = [tuple(finals[i : i + parts]) for i in range(0, len(finals), parts)]
-    attentional, logits = torch.zeros(22), []
-    for token in tokens:
+    attentional, logits, coverage = torch.zeros(22), [], [torch.zeros(())] * len(states)
+    for t, token in enumerate(tokens):
         x = 7**0.5 * model.tgt_embedding.weight[token]
-        if attention.order == "bahdanau":
-            context = look(model, layers[-1][0], states)
-            x = torch.cat((x, context))
-        elif attention.input_feeding:
-            x = torch.cat((x, attentional))
-        for number, cell in enumerate(model.cells):
-            layers[number] = advance(cell, x, layers[number])
-            x = layers[number][0]
+        for number, layer in enumerate(model.decoder):
+            w, u, b, b_u = layer.parameters()
+            if number == 0 and attention.order == "bahdanau":
+                context = look(model, layers[-1][0], states, t, coverage)
+                w, x = torch.cat((w, model.get_parameter("extra.weight")), 1), torch.cat((x, context))
+            elif number == 0 and attention.input_feeding:
+                w, x = torch.cat((w, model.get_parameter("extra.weight")), 1), torch.cat((x, attentional))
+            layers[number] = advance(w @ x + b, u @ layers[number][0] + b_u, layers[number])
+            x = layers[number][0] + x if config.residual and number else layers[number][0]
         if attention.score == "none":
             attentional = x
         else:
             if attention.order == "luong":
-                context = look(model, x, states)
+                context = look(model, x, states, t, coverage)
             attentional = (model.combine.weight @ torch.cat((context, x))).tanh()
         logits.append(model.output.weight @ model.readout.weight @ attentional + model.output_bias)
     return logits
 
 
-@cells
-@pytest.mark.parametrize("attention", ATTENTIONS, ids=lambda a: f"{a.order}-{a.score}-{a.input_feeding}")
-def test_decoder_equals_its_equations(cell: str, layers: int, attention: AttentionConfig) -> None:
-    model, (src, mask) = built(replace(CONFIG, cell=cell, layers=layers, attention=attention)), batch()
+@pytest.mark.parametrize(("cell", "layers", "residual"), [("tanh", 1, False), ("lstm", 2, False), ("gru", 3, True)])
+@pytest.mark.parametrize(
+    "attention", ATTENTIONS, ids=lambda a: f"{a.order}-{a.score}-{a.reach}-{a.input_feeding}-{a.coverage}"
+)
+def test_decoder_equals_its_equations(cell: str, layers: int, residual: bool, attention: AttentionConfig) -> None:
+    config = replace(CONFIG, cell=cell, layers=layers, residual=residual, attention=attention)
+    model, (src, mask) = built(config), batch()
     tgt = torch.randint(PAD + 1, V, (B, T))
     memory = model.encode(src, mask)
     assert memory.final is not None
@@ -171,8 +209,53 @@ def test_decoder_equals_its_equations(cell: str, layers: int, attention: Attenti
         assert_close(logits[row], torch.stack(expected), atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("cell", TORCH)
+def test_residual_layers_add_what_they_read(cell: str) -> None:
+    model, (src, mask) = built(replace(CONFIG, cell=cell, layers=3, residual=True)), batch()
+    memory = model.encode(src, mask)
+    for row, length in enumerate(LENGTHS):
+        x = 7**0.5 * model.src_embedding.weight[src[row : row + 1, :length]]
+        for number, both in enumerate(model.encoder.layers):
+            forwards, backwards = [direction.layer for direction in cast(nn.ModuleList, both)]
+            read = torch.cat((forwards(x)[0], backwards(x.flip(1))[0].flip(1)), 2)
+            x = x + read if number else read
+        assert_close(memory.states[row, :length], x[0])
+
+
+@pytest.mark.parametrize("attention", [attention("general"), attention("general", input_feeding=True)])
+@pytest.mark.parametrize("cell", TORCH)
+def test_variational_dropout_draws_once_per_sentence(cell: str, attention: AttentionConfig) -> None:
+    """In training, too, stepping equals teacher forcing then, and rows that move take their masks along."""
+    config = replace(CONFIG, cell=cell, dropout=0.5, dropout_kind="variational", attention=attention)
+    model, (src, mask) = built(config).train(), batch()
+    tgt, memory = torch.randint(PAD + 1, V, (B, T)), model.encode(src, mask)
+    torch.manual_seed(1)
+    logits = model.decode(tgt, memory).logits
+    torch.manual_seed(1)
+    state = model.start(memory)
+    for t in range(T):
+        output, state = model.step(tgt[:, t], state)
+        assert_close(output.logits[:, 0], logits[:, t])
+        rows = torch.tensor([2, 0, 1])
+        tgt, logits, state = tgt[rows], logits[rows], state.reorder(rows)
+    assert not torch.allclose(model.decode(tgt, memory).logits, logits)
+
+
+@pytest.mark.parametrize("cell", TORCH)
+def test_variational_dropout_over_a_sentence_does_not_see_its_padding(cell: str) -> None:
+    """The same masks over the same sentences, once with more padding behind them."""
+    model, (src, mask) = built(replace(CONFIG, cell=cell, dropout=0.5, dropout_kind="variational")).train(), batch()
+    torch.manual_seed(1)
+    memory = model.encode(src, mask)
+    torch.manual_seed(1)
+    longer = model.encode(torch.nn.functional.pad(src, (0, 3), value=5), torch.nn.functional.pad(mask, (0, 3)))
+    assert_close(longer.states[:, :S], memory.states)
+    assert not longer.states[:, S:].any()
+    assert_close(longer.final, memory.final)
+
+
 def test_without_attention_only_the_final_state_reaches_the_decoder() -> None:
-    model = built(replace(CONFIG, attention=AttentionConfig(score="none", order="luong", input_feeding=False)))
+    model = built(replace(CONFIG, attention=attention("none")))
     src, mask = batch()
     memory, tgt = model.encode(src, mask), torch.randint(V, (B, T))
     elsewhere = replace(memory, states=torch.randn_like(memory.states))
@@ -186,8 +269,8 @@ def test_without_attention_only_the_final_state_reaches_the_decoder() -> None:
 def test_forget_gates_start_open(bidirectional: bool) -> None:
     """1 above torch's U(−k, k), k = 1/√width, in one of the two biases that are added; all others as torch has them."""
     model = replace(CONFIG, bidirectional=bidirectional).build(src_vocab=V, tgt_vocab=V, joint=True)
-    recurrent = [module for module in model.modules() if isinstance(module, nn.LSTM | nn.LSTMCell)]
-    assert len(recurrent) == 4
+    recurrent = [module for module in model.modules() if isinstance(module, nn.LSTM)]
+    assert len(recurrent) == (6 if bidirectional else 4)
     for module in recurrent:
         width = module.hidden_size
         biases = {path: bias for path, bias in module.named_parameters() if path.startswith("bias")}

@@ -1,5 +1,6 @@
 """The transformer against torch's own, with copied weights: layers, stacks, the whole model, and its size."""
 
+import copy
 import math
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -9,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.layers.attention import MultiHeadAttention
+from heed.errors import HeedError
+from heed.layers.attention import Attention, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.masks import causal_mask
 from heed.layers.positions import PositionsConfig
-from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig
+from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig, heads_off
 
 B, S, T, V = 3, 7, 5, 29
 
@@ -27,10 +29,14 @@ CONFIG = TransformerConfig(
     dropout=0.1,
     attention_dropout=0.1,
     activation_dropout=0.1,
+    layer_dropout=0.0,
     norm="pre",
+    norm_kind="layer",
+    residual=True,
     activation="relu",
     tie_embeddings=True,
-    positions=PositionsConfig(kind="sinusoidal", max_length=None),
+    self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
+    positions=PositionsConfig(kind="sinusoidal", merge="add", max_length=None),
 )
 
 
@@ -63,7 +69,8 @@ def arguments(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+def copy_attention(ours: Attention, theirs: nn.MultiheadAttention) -> None:
+    assert isinstance(ours, MultiHeadAttention)
     theirs.load_state_dict(
         {
             "in_proj_weight": torch.cat((ours.query.weight, ours.key_value.weight)),
@@ -140,18 +147,112 @@ def test_whole_model_equals_torch(config: TransformerConfig) -> None:
     assert_close(model.decode(tgt, memory).logits, x @ table.T)
 
 
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize(
+    ("place", "kind"), [("pre", "layer"), ("pre", "rms"), ("post", "layer"), ("post", "rms"), ("none", "layer")]
+)
+def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, residual: bool) -> None:
+    config = replace(CONFIG, norm=place, norm_kind=kind, residual=residual)
+    layer, x = randomised(EncoderLayer(config)), torch.randn(B, S, config.d_model)
+    attention, ffn = nn.MultiheadAttention(config.d_model, config.num_heads, batch_first=True), layer.feed_forward
+    copy_attention(layer.self_attention, attention)
+
+    def normed(x: Tensor, weights: list[Tensor]) -> Tensor:
+        if kind == "layer":
+            return nn.functional.layer_norm(x, [config.d_model], *weights)
+        return nn.functional.rms_norm(x, [config.d_model], *weights, eps=1e-6)
+
+    expected = x
+    for residual_step, sublayer in zip(
+        layer.residuals,
+        (
+            lambda h: attention(h, h, h, need_weights=False)[0],
+            lambda h: ffn.narrow(nn.functional.relu(ffn.widen(h))),
+        ),
+        strict=True,
+    ):
+        weights = list(residual_step.parameters())
+        update = sublayer(normed(expected, weights) if place == "pre" else expected)
+        expected = expected + update if residual else update
+        expected = normed(expected, weights) if place == "post" else expected
+    output, _ = layer(x, torch.ones(B, 1, 1, S, dtype=torch.bool), maps=False)
+    assert_close(output, expected)
+
+
+def test_layer_dropout_skips_layers_sentence_by_sentence() -> None:
+    dry = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    config = replace(CONFIG, **dry, encoder_layers=1, norm="none", layer_dropout=0.25)
+    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    src = torch.randint(V, (200, S))
+    mask = torch.ones_like(src, dtype=torch.bool)
+    whole, skipped = model.encode(src, mask).states, model.src_positions(model.src_embedding(src))
+    states = model.train().encode(src, mask).states
+    out = (states == skipped).all(-1).all(-1)
+    assert_close(states[~out], whole[~out])
+    assert 25 < out.sum() < 75
+
+
+def cut(attention: Attention, head: int) -> None:
+    """What the head wrote is no longer read."""
+    assert isinstance(attention, MultiHeadAttention)
+    width = attention.output.in_features // attention.num_heads
+    with torch.no_grad():
+        attention.output.weight[:, head * width : (head + 1) * width] = 0
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
+    model = randomised(CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True))
+    src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
+
+    def logits(model: Transformer) -> Tensor:
+        return model.decode(tgt, model.encode(src, mask, maps=maps), maps=maps).logits
+
+    before, twin = logits(model), copy.deepcopy(model)
+    cut(twin.encoder[2].self_attention, 1)
+    cut(twin.decoder[0].self_attention, 0)
+    cut(twin.decoder[1].cross_attention, 0)
+    cut(twin.decoder[1].cross_attention, 1)
+    with heads_off(model, {("encoder_self", 2, 1), ("decoder_self", 0, 0), ("cross", 1, 0), ("cross", 1, 1)}):
+        off = logits(model)
+    assert_close(off, logits(twin))
+    assert not torch.allclose(off, before)
+    assert torch.equal(logits(model), before)
+
+
+def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
+    config = replace(CONFIG, self_attention=SelfAttentionConfig(kind="parameter_free", scaled=True), residual=False)
+    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    src = torch.randint(V, (2, S))
+    with heads_off(model, {("encoder_self", 0, 0)}):
+        states = model.encode(src, torch.ones_like(src, dtype=torch.bool)).states
+    assert_close(states[0], states[1])
+
+
+@pytest.mark.parametrize("head", [("cross", 2, 0), ("cross", 0, 2), ("encoder_self", -1, 0), ("self", 0, 0)])
+def test_heads_that_do_not_exist_are_refused(head: tuple[str, int, int]) -> None:
+    model = CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True)
+    with (
+        pytest.raises(HeedError, match=r"no head .* encoder_self: 3 layers of 2, .*cross: 2 layers of 2"),
+        heads_off(model, [("cross", 0, 0), head]),
+    ):
+        pass
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
 def encoded(positions: str, src: Tensor) -> Tensor:
     torch.manual_seed(1)
-    model = replace(CONFIG, positions=PositionsConfig(kind=positions, max_length=None)).build(
-        src_vocab=V, tgt_vocab=V, joint=True
-    )
+    merge = "add" if positions == "sinusoidal" else None
+    config = replace(CONFIG, d_model=24, positions=PositionsConfig(kind=positions, merge=merge, max_length=None))
+    model = config.build(src_vocab=V, tgt_vocab=V, joint=True)
     return randomised(model).encode(src, torch.ones_like(src, dtype=torch.bool)).states
 
 
 def test_without_positions_a_sentence_is_a_set() -> None:
     src, order = torch.randint(V, (B, S)), torch.tensor([3, 0, 6, 1, 5, 2, 4])
     assert_close(encoded("none", src[:, order]), encoded("none", src)[:, order], atol=1e-10, rtol=0)
-    assert not torch.allclose(encoded("sinusoidal", src[:, order]), encoded("sinusoidal", src)[:, order], atol=0.1)
+    for kind in ("sinusoidal", "rotary", "alibi", "relative"):
+        assert not torch.allclose(encoded(kind, src[:, order]), encoded(kind, src)[:, order], atol=1e-3), kind
 
 
 def test_moving_rows_within_their_sentences_does_not_copy_the_memory() -> None:

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention with many heads (Vaswani et al. 2017, §3.2)."""
+"""Scaled dot-product attention, with one head and nothing learned or with many (Vaswani et al. 2017, §3.2)."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from heed.errors import HeedError
 from heed.layers.masks import masked_softmax
+from heed.layers.positions import RelativePositions
 
 
 def attend(
@@ -16,16 +18,22 @@ def attend(
     value: Float[Tensor, "*B S V"],
     mask: Bool[Tensor, "*#B #T S"],
     *,
+    bias: Float[Tensor, "*#B T S"] | None = None,
+    scaled: bool = True,
     dropout: float = 0.0,
 ) -> tuple[Float[Tensor, "*B T V"], Float[Tensor, "*B T S"]]:
-    """softmax(QKᵀ/√E)V and the weights (Vaswani et al. 2017, eq. 1): the plain path, readable as the formula.
+    """softmax(QKᵀ/√E + bias)V and the weights (Vaswani et al. 2017, eq. 1): the plain path, readable as the formula.
 
     Args:
         mask: True = may attend.
+        bias: what positions add to the scores.
+        scaled: without it the scores are not divided by √E, and their variance grows with E.
         dropout: probability with which a weight is dropped on its way to the context (0 when not training).
             The weights returned are those before dropout.
     """
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias
     weights = masked_softmax(scores, mask)
     return F.dropout(weights, dropout) @ value, weights
 
@@ -36,10 +44,15 @@ def attend_fused(
     value: Float[Tensor, "*B S V"],
     mask: Bool[Tensor, "*#B #T S"],
     *,
+    bias: Float[Tensor, "*#B T S"] | None = None,
+    scaled: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "*B T V"]:
     """The same context as :func:`attend` from torch's fused kernels, which never form the weights."""
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=added, dropout_p=dropout, scale=None if scaled else 1.0
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,11 @@ class KeyValue:
 
     key: Float[Tensor, "B H S E"]
     value: Float[Tensor, "B H S E"]
+
+    @property
+    def length(self) -> int:
+        """How many positions they are of."""
+        return self.key.shape[2]
 
     def append(self, new: "KeyValue") -> "KeyValue":
         """These positions, then the new ones."""
@@ -58,30 +76,40 @@ class KeyValue:
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
-class MultiHeadAttention(nn.Module):
-    """Concat(head_1 … head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani et al. 2017, §3.2.2).
+class Attention(nn.Module):
+    """What attention does whatever is learned of it: project, split into heads, attend, join.
 
     Keys and values come in projected (:meth:`project`), so that a memory is projected once per sentence and a decoder
     position once per hypothesis, however often they are attended to.
+
+    Args:
+        scaled: divide the scores by √E.
+        dropout: of weights, while training.
+        positions: what is known of distances. Attention to another sequence gets the base, which knows nothing: two
+            languages share no distances.
     """
 
-    def __init__(self, *, d_model: int, num_heads: int, dropout: float) -> None:
-        super().__init__()
-        assert d_model % num_heads == 0
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
-        self.output = nn.Linear(d_model, d_model)
-        for weight in (self.query.weight, *self.key_value.weight.chunk(2), self.output.weight):
-            nn.init.xavier_uniform_(weight)
-        for bias in (self.query.bias, self.key_value.bias, self.output.bias):
-            nn.init.zeros_(bias)
+    num_heads: int
+    query: nn.Module
+    output: nn.Module
+    """Reads the heads' contexts side by side."""
 
-    def project(self, states: Float[Tensor, "B S D"]) -> KeyValue:
-        """The keys and values of these states, split into heads."""
-        key, value = self.key_value(states).chunk(2, dim=-1)
-        return KeyValue(self._split(key), self._split(value))
+    def __init__(self, *, scaled: bool, dropout: float, positions: RelativePositions) -> None:
+        super().__init__()
+        self.scaled = scaled
+        self.dropout = dropout
+        self.positions = positions
+
+    def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
+        """What the states are found by, and what they then give."""
+        raise NotImplementedError
+
+    def project(self, states: Float[Tensor, "B N D"], past: KeyValue | None = None) -> KeyValue:
+        """The keys and values of these states, split into heads, behind those of the positions before them."""
+        key, value = self.key_and_value(states)
+        start = 0 if past is None else past.length
+        new = KeyValue(self.positions.turn(self._split(key), start), self._split(value))
+        return new if past is None else past.append(new)
 
     def forward(
         self,
@@ -91,15 +119,75 @@ class MultiHeadAttention(nn.Module):
         *,
         maps: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        """Let every state query the memory; the weights come back only when ``maps`` asks for them."""
-        query = self._split(self.query(states))
+        """Let every state query the memory; the weights come back only when ``maps`` asks for them.
+
+        In self-attention the states are the last positions of the memory.
+        """
+        queries = states.shape[1]
+        query = self.positions.turn(self._split(self.query(states)), memory.length - queries)
+        bias = self.positions.bias(queries, memory.length)
         dropout = self.dropout if self.training else 0.0
+        key, value = memory.key, memory.value
         weights = None
         if maps:
-            context, weights = attend(query, memory.key, memory.value, mask, dropout=dropout)
+            context, weights = attend(query, key, value, mask, bias=bias, scaled=self.scaled, dropout=dropout)
         else:
-            context = attend_fused(query, memory.key, memory.value, mask, dropout=dropout)
+            context = attend_fused(query, key, value, mask, bias=bias, scaled=self.scaled, dropout=dropout)
         return self.output(context.transpose(1, 2).flatten(2)), weights
 
     def _split(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B H N E"]:
         return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+
+
+class ParameterFreeAttention(Attention):
+    """a_t = softmax(Xᵀ x_t), H = X A: every state is query, key and value at once; one head, nothing learned.
+
+    Vaswani et al. 2017, eq. 1, with Q = K = V = X: what similarity alone can do.
+    """
+
+    def __init__(self, *, scaled: bool, dropout: float, positions: RelativePositions) -> None:
+        super().__init__(scaled=scaled, dropout=dropout, positions=positions)
+        self.num_heads = 1
+        self.query, self.output = nn.Identity(), nn.Identity()
+
+    def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
+        return states, states
+
+
+class MultiHeadAttention(Attention):
+    """Concat(head_1 … head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani et al. 2017, §3.2.2)."""
+
+    query: nn.Linear
+    output: nn.Linear
+
+    def __init__(
+        self, *, d_model: int, num_heads: int, scaled: bool, dropout: float, positions: RelativePositions
+    ) -> None:
+        super().__init__(scaled=scaled, dropout=dropout, positions=positions)
+        assert d_model % num_heads == 0
+        self.num_heads = num_heads
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+        for weight in (self.query.weight, *self.key_value.weight.chunk(2), self.output.weight):
+            nn.init.xavier_uniform_(weight)
+        for bias in (self.query.bias, self.key_value.bias, self.output.bias):
+            nn.init.zeros_(bias)
+
+    def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
+        key, value = self.key_value(states).chunk(2, dim=-1)
+        return key, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfAttentionConfig:
+    """What self-attention learns, in the encoder and in the decoder; attention to the source is always learned."""
+
+    kind: str
+    """qkv | parameter_free"""
+    scaled: bool
+    """Divide the scores by √E."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("qkv", "parameter_free"):
+            raise HeedError(f"model.self_attention.kind={self.kind} is unknown: choose qkv or parameter_free.")

@@ -2,22 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heed.errors import HeedError
+from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
-from heed.layers.scores import SCORES, Score, build_score, look
+from heed.layers.reach import REACHES, Reach, build_reach
+from heed.layers.recurrence import CELLS, CellState, RecurrentLayer
+from heed.layers.scores import COVERAGE_SCORES, SCORES, Score, build_score
 from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq
-
-CELLS: dict[str, tuple[type[nn.RNNBase], type[nn.RNNCellBase]]] = {
-    "lstm": (nn.LSTM, nn.LSTMCell),
-    "gru": (nn.GRU, nn.GRUCell),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +22,27 @@ class AttentionConfig:
     """How the decoder looks at the source: ``score`` none leaves it the encoder's final state alone."""
 
     score: str
-    """dot | scaled_dot | general | concat | additive | none"""
+    """dot | scaled_dot | general | concat | additive | location | none"""
+    reach: str
+    """global | local_m | local_p: the whole source, or a window around p_t = t or around a predicted p_t"""
+    window: int | None
+    """D of the local reaches, whose window is [p_t − D, p_t + D]."""
     order: str
     """luong: h_t → c_t → h̃_t (2015, §3.1) | bahdanau: s_{t-1} → c_t → s_t (2015, §3.1)"""
     input_feeding: bool
     """The decoder also reads its last attentional state h̃_{t-1} (Luong et al. 2015, §3.3)."""
+    coverage: bool
+    """The score heeds how much attention a source state has had (See et al. 2017, eq. 11)."""
+    max_source: int | None
+    """The longest source that location attention has weights for; else null."""
 
     def __post_init__(self) -> None:
         if self.score not in (*SCORES, "none"):
             raise HeedError(
                 f"model.attention.score={self.score} is unknown: choose one of {', '.join(SCORES)} or none."
             )
+        if self.reach not in REACHES:
+            raise HeedError(f"model.attention.reach={self.reach} is unknown: choose one of {', '.join(REACHES)}.")
         if self.order not in ("luong", "bahdanau"):
             raise HeedError(f"model.attention.order={self.order} is unknown: choose luong or bahdanau.")
         if self.input_feeding and self.order == "bahdanau":
@@ -47,6 +54,40 @@ class AttentionConfig:
             raise HeedError(
                 "model.attention.input_feeding=true needs attention to feed: choose a model.attention.score, or false."
             )
+        window = "null" if self.window is None else self.window
+        if self.score == "none" and (self.reach, self.window) != ("global", None):
+            raise HeedError(
+                f"model.attention.reach={self.reach} with model.attention.window={window} needs attention to limit: "
+                "choose a model.attention.score, or leave them at global and null."
+            )
+        if self.reach != "global" and (self.window is None or self.window < 1):
+            raise HeedError(
+                f"model.attention.window={window} leaves model.attention.reach={self.reach} no window: choose 1 "
+                "or more positions to either side."
+            )
+        if self.coverage and self.score not in COVERAGE_SCORES:
+            raise HeedError(
+                f"model.attention.coverage=true contradicts model.attention.score={self.score}, which has no place "
+                f"for it: choose {' or '.join(COVERAGE_SCORES)}, or false."
+            )
+        if (self.score == "location") != (self.max_source is not None):
+            max_source = "null" if self.max_source is None else self.max_source
+            raise HeedError(
+                f"model.attention.max_source={max_source} contradicts model.attention.score={self.score}: "
+                "location needs the length of the longest source, the others have no limit (null)."
+            )
+        if self.max_source is not None and self.max_source < 1:
+            raise HeedError(f"model.attention.max_source={self.max_source}: at least 1 is needed.")
+
+    @property
+    def context_first(self) -> bool:
+        """Bahdanau's order: the context enters the cell."""
+        return self.order == "bahdanau" and self.score != "none"
+
+    @property
+    def ties_steps(self) -> bool:
+        """A step needs what attention found in the one before, so that a known target, too, is read step by step."""
+        return self.context_first or self.input_feeding or self.coverage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +97,19 @@ class RNNConfig(ModelConfig):
     family: ClassVar[str] = "rnn"
 
     cell: str
-    """lstm | gru"""
+    """tanh | lstm | gru"""
     d_embedding: int
     d_model: int
     """Width of the decoder's state and of the encoder's: each direction has half of it where there are two."""
     layers: int
     """Of the encoder and of the decoder alike, since each decoder layer starts from its encoder layer."""
+    residual: bool
+    """From the second on, a layer's input is added to its output (Wu et al. 2016, §3.1)."""
     bidirectional: bool
     dropout: float
+    dropout_kind: str
+    """standard: of what enters and leaves the layers, anew at every step | variational: one mask per sentence, of the
+    recurrent state too (Gal & Ghahramani 2016)"""
     tie_embeddings: bool
     """The output layer is the target embedding, and the source embedding too where the vocabulary is joint."""
     attention: AttentionConfig
@@ -71,12 +117,22 @@ class RNNConfig(ModelConfig):
     def __post_init__(self) -> None:
         if self.cell not in CELLS:
             raise HeedError(f"model.cell={self.cell} is unknown: choose one of {', '.join(CELLS)}.")
+        for size in ("d_embedding", "d_model", "layers"):
+            if getattr(self, size) < 1:
+                raise HeedError(f"model.{size}={getattr(self, size)}: at least 1 is needed.")
         if self.bidirectional and self.d_model % 2:
             raise HeedError(
                 f"model.d_model={self.d_model} is odd, but a bidirectional encoder gives each direction half of it."
             )
-        if self.layers < 1:
-            raise HeedError(f"model.layers={self.layers}: at least 1 is needed.")
+        if self.residual and self.layers == 1:
+            raise HeedError(
+                "model.residual=true adds a layer's input to its output from the second layer on, but model.layers=1: "
+                "choose more layers, or false."
+            )
+        if not 0 <= self.dropout < 1:
+            raise HeedError(f"model.dropout={self.dropout} is no share to drop: choose one from 0 up to 1.")
+        if self.dropout_kind not in ("standard", "variational"):
+            raise HeedError(f"model.dropout_kind={self.dropout_kind} is unknown: choose standard or variational.")
 
     def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "RNN":
         return RNN(self, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
@@ -89,8 +145,21 @@ class RNNConfig(ModelConfig):
         return cls(**{**data, "attention": AttentionConfig(**data["attention"])})
 
 
-CellState = tuple[Tensor, ...]
-"""One layer's memory, each "R D": (h, c) of an LSTM, (h,) of a GRU."""
+@dataclass(frozen=True)
+class Masks:
+    """Variational dropout's masks for one decoder, a row per hypothesis; None where there is no such dropout."""
+
+    inputs: tuple[Tensor | None, ...]
+    """Of each layer, in its input's width."""
+    states: tuple[Float[Tensor, "R D"] | None, ...]
+    """Of each layer, on their way into the gates."""
+    output: Float[Tensor, "R D"] | None
+
+    def reorder(self, rows: Int[Tensor, " R2"]) -> "Masks":
+        def moved(masks: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+            return tuple(None if mask is None else mask[rows] for mask in masks)
+
+        return Masks(moved(self.inputs), moved(self.states), *moved((self.output,)))
 
 
 @dataclass(frozen=True)
@@ -100,6 +169,11 @@ class RNNState(DecoderState):
     layers: tuple[CellState, ...]
     feed: Float[Tensor, "R D"]
     """h̃_{t-1}, zeros at first (Luong et al. 2015, §3.3)."""
+    coverage: Float[Tensor, "R S"]
+    """The attention that every source position has had so far."""
+    masks: Masks
+    length: int
+    """Positions written so far, the same for all rows."""
     keys: Float[Tensor, "R S A"]
     memory: Float[Tensor, "R S D"]
     mask: Bool[Tensor, "R S"]
@@ -112,6 +186,9 @@ class RNNState(DecoderState):
         return RNNState(
             layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
             feed=self.feed[rows],
+            coverage=self.coverage[rows],
+            masks=self.masks.reorder(rows),
+            length=self.length,
             keys=self.keys if same else self.keys[rows],
             memory=self.memory if same else self.memory[rows],
             mask=self.mask if same else self.mask[rows],
@@ -124,15 +201,17 @@ class Encoder(nn.Module):
 
     def __init__(self, config: RNNConfig) -> None:
         super().__init__()
-        recurrent, _ = CELLS[config.cell]
         directions = 2 if config.bidirectional else 1
-        self.dropout = nn.Dropout(config.dropout)
+        self.residual = config.residual
+        self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
         self.layers = nn.ModuleList(
-            recurrent(  # type: ignore[call-arg]  # RNNBase's own constructor takes the mode first
-                input_size=config.d_model if layer else config.d_embedding,
-                hidden_size=config.d_model // directions,
-                bidirectional=config.bidirectional,
-                batch_first=True,
+            nn.ModuleList(
+                RecurrentLayer(
+                    config.cell,
+                    input_width=config.d_model if layer else config.d_embedding,
+                    width=config.d_model // directions,
+                )
+                for _ in range(directions)
             )
             for layer in range(config.layers)
         )
@@ -142,16 +221,24 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Tensor, "B S D"], tuple[CellState, ...]]:
         """The top layer's states (zeros at padding), and per layer the final state, its directions joined."""
         lengths = mask.sum(1).cpu()  # packing plans its kernels on the host
+        mirror = _mirror(mask)
         finals = []
-        for number, layer in enumerate(self.layers):
-            packed = pack_padded_sequence(
-                self.dropout(x) if number else x, lengths, batch_first=True, enforce_sorted=False
-            )
-            states, final = layer(packed)
-            x, _ = pad_packed_sequence(states, batch_first=True, total_length=mask.shape[1])
-            finals.append(
-                tuple(part.transpose(0, 1).flatten(1) for part in (final if isinstance(final, tuple) else (final,)))
-            )
+        for number, directions in enumerate(self.layers):
+            below = x
+            x = self.dropout(x, self.dropout.mask(len(x), x.shape[2], x.device))
+            outs, ends = [], []
+            for direction, layer in enumerate(cast(nn.ModuleList, directions)):
+                assert isinstance(layer, RecurrentLayer)
+                read = x.take_along_dim(mirror, 1) if direction else x
+                before = layer.zeros(len(x))
+                dropped = self.dropout.mask(len(x), before[0].shape[1], x.device)
+                out, end = layer(read, before, lengths=lengths, mask=dropped)
+                outs.append(out.take_along_dim(mirror, 1) if direction else out)
+                ends.append(end)
+            x = torch.cat(outs, 2)
+            if self.residual and number:
+                x = below + x
+            finals.append(tuple(torch.cat(parts, 1) for parts in zip(*ends, strict=True)))
         return x, tuple(finals)
 
 
@@ -175,101 +262,162 @@ class RNN(Seq2Seq):
             if config.tie_embeddings
             else TokenEmbedding(vocab_size=tgt_vocab, d_model=config.d_embedding)
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
         self.encoder = Encoder(config)
-
-        self.context_first = attention.order == "bahdanau" and attention.score != "none"
-        extra = width if attention.input_feeding or self.context_first else 0
-        _, cell = CELLS[config.cell]
-        self.cells = nn.ModuleList(
-            cell(width if layer else config.d_embedding + extra, width)  # type: ignore[call-arg]
+        self.decoder = nn.ModuleList(
+            RecurrentLayer(config.cell, input_width=width if layer else config.d_embedding, width=width)
             for layer in range(config.layers)
         )
+        self.extra: nn.Linear | None = None
+        if attention.input_feeding or attention.context_first:
+            # The first layer reads [E y; h̃_{t-1}] or [E y; c_t]. Its matrix is split into its two halves, so that the
+            # half that meets the embeddings is applied to all of them at once.
+            self.extra = nn.Linear(width, CELLS[config.cell].gates * width, bias=False)
         self.score: Score | None = None
+        self.reach: Reach | None = None
         if attention.score != "none":
-            self.score = build_score(attention.score, query_width=width, state_width=width)
+            self.score = build_score(
+                attention.score,
+                query_width=width,
+                state_width=width,
+                max_source=attention.max_source,
+                coverage=attention.coverage,
+            )
+            self.reach = build_reach(attention.reach, query_width=width, window=attention.window)
             # h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5). In Bahdanau's order, too: a simplification of his
             # maxout layer, which reads s_{t-1}, y_{t-1} and c_t (2015, appendix A.2.2).
             self.combine = nn.Linear(2 * width, width, bias=False)
         # To the width of the output table, which the target embedding may be.
         self.readout = nn.Linear(width, config.d_embedding, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
-        for cell_module in self.modules():
-            if isinstance(cell_module, nn.LSTM | nn.LSTMCell):
-                _remember(cell_module)
+        for module in self.modules():
+            if isinstance(module, nn.LSTM):
+                _remember(module)
 
     def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> Memory:
-        states, finals = self.encoder(self.dropout(self.src_embedding(src)), src_mask)
+        states, finals = self.encoder(self.src_embedding(src), src_mask)
         return Memory(states, src_mask, final=tuple(part for layer in finals for part in layer))
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        state = self.start(memory)
-        embedded = self.dropout(self.tgt_embedding(tgt_in))
-        attentional, weights = [], []
-        for x in embedded.unbind(1):
-            h, weight, state = self._advance(x, state)
-            attentional.append(h)
-            weights.append(weight)
-        return self._output(torch.stack(attentional, 1), weights, maps)
+        return self._decode(tgt_in, self.start(memory), maps=maps)[0]
 
     def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None
+        rows, device = memory.mask.shape[0], memory.mask.device
         parts = len(memory.final) // self.config.layers
         layers = tuple(memory.final[i : i + parts] for i in range(0, len(memory.final), parts))
+        widths = (self.config.d_embedding, *[self.config.d_model] * (self.config.layers - 1))
+        top = layers[-1][0]
         return RNNState(
             layers=layers,
-            feed=torch.zeros_like(layers[-1][0]),
-            keys=memory.states if self.score is None else self.score.prepare(memory.states),
+            feed=torch.zeros_like(top),
+            coverage=torch.zeros_like(memory.states[..., 0]),
+            masks=Masks(
+                inputs=tuple(self.dropout.mask(rows, width, device) for width in widths),
+                states=tuple(self.dropout.mask(rows, self.config.d_model, device) for _ in layers),
+                output=self.dropout.mask(rows, self.config.d_model, device),
+            ),
+            length=0,
+            keys=memory.states if self.score is None else self.score.prepare(memory.states, memory.mask),
             memory=memory.states,
             mask=memory.mask,
-            sentence=torch.arange(memory.mask.shape[0], device=memory.mask.device),
+            sentence=torch.arange(rows, device=device),
         )
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
     ) -> tuple[DecoderOutput, RNNState]:
         assert isinstance(state, RNNState)
-        h, weight, state = self._advance(self.dropout(self.tgt_embedding(tokens)), state)
-        return self._output(h[:, None], [weight], maps), state
+        return self._decode(tokens[:, None], state, maps=maps)
 
-    def _advance(
-        self, x: Float[Tensor, "R I"], state: RNNState
-    ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R S"] | None, RNNState]:
-        """One token further: what the output reads, where the decoder looked, and the next state."""
-        context, weights = None, None
-        if self.context_first:
-            context, weights = self._look(state.layers[-1][0], state)
-            x = torch.cat((x, context), 1)
-        elif self.config.attention.input_feeding:
-            x = torch.cat((x, state.feed), 1)
-        layers: list[CellState] = []
-        for cell, before in zip(self.cells, state.layers, strict=True):
-            after = cell(self.dropout(x) if layers else x, before if len(before) > 1 else before[0])
-            layers.append(after if isinstance(after, tuple) else (after,))
-            x = layers[-1][0]
-        h = x
-        if self.score is not None:
-            if context is None:
-                context, weights = self._look(h, state)
-            h = torch.tanh(self.combine(torch.cat((context, h), 1)))
-        h = self.dropout(h)
-        return h, weights, replace(state, layers=tuple(layers), feed=h)
-
-    def _look(self, query: Float[Tensor, "R D"], state: RNNState) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R S"]]:
-        assert self.score is not None
-        context, weights = look(self.score, query[:, None], state.keys, state.memory, state.mask)
-        return context.squeeze(1), weights.squeeze(1)
-
-    def _output(
-        self, h: Float[Tensor, "R T D"], weights: list[Tensor] | list[Tensor | None], maps: bool
-    ) -> DecoderOutput:
+    def _decode(self, tokens: Int[Tensor, "R T"], state: RNNState, *, maps: bool) -> tuple[DecoderOutput, RNNState]:
+        """Teacher forcing and stepping are one computation: T new positions after ``state.length`` known ones."""
+        x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
+        read = self._one_by_one if self.config.attention.ties_steps else self._at_once
+        h, weights, state = read(x, state)
         logits = self.output.logits(self.readout(h)) + self.output_bias
         attention = None
         if maps:
-            seen = [weight for weight in weights if weight is not None]
-            cross = torch.stack(seen, 1)[None, None] if seen else None
+            cross = None if weights is None else weights[None, None]
             attention = AttentionMaps(cross=cross, encoder_self=None, decoder_self=None)
-        return DecoderOutput(logits, attention)
+        return DecoderOutput(logits, attention), state
+
+    def _at_once(
+        self, x: Float[Tensor, "R T I"], state: RNNState
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"] | None, RNNState]:
+        """What the output reads, where the decoder looked, and the next state: first all cells run, then all look."""
+        h, first = self._layer(0)(x, state.layers[0], mask=state.masks.states[0])
+        h, layers = self._upper_layers(h, first, state)
+        context, weights = (None, None) if self.score is None else self._look(h, state)
+        h = self._attentional(h, context, state.masks)
+        return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
+
+    def _one_by_one(
+        self, x: Float[Tensor, "R T I"], state: RNNState
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"] | None, RNNState]:
+        """The same where every position needs what attention found at the one before."""
+        attention, first_layer = self.config.attention, self._layer(0)
+        attentional, seen = [], []
+        for gates in first_layer.gates(x).unbind(1):
+            if attention.context_first:
+                context, weights = self._look(state.layers[-1][0][:, None], state)
+            if self.extra is not None:
+                gates = gates + self.extra(context.squeeze(1) if attention.context_first else state.feed)
+            first = first_layer.step(gates, state.layers[0], state.masks.states[0])
+            h, layers = self._upper_layers(first[0][:, None], first, state)
+            if not attention.context_first:
+                context, weights = self._look(h, state)
+            h = self._attentional(h, context, state.masks)
+            attentional.append(h)
+            seen.append(weights)
+            state = replace(
+                state,
+                layers=layers,
+                feed=h.squeeze(1),
+                coverage=state.coverage + weights.squeeze(1),
+                length=state.length + 1,
+            )
+        return torch.cat(attentional, 1), torch.cat(seen, 1), state
+
+    def _layer(self, number: int) -> RecurrentLayer:
+        return cast(RecurrentLayer, self.decoder[number])
+
+    def _upper_layers(
+        self, h: Float[Tensor, "R T D"], first: CellState, state: RNNState
+    ) -> tuple[Float[Tensor, "R T D"], tuple[CellState, ...]]:
+        """From the first layer's output to the top's, and the state of all layers."""
+        layers = [first]
+        for number in range(1, self.config.layers):
+            read = self.dropout(h, state.masks.inputs[number])
+            out, after = self._layer(number)(read, state.layers[number], mask=state.masks.states[number])
+            h = h + out if self.config.residual else out
+            layers.append(after)
+        return h, tuple(layers)
+
+    def _look(
+        self, query: Float[Tensor, "R T D"], state: RNNState
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
+        """The context c_t = Σ_s a_t(s) h_s, and a_t: the scores within reach, as weights."""
+        assert self.score is not None
+        assert self.reach is not None
+        coverage = state.coverage[:, None] if self.config.attention.coverage else None
+        scores = self.score(query, state.keys, coverage)
+        weights = self.reach(scores, query, state.mask, state.length)
+        return weights @ state.memory, weights
+
+    def _attentional(
+        self, h: Float[Tensor, "R T D"], context: Float[Tensor, "R T D"] | None, masks: Masks
+    ) -> Float[Tensor, "R T D"]:
+        """h̃_t, which the output reads: h_t itself without attention."""
+        if context is not None:
+            h = torch.tanh(self.combine(torch.cat((context, h), 2)))
+        return self.dropout(h, masks.output)
+
+
+def _mirror(mask: Bool[Tensor, "B S"]) -> Int[Tensor, "B S 1"]:
+    """Where each position finds its mirror image in its sentence; padding stays in its place."""
+    position = torch.arange(mask.shape[1], device=mask.device)
+    return torch.where(mask, mask.sum(1, keepdim=True) - 1 - position, position)[..., None]
 
 
 def _remember(lstm: nn.Module) -> None:

@@ -15,12 +15,12 @@ class AttentionMaps:
     """Attention weights, every row a distribution over what was looked at (or zeros where nothing could be).
 
     One shape for all models: an RNN has L = H = 1 and no self-attention, and none at all without attention.
-    The encoder and the decoder may differ in depth.
+    The encoder and the decoder may differ in depth, and self-attention has one head where it learns nothing.
     """
 
     cross: Float[Tensor, "Ld H B T S"] | None
-    encoder_self: Float[Tensor, "Le H B S S"] | None
-    decoder_self: Float[Tensor, "Ld H B T P"] | None
+    encoder_self: Float[Tensor, "Le Hs B S S"] | None
+    decoder_self: Float[Tensor, "Ld Hs B T P"] | None
     """P = positions read so far: T under teacher forcing; T = 1 in a step."""
 
 

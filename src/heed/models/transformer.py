@@ -1,20 +1,30 @@
 """The transformer: encoder and decoder from heed's own attention blocks (Vaswani et al. 2017)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.layers.attention import KeyValue, MultiHeadAttention
+from heed.layers.attention import (
+    Attention,
+    KeyValue,
+    MultiHeadAttention,
+    ParameterFreeAttention,
+    SelfAttentionConfig,
+)
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.feedforward import ACTIVATIONS, FeedForward
 from heed.layers.masks import causal_mask
-from heed.layers.positions import PositionsConfig
+from heed.layers.norms import NORMS
+from heed.layers.positions import PositionsConfig, RelativePositions
 from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq
+
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +41,58 @@ class TransformerConfig(ModelConfig):
     dropout: float
     attention_dropout: float
     activation_dropout: float
+    layer_dropout: float
+    """Of whole layers."""
     norm: str
-    """pre | post: where LayerNorm stands relative to the residual sum."""
+    """pre | post | none: where the norm stands relative to the residual sum."""
+    norm_kind: str
+    """layer | rms"""
+    residual: bool
+    """Without it a layer's output replaces its input instead of being added to it."""
     activation: str
-    """relu | gelu"""
+    """relu | gelu | swiglu"""
     tie_embeddings: bool
     """The output layer is the target embedding, and the source embedding too where the vocabulary is joint."""
+    self_attention: SelfAttentionConfig
     positions: PositionsConfig
 
     def __post_init__(self) -> None:
+        for size in ("d_model", "num_heads", "d_ff", "encoder_layers", "decoder_layers"):
+            if getattr(self, size) < 1:
+                raise HeedError(f"model.{size}={getattr(self, size)}: at least 1 is needed.")
+        for rate in ("dropout", "attention_dropout", "activation_dropout", "layer_dropout"):
+            if not 0 <= getattr(self, rate) < 1:
+                raise HeedError(f"model.{rate}={getattr(self, rate)} is no share to drop: choose one from 0 up to 1.")
         if self.d_model % self.num_heads:
             raise HeedError(
                 f"model.d_model={self.d_model} cannot be divided among model.num_heads={self.num_heads} heads: "
                 "choose a multiple."
             )
-        if self.norm not in ("pre", "post"):
-            raise HeedError(f"model.norm={self.norm} is unknown: choose pre or post.")
+        if self.positions.kind == "rotary" and self.self_width % 2:
+            raise HeedError(
+                f"model.positions.kind=rotary turns pairs of numbers, but model.d_model={self.d_model} and "
+                f"model.num_heads={self.num_heads} give each head of self-attention {self.self_width}, which is odd."
+            )
+        if self.norm not in ("pre", "post", "none"):
+            raise HeedError(f"model.norm={self.norm} is unknown: choose pre, post or none.")
+        if self.norm_kind not in NORMS:
+            raise HeedError(f"model.norm_kind={self.norm_kind} is unknown: choose one of {', '.join(NORMS)}.")
+        if self.norm == "none" and self.norm_kind != "layer":
+            raise HeedError(
+                f"model.norm_kind={self.norm_kind} chooses a norm, but model.norm=none has none: leave one of them out."
+            )
         if self.activation not in ACTIVATIONS:
             raise HeedError(f"model.activation={self.activation} is unknown: choose one of {', '.join(ACTIVATIONS)}.")
-        if min(self.encoder_layers, self.decoder_layers) < 1:
-            raise HeedError("model.encoder_layers and model.decoder_layers must be at least 1.")
+
+    @property
+    def self_heads(self) -> int:
+        """Heads of self-attention: without parameters it has but one."""
+        return self.num_heads if self.self_attention.kind == "qkv" else 1
+
+    @property
+    def self_width(self) -> int:
+        """Width of each of them."""
+        return self.d_model // self.self_heads
 
     def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "Transformer":
         return Transformer(self, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
@@ -60,29 +102,71 @@ class TransformerConfig(ModelConfig):
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> "TransformerConfig":
-        return cls(**{**data, "positions": PositionsConfig(**data["positions"])})
+        parts = {
+            "self_attention": SelfAttentionConfig(**data["self_attention"]),
+            "positions": PositionsConfig(**data["positions"]),
+        }
+        return cls(**{**data, **parts})
 
 
 class Residual(nn.Module):
-    """Pre-norm x + f(LayerNorm(x)) (Xiong et al. 2020, fig. 1b), post-norm LayerNorm(x + f(x)) (Vaswani 2017, §3.1)."""
+    """Pre-norm x + f(norm(x)) (Xiong et al. 2020, fig. 1b), post-norm norm(x + f(x)) (Vaswani 2017, §3.1).
+
+    Either half can be left out, to see what it is for: the sum (He et al. 2016, eq. 1) and the norm.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model)
+        self.norm = nn.Identity() if config.norm == "none" else NORMS[config.norm_kind](config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         self.pre = config.norm == "pre"
+        self.adds = config.residual
 
-    def forward(
-        self, x: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Tensor | None]]
-    ) -> tuple[Tensor, Tensor | None]:
-        """The sum, and whatever the sublayer has to show (its attention weights, or None)."""
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Shown]]) -> tuple[Tensor, Shown]:
+        """The sum, and whatever the sublayer has to show."""
         update, shown = sublayer(self.norm(x) if self.pre else x)
-        x = x + self.dropout(update)
+        update = self.dropout(update)
+        x = x + update if self.adds else update
         return (x if self.pre else self.norm(x)), shown
 
 
-def _attention(config: TransformerConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(d_model=config.d_model, num_heads=config.num_heads, dropout=config.attention_dropout)
+class LayerDropout(nn.Module):
+    """While training, each sentence skips a layer with probability p (LayerDrop: Fan et al. 2020).
+
+    Drawn for each sentence rather than each batch, and computed all the same: so every weight has a gradient in every
+    process, and the noise does not depend on how a step is cut into batches.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Float[Tensor, "B N D"], after: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"]:
+        """What comes out of a layer that makes ``after`` of ``x``."""
+        if not (self.training and self.p):
+            return after
+        skipped = torch.rand(len(x), 1, 1, device=x.device) < self.p
+        return torch.where(skipped, x, after)
+
+
+def _self_attention(config: TransformerConfig, *, causal: bool) -> Attention:
+    positions = config.positions.relative(num_heads=config.self_heads, width=config.self_width, causal=causal)
+    scaled, dropout = config.self_attention.scaled, config.attention_dropout
+    if config.self_attention.kind == "parameter_free":
+        return ParameterFreeAttention(scaled=scaled, dropout=dropout, positions=positions)
+    return MultiHeadAttention(
+        d_model=config.d_model, num_heads=config.num_heads, scaled=scaled, dropout=dropout, positions=positions
+    )
+
+
+def _cross_attention(config: TransformerConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        scaled=True,
+        dropout=config.attention_dropout,
+        positions=RelativePositions(),
+    )
 
 
 def _feed_forward(config: TransformerConfig) -> FeedForward:
@@ -99,7 +183,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
+        self.self_attention = _self_attention(config, causal=False)
         self.feed_forward = _feed_forward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
 
@@ -118,7 +202,7 @@ class LayerMaps:
     """What one decoder layer looked at, when that was asked for."""
 
     cross: Float[Tensor, "B H T S"] | None
-    decoder_self: Float[Tensor, "B H T P"] | None
+    decoder_self: Float[Tensor, "B Hs T P"] | None
 
 
 class DecoderLayer(nn.Module):
@@ -126,8 +210,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
-        self.cross_attention = _attention(config)
+        self.self_attention = _self_attention(config, causal=True)
+        self.cross_attention = _cross_attention(config)
         self.feed_forward = _feed_forward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
 
@@ -145,20 +229,16 @@ class DecoderLayer(nn.Module):
 
         Returned with the new states: ``past`` extended by them, and the maps.
         """
+
+        def own_past(h: Tensor) -> tuple[Tensor, tuple[KeyValue, Tensor | None]]:
+            present = self.self_attention.project(h, past)
+            update, shown = self.self_attention(h, present, self_mask, maps=maps)
+            return update, (present, shown)
+
         look_back, look_across, think = self.residuals
-        present = past
-
-        def own_past(h: Tensor) -> tuple[Tensor, Tensor | None]:
-            nonlocal present
-            new = self.self_attention.project(h)
-            present = new if past is None else past.append(new)
-            attended: tuple[Tensor, Tensor | None] = self.self_attention(h, present, self_mask, maps=maps)
-            return attended
-
-        x, shown_self = look_back(x, own_past)
+        x, (present, shown_self) = look_back(x, own_past)
         x, shown_cross = look_across(x, lambda h: self.cross_attention(h, memory, memory_mask, maps=maps))
         x, _ = think(x, lambda h: (self.feed_forward(h), None))
-        assert present is not None
         return x, present, LayerMaps(shown_cross, shown_self)
 
 
@@ -206,22 +286,24 @@ class Transformer(Seq2Seq):
             else TokenEmbedding(vocab_size=tgt_vocab, d_model=config.d_model)
         )
         self.max_target_length = config.positions.max_length
-        self.src_positions = config.positions.build(config.d_model)
-        self.tgt_positions = config.positions.build(config.d_model)
+        self.src_positions = config.positions.absolute(d_model=config.d_model)
+        self.tgt_positions = config.positions.absolute(d_model=config.d_model)
         self.dropout = nn.Dropout(config.dropout)
+        self.layer_dropout = LayerDropout(config.layer_dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # In a pre-norm stack the residual stream itself is never normalised: one norm at its end.
         pre = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        self.encoder_norm = NORMS[config.norm_kind](config.d_model) if pre else nn.Identity()
+        self.decoder_norm = NORMS[config.norm_kind](config.d_model) if pre else nn.Identity()
 
     def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> Memory:
         x = self.dropout(self.src_positions(self.src_embedding(src)))
         mask = src_mask[:, None, None, :]
         shown = []
         for layer in self.encoder:
-            x, layer_map = layer(x, mask, maps=maps)
+            after, layer_map = layer(x, mask, maps=maps)
+            x = self.layer_dropout(x, after)
             shown.append(layer_map)
         return Memory(
             self.encoder_norm(x), src_mask, self_attention=torch.stack(shown).transpose(1, 2) if maps else None
@@ -261,7 +343,8 @@ class Transformer(Seq2Seq):
         memory_mask = state.memory_mask[:, None, None, :]
         caches, cross, decoder_self = [], [], []
         for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            x, present, shown = layer(x, past, self_mask, memory, memory_mask, maps=maps)
+            after, present, shown = layer(x, past, self_mask, memory, memory_mask, maps=maps)
+            x = self.layer_dropout(x, after)
             caches.append(present)
             cross.append(shown.cross)
             decoder_self.append(shown.decoder_self)
@@ -274,3 +357,44 @@ class Transformer(Seq2Seq):
             )
         output = DecoderOutput(self.output.logits(self.decoder_norm(x)), attention)
         return output, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
+
+
+@contextmanager
+def heads_off(model: Transformer, heads: Iterable[tuple[str, int, int]]) -> Iterator[None]:
+    """Inside this context these heads contribute nothing, so that their importance can be measured.
+
+    ``with heads_off(model, {("cross", 0, 3)}): …`` sets ξ_h = 0 for the fourth head of the first decoder layer's
+    attention to the source (Michel et al. 2019, §2.3): it enters W^O as zeros. Maps still show where it looked.
+
+    Args:
+        heads: (which attention, layer, head), the first named as in AttentionMaps: encoder_self, decoder_self or
+            cross; layers and heads counted from 0.
+    """
+    attentions: dict[str, list[Attention]] = {
+        "encoder_self": [cast(EncoderLayer, layer).self_attention for layer in model.encoder],
+        "decoder_self": [cast(DecoderLayer, layer).self_attention for layer in model.decoder],
+        "cross": [cast(DecoderLayer, layer).cross_attention for layer in model.decoder],
+    }
+    with ExitStack() as hooks:
+        for kind, layer, head in heads:
+            known = attentions.get(kind, [])
+            if not (layer in range(len(known)) and head in range(known[layer].num_heads)):
+                raise HeedError(
+                    f"There is no head {kind} {layer} {head} to switch off; this model has "
+                    + ", ".join(f"{name}: {len(of)} layers of {of[0].num_heads}" for name, of in attentions.items())
+                    + ", counted from 0."
+                )
+            output = known[layer].output
+            hooks.enter_context(output.register_forward_pre_hook(_without(head, of=known[layer].num_heads)))
+        yield
+
+
+def _without(head: int, *, of: int) -> Callable[[nn.Module, tuple[Tensor]], Tensor]:
+    """What zeroes one head's share of the contexts that stand side by side."""
+    others = torch.arange(of) != head
+
+    def silence(output: nn.Module, contexts: tuple[Tensor]) -> Tensor:
+        (joined,) = contexts
+        return (joined.view(*joined.shape[:-1], of, -1) * others.to(joined)[:, None]).flatten(-2)
+
+    return silence

@@ -1,0 +1,46 @@
+"""The norms against their formulas and against torch's own."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from heed.layers.norms import NORMS, RMSNorm
+
+B, N, D = 2, 3, 5
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_equals_the_formula(kind: str) -> None:
+    norm, x = NORMS[kind](D), torch.randn(B, N, D)
+    for parameter in norm.parameters():
+        nn.init.normal_(parameter)
+    gain, bias = norm.weight.tolist(), norm.bias.tolist() if kind == "layer" else [0.0] * D
+    found = norm(x)
+    for b in range(B):
+        for n in range(N):
+            row = x[b, n].tolist()
+            mean = sum(row) / D if kind == "layer" else 0.0
+            scale = (sum((number - mean) ** 2 for number in row) / D + (1e-5 if kind == "layer" else 1e-6)) ** 0.5
+            expected = [(a - mean) / scale * g + c for a, g, c in zip(row, gain, bias, strict=True)]
+            assert_close(found[b, n], torch.tensor(expected))
+
+
+def test_rms_norm_equals_torch() -> None:
+    ours, theirs, x = RMSNorm(D), nn.RMSNorm(D, eps=1e-6), torch.randn(B, N, D)
+    nn.init.normal_(ours.weight)
+    theirs.load_state_dict(ours.state_dict())
+    assert_close(ours(x), theirs(x))
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_passes_gradcheck(kind: str) -> None:
+    norm, x = NORMS[kind](D), torch.randn(B, N, D, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, *weights: norm(x), (x, *norm.parameters()))
+
+
+@pytest.mark.parametrize("kind", NORMS)
+def test_takes_bf16_states_with_fp32_weights(kind: str) -> None:
+    """As autocast has them, without a warning."""
+    norm, x = NORMS[kind](D).float(), torch.randn(B, N, D)
+    assert_close(norm(x.bfloat16()).float(), norm(x.float()), atol=0.03, rtol=0)

@@ -1,0 +1,96 @@
+"""Recurrent layers: step by step as in torch's kernels, and variational dropout as its paper writes it."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heed.layers.dropout import SequenceDropout
+from heed.layers.recurrence import CELLS, RecurrentLayer
+
+B, T, D_IN, D = 3, 5, 7, 11
+LENGTHS = torch.tensor([5, 1, 3])
+
+
+def case(cell: str) -> tuple[RecurrentLayer, Tensor, tuple[Tensor, ...]]:
+    layer = RecurrentLayer(cell, input_width=D_IN, width=D)
+    before = tuple(torch.randn(B, D, requires_grad=True) for _ in range(CELLS[cell].parts))
+    return layer, torch.randn(B, T, D_IN, requires_grad=True), before
+
+
+@pytest.mark.parametrize(("cell", "lengths"), [*product(CELLS, (None, LENGTHS))])
+def test_step_by_step_equals_torchs_kernels(cell: str, lengths: Tensor | None) -> None:
+    layer, x, before = case(cell)
+    out, after = layer(x, before, lengths=lengths)
+    # A mask of ones is one that drops nothing, and takes the other path.
+    stepped, stepped_after = layer(x, before, lengths=lengths, mask=torch.ones(B, D))
+    assert_close(stepped, out)
+    assert_close(stepped_after, after)
+    inputs = (x, *before, *layer.parameters())
+    weigh = torch.randn(B, T, D)
+    found = torch.autograd.grad((stepped * weigh).sum() + sum(map(torch.sum, stepped_after)), inputs)
+    expected = torch.autograd.grad((out * weigh).sum() + sum(map(torch.sum, after)), inputs)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize(("cell", "lengths"), [*product(CELLS, (None, LENGTHS))])
+def test_runs_in_bf16_on_any_cpu(cell: str, lengths: Tensor | None) -> None:
+    layer, x, before = case(cell)
+    layer, x, before = layer.float(), x.detach().float(), tuple(part.detach().float() for part in before)
+    expected, _ = layer(x, before, lengths=lengths)
+    with torch.autocast("cpu", torch.bfloat16):
+        out, _ = layer(x, before, lengths=lengths)
+    assert_close(out.float(), expected, atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_step_equals_torchs_cell_and_passes_gradcheck(cell: str) -> None:
+    layer, x, before = case(cell)
+    theirs = {"tanh": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}[cell](D_IN, D)
+    theirs.load_state_dict({name.removesuffix("_l0"): weight for name, weight in layer.layer.state_dict().items()})
+    after = layer.step(layer.gates(x[:, 0]), before)
+    expected = theirs(x[:, 0], before if len(before) > 1 else before[0])
+    assert_close(after, expected if isinstance(expected, tuple) else (expected,))
+    assert torch.autograd.gradcheck(
+        lambda x, *rest: layer.step(layer.gates(x), rest[: len(before)]), (x[:, 0], *before, *layer.parameters())
+    )
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_mask_stands_on_what_enters_the_gates_and_on_nothing_else(cell: str) -> None:
+    """To mask the state is to mask the columns of U (Gal & Ghahramani 2016, eq. 7): what it carries stays whole."""
+    layer, x, before = case(cell)
+    mask = (torch.rand(B, D) < 0.5) / 0.5
+    out, _ = layer(x, before, mask=mask)
+    weight = layer.layer.weight_hh_l0
+    assert isinstance(weight, Tensor)
+    whole = weight.detach().clone()
+    for b in range(B):
+        with torch.no_grad():
+            weight.copy_(whole * mask[b])
+        one = slice(b, b + 1)
+        expected, _ = layer(x[one], tuple(part[one] for part in before))
+        assert_close(out[one], expected)
+
+
+def test_variational_dropout_drops_the_same_at_every_step() -> None:
+    dropout = SequenceDropout(0.4, variational=True)
+    mask = dropout.mask(101, 103, torch.device("cpu"))
+    assert mask is not None
+    assert set(mask.unique().tolist()) == {0.0, 1 / 0.6}
+    assert_close((mask == 0).double().mean().item(), 0.4, atol=0.02, rtol=0)
+    x = torch.randn(101, 3, 103)
+    assert_close(dropout(x, mask), torch.stack([x[:, t] * mask for t in range(3)], 1))
+    assert dropout.eval().mask(101, 103, torch.device("cpu")) is None
+    assert SequenceDropout(0.0, variational=True).mask(101, 103, torch.device("cpu")) is None
+
+
+def test_standard_dropout_drops_anew_at_every_step() -> None:
+    dropout = SequenceDropout(0.4, variational=False)
+    assert dropout.mask(101, 103, torch.device("cpu")) is None
+    dropped = dropout(torch.ones(101, 2, 103), None)
+    assert_close((dropped == 0).double().mean().item(), 0.4, atol=0.02, rtol=0)
+    assert not torch.equal(dropped[:, 0], dropped[:, 1])

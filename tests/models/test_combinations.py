@@ -1,0 +1,129 @@
+"""Every two options of a model, trained together for a few steps; and the combinations that are refused."""
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch.testing import assert_close
+
+from heed.errors import HeedError
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import BOS, EOS
+from tests.pairwise import pairwise
+
+B, S, T, V = 3, 7, 5, 19
+
+Compose = Callable[..., DictConfig]
+
+TRANSFORMER: dict[str, list[Any]] = {
+    "model/positions": ["none", "sinusoidal", "learned", "rotary", "alibi", "relative"],
+    "model.positions.merge": ["null", "add", "concat"],
+    "model/self_attention": ["qkv", "parameter_free"],
+    "model.self_attention.scaled": ["true", "false"],
+    "model.norm": ["pre", "post", "none"],
+    "model.norm_kind": ["layer", "rms"],
+    "model.residual": ["true", "false"],
+    "model.activation": ["relu", "gelu", "swiglu"],
+    "model.tie_embeddings": ["true", "false"],
+    "model.encoder_layers": [1, 2],
+    "model.decoder_layers": [1, 2],
+    "model.attention_dropout": [0.0, 0.1],
+    "model.layer_dropout": [0.0, 0.1],
+}
+TINY = ("model.d_model=12", "model.num_heads=2", "model.d_ff=10")
+
+
+def allowed(row: Mapping[str, Any]) -> bool:
+    merges = row["model/positions"] in ("sinusoidal", "learned")
+    return (row["model.positions.merge"] != "null") == merges and not (
+        row["model.norm"] == "none" and row["model.norm_kind"] == "rms"
+    )
+
+
+def train_and_step(model: Seq2Seq) -> None:
+    """Some sentences learned by heart: the loss falls; then stepping equals teacher forcing."""
+    src, mask = torch.randint(EOS + 1, V, (B, S)), torch.arange(S) < torch.tensor([S, 1, 4])[:, None]
+    tgt = torch.randint(EOS + 1, V, (B, T))
+    read = torch.cat((torch.full((B, 1), BOS), tgt[:, :-1]), 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+
+    def loss() -> torch.Tensor:
+        return F.cross_entropy(model(src, mask, read).flatten(0, 1), tgt.flatten())
+
+    before = loss().item()
+    model.train()
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    model.eval()
+    assert loss().item() < before
+    memory = model.encode(src, mask)
+    logits, state = model.decode(read, memory).logits, model.start(memory)
+    for t in range(T):
+        output, state = model.step(read[:, t], state)
+        assert_close(output.logits, logits[:, t : t + 1])
+
+
+def test_every_two_options_of_a_transformer_train_together(compose: Compose) -> None:
+    rows = pairwise(TRANSFORMER, allowed)
+    assert len(rows) < 40
+    for row in rows:
+        overrides = [f"{option}={value}" for option, value in row.items()]
+        config = instantiate(compose("model=transformer", *overrides, *TINY).model, _convert_="all")
+        try:
+            train_and_step(config.build(src_vocab=V, tgt_vocab=V, joint=True).eval())
+        except AssertionError as error:
+            raise AssertionError(" ".join(overrides)) from error
+
+
+def test_pairwise_shows_every_pair_that_may_be() -> None:
+    """At most a dozen of 26 rows show all that three options of three values can be to each other."""
+    options = {"a": "xyz", "b": "xyz", "c": "xyz"}
+
+    def unlike(row: Mapping[str, str]) -> bool:
+        return "".join(row.values()) != "xxx"
+
+    def pairs(rows: list[dict[str, str]]) -> set[tuple[tuple[str, str], tuple[str, str]]]:
+        return {pair for row in rows for pair in combinations(row.items(), 2)}
+
+    rows = pairwise(options, unlike)
+    everything = [dict(zip(options, values, strict=True)) for values in product(*options.values())]
+    assert all(map(unlike, rows))
+    assert pairs(rows) == pairs(list(filter(unlike, everything)))
+    assert len(rows) < 13
+
+
+REFUSED = {
+    "model.d_model=13": r"model\.d_model=13 cannot be divided among model\.num_heads=2 heads: choose a multiple\.",
+    "model.d_model=6 model/positions=rotary": r"rotary turns pairs of numbers, but .* .* each head .* 3, which is odd",
+    "model.positions.kind=fourier": r"model\.positions\.kind=fourier is unknown: choose sinusoidal, .* or none\.",
+    "model.positions.merge=multiply": r"model\.positions\.merge=multiply is unknown: choose add or concat\.",
+    "model/positions=rotary model.positions.merge=add": r"merge=add contradicts model\.positions\.kind=rotary",
+    "model/positions=none model.positions.merge=concat": r"merge=concat contradicts model\.positions\.kind=none",
+    "model/positions=alibi model.positions.max_length=9": r"max_length=9 contradicts model\.positions\.kind=alibi",
+    "model/positions=learned model.positions.max_length=null": r"max_length=None contradicts .*kind=learned",
+    "model.self_attention.kind=kv": r"model\.self_attention\.kind=kv is unknown: choose qkv or parameter_free\.",
+    "model.norm=sandwich": r"model\.norm=sandwich is unknown: choose pre, post or none\.",
+    "model.norm_kind=batch": r"model\.norm_kind=batch is unknown: choose one of layer, rms\.",
+    "model.norm=none model.norm_kind=rms": r"norm_kind=rms chooses a norm, but model\.norm=none has none",
+    "model.activation=swish": r"model\.activation=swish is unknown: choose one of relu, gelu, swiglu\.",
+    "model.decoder_layers=0": r"model\.decoder_layers=0: at least 1 is needed\.",
+    "model.layer_dropout=1.0": r"model\.layer_dropout=1.0 is no share to drop: choose one from 0 up to 1\.",
+}
+
+
+@pytest.mark.parametrize("overrides", REFUSED)
+def test_contradictions_are_refused_in_a_sentence(compose: Compose, overrides: str) -> None:
+    with pytest.raises(InstantiationException) as refusal:
+        instantiate(compose("model=transformer", *TINY, *overrides.split()).model, _convert_="all")
+    cause = refusal.value.__cause__
+    assert isinstance(cause, HeedError)
+    assert re.search(REFUSED[overrides], str(cause))

@@ -1,0 +1,89 @@
+"""Every two options of an RNN, trained together for a few steps; and the combinations that are refused."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from heed.errors import HeedError
+from tests.models.test_combinations import V, train_and_step
+from tests.pairwise import pairwise
+
+Compose = Callable[..., DictConfig]
+
+RNN: dict[str, list[Any]] = {
+    "model/attention": ["dot", "scaled_dot", "general", "concat", "additive", "location", "none"],
+    "model.attention.reach": ["global", "local_m", "local_p"],
+    "model.attention.order": ["luong", "bahdanau"],
+    "model.attention.input_feeding": ["true", "false"],
+    "model.attention.coverage": ["true", "false"],
+    "model.cell": ["tanh", "lstm", "gru"],
+    "model.layers": [1, 2],
+    "model.residual": ["true", "false"],
+    "model.bidirectional": ["true", "false"],
+    "model.dropout_kind": ["standard", "variational"],
+}
+TINY = ("model.d_embedding=10", "model.d_model=12", "model.dropout=0.1")
+
+
+def allowed(row: Mapping[str, Any]) -> bool:
+    fed, covering = row["model.attention.input_feeding"] == "true", row["model.attention.coverage"] == "true"
+    return (
+        not (fed and row["model.attention.order"] == "bahdanau")
+        and not (covering and row["model/attention"] not in ("concat", "additive"))
+        and not (row["model/attention"] == "none" and (fed or row["model.attention.reach"] != "global"))
+        and not (row["model.layers"] == 1 and row["model.residual"] == "true")
+    )
+
+
+def test_every_two_options_of_an_rnn_train_together(compose: Compose) -> None:
+    rows = pairwise(RNN, allowed)
+    assert len(rows) < 30
+    for row in rows:
+        overrides = [f"{option}={value}" for option, value in row.items()]
+        if row["model.attention.reach"] != "global":
+            overrides.append("model.attention.window=2")
+        config = instantiate(compose("model=rnn", *overrides, *TINY).model, _convert_="all")
+        try:
+            train_and_step(config.build(src_vocab=V, tgt_vocab=V, joint=True).eval())
+        except AssertionError as error:
+            raise AssertionError(" ".join(overrides)) from error
+
+
+REFUSED = {
+    "model.cell=elman": r"model\.cell=elman is unknown: choose one of tanh, lstm, gru\.",
+    "model.d_model=13": r"model\.d_model=13 is odd, but a bidirectional encoder",
+    "model.d_embedding=0": r"model\.d_embedding=0: at least 1 is needed\.",
+    "model.layers=0": r"model\.layers=0: at least 1 is needed\.",
+    "model.layers=1 model.residual=true": r"residual=true .* but model\.layers=1: choose more layers, or false\.",
+    "model.dropout=1.0": r"model\.dropout=1\.0 is no share to drop",
+    "model.dropout_kind=locked": r"model\.dropout_kind=locked is unknown: choose standard or variational\.",
+    "model.attention.score=cosine": r"model\.attention\.score=cosine is unknown: choose one of dot, .* or none\.",
+    "model.attention.reach=far": r"model\.attention\.reach=far is unknown: choose one of global, local_m, local_p\.",
+    "model.attention.order=graves": r"model\.attention\.order=graves is unknown: choose luong or bahdanau\.",
+    "model.attention.order=bahdanau": r"input_feeding=true contradicts model\.attention\.order=bahdanau",
+    "model.attention.coverage=true": r"coverage=true contradicts .*score=general, .*: choose concat or additive",
+    "model.attention.reach=local_p model.attention.window=0": r"window=0 leaves model\.attention\.reach=local_p no",
+    "model.attention.reach=local_m model.attention.window=null": r"window=null leaves .*reach=local_m no",
+    "model.attention.max_source=50": r"max_source=50 contradicts model\.attention\.score=general",
+    "model.attention.score=location": r"max_source=null contradicts model\.attention\.score=location",
+    "model/attention=location model.attention.max_source=0": r"model\.attention\.max_source=0: at least 1 is needed\.",
+    "model/attention=none model.attention.input_feeding=true": r"input_feeding=true needs attention to feed",
+    "model/attention=none model.attention.reach=local_m": r"reach=local_m .* needs attention to limit",
+    "model/attention=none model.attention.window=5": r"window=5 needs attention to limit",
+    "model/attention=none model.attention.max_source=5": r"max_source=5 contradicts .*score=none",
+    "model/attention=none model.attention.coverage=true": r"coverage=true contradicts .*score=none",
+}
+
+
+@pytest.mark.parametrize("overrides", REFUSED)
+def test_contradictions_are_refused_in_a_sentence(compose: Compose, overrides: str) -> None:
+    with pytest.raises(InstantiationException) as refusal:
+        instantiate(compose("model=rnn", *TINY, *overrides.split()).model, _convert_="all")
+    cause = refusal.value.__cause__
+    assert isinstance(cause, HeedError)
+    assert re.search(REFUSED[overrides], str(cause))
