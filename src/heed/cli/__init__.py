@@ -5,10 +5,19 @@ import os
 import sys
 from collections.abc import Sequence
 
-from heed.cli import translate
+from heed.cli import align, attend, average, compare, evaluate, runs, score, translate
 from heed.errors import HeedError
 
-COMMANDS = [translate.COMMAND]
+COMMANDS = [
+    translate.COMMAND,
+    score.COMMAND,
+    evaluate.COMMAND,
+    compare.COMMAND,
+    align.COMMAND,
+    attend.COMMAND,
+    runs.COMMAND,
+    average.COMMAND,
+]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
+    from heed.decoding import Search
+    from heed.model_folder import ModelFolder
     from heed.translator import Translator
 
 Result = TypeVar("Result")
+
+LENGTH_LIMIT = {"max_length_factor": 2.0, "max_length_extra": 10}
+BEAM = {"beam": 5, "length_penalty": 0.6, "n_best": 1, **LENGTH_LIMIT}
+"""BeamSearch's settings of conf/search/beam.yaml, for models that come without."""
+SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 1, "n_best": 1, **LENGTH_LIMIT}
+"""SampleSearch's of conf/search/sample.yaml, likewise."""
 
 LINES_AT_ONCE = 1000
 """How many input lines are in memory at a time, and are sorted by length for batching."""
@@ -28,8 +36,10 @@ class Command:
     run: Callable[[argparse.Namespace], None]
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="a run, its model folder, or a copy")
+def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument(
+        "--model", required=required, type=Path, metavar="DIR", help="a run, its model folder, or a copy"
+    )
     parser.add_argument(
         "--batch-tokens", type=int, default=4096, metavar="N", help="padded source tokens in a batch (%(default)s)"
     )
@@ -42,35 +52,89 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length-penalty", type=float, metavar="A", help=f"0 is none, more favours longer translations ({saved})"
     )
+    parser.add_argument("--sample", action="store_true", help="draw translations as the model's probabilities say")
+    parser.add_argument(
+        "--temperature", type=float, metavar="T", help="of a draw: below 1 likely words get likelier (1)"
+    )
+    parser.add_argument("--top-k", type=int, metavar="K", help="draw from the K likeliest subwords only (all)")
+    parser.add_argument(
+        "--top-p", type=float, metavar="P", help="draw from the likeliest subwords that hold the share P only (all)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="the same number gives the same draws (1)")
 
 
-def load_translator(args: argparse.Namespace, **search: int | float | None) -> "Translator":
-    """The translator that the model options describe; ``search`` overrides its saved settings where not None."""
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What `add_search_options` was told, for `load_translator`."""
+    names = ("beam", "length_penalty", "sample", "temperature", "top_k", "top_p", "seed")
+    return {name: getattr(args, name) for name in names}
+
+
+def load_translator(args: argparse.Namespace, **search: Any) -> "Translator":
+    """The translator that the model options describe; ``search`` goes to `build_search`."""
+    from heed.model_folder import load
+
+    return build_translator(load(args.model), args, **search)
+
+
+def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: Any) -> "Translator":
+    """`load_translator` for a model folder that is loaded already."""
     import torch
 
-    from heed.decoding import BeamSearch
-    from heed.model_folder import load
     from heed.translator import Translator
 
-    folder = load(args.model)
-    settings = search_settings(folder.config.get("search"))
-    settings.update({name: value for name, value in search.items() if value is not None})
+    chosen = build_search(folder.config.get("search"), **search)
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         model = folder.model.to(device)
     except RuntimeError as error:
         raise HeedError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from error
-    return Translator(model, folder.tokenizer, BeamSearch(**settings), batch_tokens=args.batch_tokens)
+    return Translator(model, folder.tokenizer, chosen, batch_tokens=args.batch_tokens)
 
 
-def search_settings(saved: Mapping[str, Any] | None) -> dict[str, Any]:
-    """BeamSearch's settings as a model folder's ``search`` section gives them, else those of conf/search/beam.yaml."""
-    standard = {"beam": 5, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 2.0, "max_length_extra": 10}
+def build_search(saved: Mapping[str, Any] | None, *, sample: bool = False, **changes: int | float | None) -> "Search":
+    """The search of a model folder's ``search`` section, or sampling; ``changes`` that are not None override it."""
+    from heed.decoding import BeamSearch, SampleSearch
+
+    changes = {name: value for name, value in changes.items() if value is not None}
+    sample = sample or ("temperature" in (saved or {}) and "beam" not in changes)
+    settings = search_settings(saved, sample=sample)
+    for name in changes:
+        if name not in settings:
+            remedy = " and --sample draws: leave one of them out" if sample else ": add --sample"
+            kind = "beam search" if sample else "sampling"
+            raise HeedError(f"--{name.replace('_', '-')} is for {kind}{remedy}.")
+    settings.update(changes)
+    return SampleSearch(**settings) if sample else BeamSearch(**settings)
+
+
+def search_settings(saved: Mapping[str, Any] | None, *, sample: bool = False) -> dict[str, Any]:
+    """What BeamSearch, or with ``sample`` SampleSearch, takes of a model folder's ``search`` section."""
+    standard: dict[str, Any] = SAMPLING if sample else BEAM
     if saved is None:
-        return standard
+        return dict(standard)
     # A folder is data and its `_target_` is never imported: a section without a beam is greedy search.
+    greedy = {} if sample else {"beam": 1}
     known = {name: saved[name] for name in standard if name in saved}
-    return {**standard, "beam": 1, **known, "n_best": 1}
+    return {**standard, **greedy, **known, "n_best": 1}
+
+
+def read_file(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, as `read_lines` gives them."""
+    try:
+        with path.open("rb") as file:
+            return list(read_lines(file, str(path)))
+    except OSError as error:
+        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def see_that_lines_match(files: Mapping[Path, Sequence[object]]) -> None:
+    """Refuse files that do not go together line by line, naming two of them."""
+    (first, lines), *others = files.items()
+    for path, more in others:
+        if len(more) != len(lines):
+            raise HeedError(
+                f"{first} has {len(lines):,} lines and {path} {len(more):,}: line by line they must belong together."
+            )
 
 
 def read_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:

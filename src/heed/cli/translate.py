@@ -10,6 +10,7 @@ from heed.cli.common import (
     add_search_options,
     load_translator,
     read_lines,
+    search_options,
     with_progress,
     write_lines,
 )
@@ -27,7 +28,7 @@ def _translate_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _translate(args: argparse.Namespace) -> None:
-    translator = load_translator(args, beam=args.beam, length_penalty=args.length_penalty, n_best=args.n_best)
+    translator = load_translator(args, **search_options(args), n_best=args.n_best)
     # Who types wants an answer to every line.
     chunk = 1 if sys.stdin.isatty() else LINES_AT_ONCE
     sentences = read_lines(sys.stdin.buffer, "the input")

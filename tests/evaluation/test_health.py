@@ -1,0 +1,44 @@
+"""Each monitor sees its symptom, and nothing in what is well."""
+
+import pytest
+
+from heed.data.synthetic import generate
+from heed.evaluation.health import MONITORS, symptoms
+
+REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "expected"),
+    [
+        (REFERENCE, set()),
+        ("", {"empty"}),
+        ("Der Mann.", {"too short"}),
+        (REFERENCE + " Und dann kommt noch ein anderer Mann, der nicht in der Quelle steht und redet.", {"too long"}),
+        ("Der alte Mann auf der auf der auf der Bank im Park.", {"repeats"}),
+        ("Der alte Mann schläft schläft auf der grünen Bank.", set()),
+        ("Der alte Mannmannmannmann schläft auf der Bank.", {"repeats"}),
+        ("1000000000 alte Männer schlafen auf der Bank im Park.", set()),
+        ("the old man sleeps on the green  bench in the park.", {"copied source"}),
+        ("Der alte Mann schläft на der grünen Bank im Park.", {"foreign letters"}),
+        ("Der alte ⁇ schläft auf der grünen Bank im Park.", {"unknown pieces"}),
+    ],
+)
+def test_symptoms(hypothesis: str, expected: set[str]) -> None:
+    sources = ["A dog.", "The old man sleeps on the green bench in the park."]
+    found = symptoms(sources, ["Ein Hund.", REFERENCE], ["Ein Hund.", hypothesis])
+    assert found.keys() == MONITORS.keys()
+    assert {name for name, rows in found.items() if rows} == expected
+    assert all(rows in ([], [1]) for rows in found.values())
+
+
+def test_references_are_well() -> None:
+    examples = generate(seed=1, train=300, valid=1, test=1, long=20)
+    pairs = [*examples["train"], *examples["long"]]
+    references = [pair.tgt for pair in pairs]
+    assert not any(symptoms([pair.src for pair in pairs], references, references).values())
+
+
+def test_what_the_reference_shows_is_no_symptom() -> None:
+    references = ["na na na na hey", "OK", "Привет, ⁇"]
+    assert not any(symptoms(["la la la la hey", "OK", "Hi, ⁇"], references, references).values())

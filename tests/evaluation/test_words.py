@@ -1,0 +1,143 @@
+"""Pieces to words, with real tokenizers; SentencePiece's own offsets are the reference."""
+
+import io
+
+import numpy as np
+import pytest
+import sentencepiece as spm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heed.evaluation.words import pool, split_words, word_shares
+
+TEXT = [
+    "The animal didn't cross the street because it was too tired.",
+    "Das Tier überquerte die Straße nicht, weil es zu müde war.",
+    "größere Häuser, schöne Gärten, Ufer und Bänke",
+    "老师在学校里教中文。学生学习很努力。",
+    "the old man and the sea",
+]
+
+
+def tokenizer(**settings: object) -> spm.SentencePieceProcessor:
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT),
+        model_writer=model,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        minloglevel=2,
+        hard_vocab_limit=False,
+        **settings,
+    )
+    return spm.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+BYTES = tokenizer(
+    model_type="bpe", vocab_size=400, byte_fallback=True, character_coverage=0.98, normalization_rule_name="identity"
+)
+NORMALISED = tokenizer(model_type="unigram", vocab_size=150, normalization_rule_name="nmt_nfkc")
+
+WORDS = st.lists(
+    st.one_of(
+        st.sampled_from([word for line in TEXT for word in line.split()]),
+        st.text(alphabet="abcdeßäöü老中文.,€😀é", min_size=1, max_size=6),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def pieces_of(processor: spm.SentencePieceProcessor, text: str) -> list[str]:
+    return [*(processor.id_to_piece(token) for token in processor.encode(text)), "</s>"]
+
+
+def by_offsets(processor: spm.SentencePieceProcessor, text: str, spans: list[tuple[int, int]]) -> np.ndarray:
+    """The shares as SentencePiece's own offsets into the UTF-8 text give them; words are spans of it."""
+    rows = []
+    for piece in processor.encode(text, return_type="proto").pieces:
+        # The first bytes of a character have an empty span at it.
+        stop = max(piece.end, piece.begin + 1)
+        row = [max(0, min(end, stop) - max(begin, piece.begin)) for begin, end in spans]
+        if piece.piece == "▁":
+            row = [0] * len(spans)
+        rows.append(np.array(row) / max(sum(row), 1))
+    return np.array([*rows, np.zeros(len(spans))])
+
+
+@settings(max_examples=150, deadline=None)
+@given(words=WORDS, spaces=st.booleans())
+def test_equals_the_tokenizers_own_offsets(words: list[str], spaces: bool) -> None:
+    gap = " " if spaces else ""
+    starts = np.cumsum([0, *(len((word + gap).encode()) for word in words[:-1])])
+    spans = [(int(start), int(start) + len(word.encode())) for start, word in zip(starts, words, strict=True)]
+    text = gap.join(words)
+    shares = word_shares(pieces_of(BYTES, text), words)
+    np.testing.assert_allclose(shares, by_offsets(BYTES, text, spans), atol=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(words=WORDS, seed=st.integers(0, 2**32 - 1))
+def test_pooling_keeps_what_does_not_go_to_eos(words: list[str], seed: int) -> None:
+    shares = word_shares(pieces_of(BYTES, " ".join(words)), words)
+    weights = np.random.default_rng(seed).dirichlet(np.ones(len(shares)), size=(2, 3, len(shares)))
+    pooled = pool(weights, shares, shares)
+    assert pooled.shape == (2, 3, len(words), len(words))
+    belongs = shares.sum(1)
+    on_words = (weights * belongs).sum(-1)
+    expected = np.stack([np.average(on_words, axis=-1, weights=shares[:, word]) for word in range(len(words))], -1)
+    np.testing.assert_allclose(pooled.sum(-1), expected)
+
+
+def test_byte_pieces_and_long_pieces_belong_to_their_words() -> None:
+    pieces = ["▁das", "▁", "<0xE2>", "<0x82>", "<0xAC>", "5.", "</s>"]
+    shares = word_shares(pieces, ["das", "€5", "."])
+    assert shares.tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 0], [0, 1, 0], [0, 0.5, 0.5], [0, 0, 0]]
+    assert word_shares(["▁in", "▁the", "</s>"], ["inthe"]).tolist() == [[1], [1], [0]]
+    assert word_shares(["</s>"], []).shape == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["№", "5", "ﬁsh", "and", "ＡＢＣ", "dog"],  # NFKC: No, fish, ABC
+        ["the", "𐍈𐍈𐍈", "old", "𐍈", "man"],  # not in its vocabulary: <unk>
+        ["the", "№", "𐍈", "sea", "…"],
+        ["a\u0308pfel", "und", "ﬀ"],  # combining marks join
+    ],
+)
+def test_normalised_and_unknown_pieces_find_their_words(words: list[str]) -> None:
+    pieces = pieces_of(NORMALISED, " ".join(words))
+    shares = word_shares(pieces, words)
+    # Between spaces there is one word: that is where its pieces must be.
+    word = -1
+    for piece, row in zip(pieces, shares, strict=True):
+        word += piece.startswith("▁")
+        if piece in ("▁", "</s>"):
+            assert not row.any()
+        else:
+            assert row.tolist() == [float(i == word) for i in range(len(words))], piece
+
+
+def test_a_word_the_tokenizer_drops_looks_nowhere() -> None:
+    # A zero-width space is no character to nmt_nfkc.
+    words = ["the", "\u200b", "sea"]
+    shares = word_shares(pieces_of(NORMALISED, " ".join(words)), words)
+    assert not shares[:, 1].any()
+    weights = np.full((len(shares), len(shares)), 1 / len(shares))
+    assert not pool(weights, shares, shares)[1].any()
+
+
+def test_a_literal_space_mark_is_a_space() -> None:
+    text = "the▁old man"
+    words = split_words(text)
+    shares = word_shares(pieces_of(BYTES, text), words)
+    assert shares.sum(0)[0] > shares.sum(0)[1] > 0
+    assert words == ["the▁old", "man"]
+
+
+def test_words_are_what_spaces_separate() -> None:
+    assert split_words("  10\u00a0000 Euro\t, bitte ") == ["10\u00a0000", "Euro", ",", "bitte"]
+    assert split_words("") == []

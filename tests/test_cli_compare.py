@@ -1,0 +1,281 @@
+"""``heed compare``: the verdict on runs whose translations we know, and on runs that were trained."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heed.cli import main
+from heed.data.synthetic import challenge, generate
+from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
+
+EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)
+BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+CHRF = "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0"
+
+TINY = [
+    "data.train=300", "data.valid=20", "data.test=30", "data.long=3", "search=greedy", "trainer.accelerator=cpu",
+    "trainer.max_epochs=null", "trainer.max_steps=12", "trainer.validate_every=12", "batching.batch_tokens=200",
+    "callbacks.maps=0",
+]  # fmt: skip
+TINY_MODELS = {
+    "rnn": ["model=rnn", "model.d_embedding=32", "model.d_model=32"],
+    "transformer": ["model=transformer", "model.d_model=32", "model.d_ff=64", "model.num_heads=2"],
+}
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., Path]:
+    """``make_run(name, rate)``: a finished run that gets a share of the words wrong."""
+
+    def made(name: str, rate: float, *, seed: int = 1, **results: Any) -> Path:
+        run = tmp_path / name
+        (run / "translations").mkdir(parents=True)
+        rng = np.random.default_rng(seed)
+        test = EXAMPLES["test"]
+        lines = {
+            "src": [example.src for example in test],
+            "ref": [example.tgt for example in test],
+            "hyp": [" ".join(w for w in example.tgt.split() if rng.random() > rate) for example in test],
+            "meta.jsonl": [json.dumps(example.meta()) for example in test],
+        }
+        for suffix, column in lines.items():
+            (run / "translations" / f"test.{suffix}").write_text("".join(f"{line}\n" for line in column))
+        vocabulary = {word for src in lines["src"] for word in words(src)}
+        counts = count_words((example.src for example in EXAMPLES["train"]), vocabulary)
+        write_counts(run / "translations" / WORD_COUNTS, counts, pairs=200, of=200)
+        facts = {
+            "name": name,
+            "model": "rnn",
+            "data": "synthetic",
+            "src_lang": "en",
+            "tgt_lang": "de",
+            "seed": seed,
+            "params": 1_000_000,
+            "steps": 100,
+            "epochs": 1.0,
+            "tokens": 50_000,
+            "train_seconds": 60.0,
+            "tokens_per_second": 900.0,
+            "device": "1 × cpu, 32-true",
+            "search": {"beam": 5, "length_penalty": 0.6},
+            "decode_seconds": {"test": 3.0},
+            "weights": "best",
+            "git": None,
+            "data_fingerprint": "aaaa",
+            "tokenizer_hash": "bbbb",
+            "valid": {"bleu_signature": BLEU, "chrf_signature": CHRF},
+            "tests": {"test": {}},
+            **results,
+        }
+        (run / "results.json").write_text(json.dumps(facts))
+        return run
+
+    return made
+
+
+def compared(out: Path, *arguments: str | Path) -> dict[str, Any]:
+    assert main(["compare", *map(str, arguments), "--out", str(out)]) == 0
+    return json.loads((out / "compare.json").read_text())
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed, and keeps what a reader sees."""
+
+    VOID = ("meta", "link", "br")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def test_the_better_run_is_called_better(
+    make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse, better = make_run("rnn", 0.3), make_run("transformer", 0.1, seed=2, params=1_800_000)
+    found = compared(tmp_path / "out", worse, better)
+    verdict = found["verdict"][0]
+    pattern = (
+        r"transformer is better than rnn: \+\d+\.\d BLEU \[\d+\.\d, \d+\.\d\], p < 0\.001, "
+        r"one seed each; 1\.8× the parameters\."
+    )
+    assert re.fullmatch(pattern, verdict)
+    out = capsys.readouterr().out
+    assert out.startswith(verdict)
+    assert out.endswith(f"Page: {tmp_path / 'out' / 'index.html'}\n")
+    assert found["warnings"] == ["One seed each: how far other seeds would scatter is unknown."]
+    assert [fact["name"] for fact in found["facts"] if not fact["equal"]] == ["Parameters"]
+    for side, run in zip(found["sides"], (worse, better), strict=True):
+        command = [sys.executable, "-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "-w", "8"]
+        folder = run / "translations"
+        answer = json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)
+        for metric, theirs in zip(("BLEU", "chrF"), answer, strict=True):
+            assert side["scores"][metric]["mean"] == pytest.approx(theirs["score"], abs=1e-6)
+            assert found["signatures"][metric] == theirs["signature"]
+    titles = [bucketing["title"] for bucketing in found["bucketings"]]
+    assert {"Source length", "Phenomenon", "Rare words"} <= {*titles}
+    for bucketing in found["bucketings"]:
+        assert sum(bucket["sentences"] for bucket in bucketing["buckets"]) == 150
+
+
+def test_the_page_stands_alone(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    runs = [make_run("<b>rnn</b>", 0.3), make_run("b", 0.1), make_run("c", 0.2, seed=2)]
+    found = compared(tmp_path / "out", *runs)
+    html = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    text = " ".join(Page(html).text.split())
+    assert "<b>rnn</b>" in text
+    assert all(verdict in text for verdict in found["verdict"])
+    assert len(found["verdict"]) == 3
+    assert "(3 pairs: Holm)" in found["verdict"][0]
+    assert not re.search(r"<script|https?:|@import|url\(", html)
+    for example in found["examples"]:
+        assert example["source"] in text
+
+
+def test_groups_have_a_spread_over_seeds(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    rnn = ",".join(str(make_run(f"r{seed}", 0.2, seed=seed)) for seed in (1, 2, 3))
+    other = ",".join(str(make_run(f"t{seed}", 0.1, seed=seed)) for seed in (4, 5))
+    found = compared(tmp_path / "out", "--group", f"rnn={rnn}", f"transformer={other}")
+    assert re.match(r"transformer is better than rnn: .* p < 0\.001, 2 and 3 seeds; equally many", found["verdict"][0])
+    left, right = found["sides"]
+    assert left["scores"]["BLEU"]["over_seeds"] == pytest.approx(np.std(left["scores_by_run"]["BLEU"], ddof=1))
+    difference = found["pairs"][0]["differences"]["BLEU"]
+    expected = np.mean(right["scores_by_run"]["BLEU"]) - np.mean(left["scores_by_run"]["BLEU"])
+    assert difference["value"] == pytest.approx(expected)
+    wide, narrow = (np.ptp(difference[key]) for key in ("interval", "over_sentences"))
+    assert wide > narrow > 0
+    assert found["pairs"][0]["tests"] is None
+
+
+def test_identical_runs_have_no_p_value(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    found = compared(tmp_path / "out", make_run("a", 0.2), make_run("b", 0.2))
+    assert found["verdict"] == ["a and b are identical: every translation is the same."]
+    assert found["pairs"][0]["p"] == {}
+    Page((tmp_path / "out" / "index.html").read_text(encoding="utf-8"))
+
+
+def test_equally_good_runs_are_not_told_apart(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    found = compared(tmp_path / "out", make_run("a", 0.2, seed=1), make_run("b", 0.2, seed=2))
+    assert " cannot be told apart: +" in found["verdict"][0]
+    assert found["pairs"][0]["p"]["BLEU"] > 0.05
+
+
+def test_unfair_comparisons_are_called_so(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    unlike = {"bleu_signature": BLEU.replace("13a", "zh"), "chrf_signature": CHRF}
+    fair = make_run("a", 0.2)
+    unfair = make_run(
+        "b",
+        0.1,
+        data_fingerprint="x",
+        tokenizer_hash="y",
+        tokens=100_000,
+        search={"beam": 1},
+        weights="last",
+        valid=unlike,
+    )
+    said = " ".join(compared(tmp_path / "out", fair, unfair)["warnings"])
+    for part in (
+        "NOT COMPARABLE",
+        "tok:zh",
+        "training data differ",
+        "tokenizers differ",
+        "b had 2.0× the tokens of a",
+        "searches differ",
+        "weights are chosen differently",
+    ):
+        assert part in said
+    alone, twin, odd = make_run("c", 0.1), make_run("d", 0.2), make_run("e", 0.3, seed=9, params=7)
+    said = " ".join(compared(tmp_path / "out2", "--group", f"one={alone}", f"two={twin},{odd},{fair}")["warnings"])
+    assert "The runs of two differ in more than their seeds: params." in said
+    assert "Runs of two share a seed" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["{a}"], "two or more runs"),
+        (["{a}", "{tmp}/nowhere"], "There is no folder"),
+        (["{a}", "{tmp}"], "is not a finished run"),
+        (["{a}", "{a}"], "named 2 times"),
+        (["{a}", "{b}", "--split", "dev"], "It has translations of test: choose with --split"),
+        (["{a}", "{empty}"], "It holds no translations"),
+        (["{a}", "{short}"], "test.hyp has 149 lines where 150 are expected"),
+        (["{a}", "{other}"], "line 3 of their test.ref differs"),
+        (["{a}", "{b}", "--group", "x={a}", "y={b}"], "not both"),
+        (["--group", "x={a}"], "two or more groups"),
+        (["--group", "x={a}", "{b}"], "write NAME=RUN"),
+        (["--group", "x={a}", "y={b},"], "write NAME=RUN"),
+        (["--group", "x={a}", "x={b}"], "names x twice"),
+        (["{a}", "{b}", "--challenge", "{tmp}/bad.jsonl"], "Line 2 of"),
+        (["{a}", "{b}", "--challenge", "{tmp}/none.jsonl"], "cannot be read"),
+        (["{a}", "{b}", "--out", "{tmp}/bad.jsonl"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    make_run: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    runs = {name: make_run(name, 0.2, seed=seed) for seed, name in enumerate(("a", "b", "empty", "short", "other"))}
+    shutil.rmtree(runs["empty"] / "translations")
+    for run, suffix, change in (("short", "hyp", lambda lines: lines[:-1]), ("other", "ref", sorted)):
+        file = runs[run] / "translations" / f"test.{suffix}"
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(change(lines) if run == "short" else [*lines[:2], "x\n", *lines[3:]]))
+    (tmp_path / "bad.jsonl").write_text('{"src": "a", "good": "b", "bad": "c", "tag": "d"}\n{"src": "a"}\n')
+    filled = [argument.format(tmp=tmp_path, **runs) for argument in arguments]
+    assert main(["compare", "--out", str(tmp_path / "out"), *filled]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_trained_runs_compare_anywhere(run: Callable[..., Path], tmp_path: Path) -> None:
+    trained = [run(model, *TINY, *size) for model, size in TINY_MODELS.items()]
+    copies = [Path(shutil.move(path, tmp_path / f"copied-{path.name}")) for path in trained]
+    contrasts = tmp_path / "challenge.jsonl"
+    contrasts.write_text("".join(json.dumps(vars(c) | {"roles": None}) + "\n" for c in challenge(seed=1, per_tag=2)))
+    found = compared(tmp_path / "out", *copies, "--challenge", contrasts)
+    for side, copy in zip(found["sides"], copies, strict=True):
+        results = json.loads((copy / "results.json").read_text())
+        assert side["scores"]["BLEU"]["mean"] == pytest.approx(results["test"]["bleu"], abs=1e-6)
+        assert side["scores"]["chrF"]["mean"] == pytest.approx(results["test"]["chrf"], abs=1e-6)
+        (accuracy,) = found["challenge"][side["name"]]
+        assert sum(tag["total"] for tag in accuracy.values()) == len(contrasts.read_text().splitlines())
+    facts = {fact["name"]: fact for fact in found["facts"]}
+    assert all(
+        None not in facts[name]["values"] for name in ("Tokens seen", "Device", "Search", "Decoding, sentences/s")
+    )
+    assert facts["Tokens seen"]["equal"]
+    assert "Rare words" in [bucketing["title"] for bucketing in found["bucketings"]]
+    html = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    Page(html)
+    assert html.count('<svg class="map"') == 2 * len(found["examples"]) > 0
