@@ -63,15 +63,21 @@ def train(cfg: DictConfig) -> None:
     from heed import model_folder
     from heed.data.datamodule import TranslationData
     from heed.data.tokenizer import Tokenizer
+    from heed.training.loggers import closing
     from heed.training.module import TranslationModule
-    from heed.training.run import RunFolder, chosen_weights, finish, rehearse, say
+    from heed.training.run import RunFolder, announcement, chosen_weights, finish, rehearse, say
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
-    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights)
+    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, config["callbacks"])
 
     run = RunFolder(Path(HydraConfig.get().runtime.output_dir), config)
     checkpoint = run.open(resume=cfg.resume) or cfg.ckpt_path
+    trainer = parts["trainer"](
+        folder=run.path,
+        callbacks=parts["callbacks"](folder=run.path),
+        loggers=parts["logger"](folder=run.path, config=config),
+    )
     parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
     corpus = parts["data"].load()
     say(str(corpus.cleaning))
@@ -92,16 +98,13 @@ def train(cfg: DictConfig) -> None:
         clip_norm=cfg.clip_norm,
         seed=cfg.seed,
     )
-    trainer = parts["trainer"](
-        folder=run.path,
-        callbacks=parts["callbacks"](folder=run.path),
-        loggers=parts["logger"](folder=run.path, config=config),
-    )
-    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-    model.load_state_dict(chosen_weights(cfg.weights, trainer.callbacks))
-    trainer.test(module, data, verbose=False)
-    if trainer.is_global_zero:
-        finish(run, trainer, module)
+    say(announcement(run.path, trainer, module, data))
+    with closing(trainer.loggers):
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        model.load_state_dict(chosen_weights(cfg.weights, trainer.callbacks))
+        trainer.test(module, data, verbose=False)
+        if trainer.is_global_zero:
+            finish(run, trainer, module)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """The self-contained folder a trained model lives in: weights, plain config, tokenizer. It translates anywhere."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import torch
 import yaml
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as serialized
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
+from heed.files import replacing, writing
 from heed.models import FAMILIES
 from heed.models.seq2seq import Seq2Seq
 
@@ -30,11 +33,15 @@ class ModelFolder:
 
 def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: dict[str, Any]) -> None:
     """Write the folder; ``extra`` (languages, search settings, …) joins the config."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(_tensors(model), folder / WEIGHTS)
-    tokenizer.save(folder)
     config = {"family": model.config.family, "model": model.config.to_plain(), **extra}
-    (folder / CONFIG).write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False), encoding="utf-8")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / WEIGHTS) as file:
+            file.write_bytes(serialized(_tensors(model)))
+        tokenizer.save(folder)
+        # Last, since without it nothing here is taken for a model.
+        with replacing(folder / CONFIG) as file:
+            file.write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
 
 def find(path: Path) -> Path:
@@ -58,7 +65,7 @@ def load(path: str | Path) -> ModelFolder:
         config = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
         family, plain = config["family"], config["model"]
     except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise HeedError(f"{folder / CONFIG} is not the config of a heed model: {error}.") from error
+        raise HeedError(f"{folder / CONFIG} is not the config of a heed model, or cut off: copy it again.") from error
     if family not in FAMILIES:
         raise HeedError(f"{folder / CONFIG} names the model family {family!r}; known are: {', '.join(FAMILIES)}.")
     try:
@@ -67,7 +74,7 @@ def load(path: str | Path) -> ModelFolder:
             .from_plain(plain)
             .build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint)
         )
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, AttributeError) as error:
         raise HeedError(f"{folder / CONFIG} does not describe a {family}: {error}.") from error
     load_weights(model, folder)
     return ModelFolder(model.eval(), tokenizer, config)
@@ -80,18 +87,28 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
         weights = load_file(path)
     except SafetensorError as error:
         raise HeedError(f"{path} is damaged or cut off ({error}): copy it again.") from error
-    own = _tensors(model)
-    wrong = own.keys() ^ weights.keys() | {
-        name for name in own.keys() & weights.keys() if own[name].shape != weights[name].shape
+    refuse_another_architecture(weights, _tensors(model), path)
+    with torch.no_grad():
+        for name, tensor in _tensors(model).items():
+            tensor.copy_(weights[name])
+
+
+def refuse_another_architecture(weights: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path) -> None:
+    """Raise a HeedError unless the weights that came from ``path`` have the names and shapes of a model's ``own``."""
+    wrong = weights.keys() ^ own.keys() | {
+        name for name in weights.keys() & own.keys() if weights[name].shape != own[name].shape
     }
     if wrong:
+        first = min(wrong)
+        there, here = (_shape(side.get(first)) for side in (weights, own))
         raise HeedError(
-            f"{path} holds the weights of another architecture: {len(wrong)} of them are missing, unknown or of "
-            f"another shape, {min(wrong)} among them."
+            f"{path} holds the weights of another architecture: {len(wrong)} of them differ, such as {first}, "
+            f"{there} there and {here} in this model. Give the settings of model and tokenizer it was trained with."
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(weights[name])
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "missing" if tensor is None else " × ".join(map(str, tensor.shape))
 
 
 def _tensors(model: Seq2Seq) -> dict[str, Tensor]:

@@ -1,12 +1,12 @@
 """Work done once: what a corpus is known by, and files that are built when they are not there yet."""
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heed.errors import HeedError
+from heed.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,18 +62,6 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
         raise HeedError(f"{path.parent} cannot be made ({error.strerror}): set cache_dir=DIR.") from error
     with FileLock(f"{path}.lock"):
         if not path.exists():
-            partial = path.with_name(f"{path.name}.partial")
-            _remove(partial)
-            try:
+            with replacing(path) as partial:
                 build(partial)
-                partial.replace(path)
-            finally:
-                _remove(partial)
     return path
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

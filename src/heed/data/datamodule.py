@@ -122,14 +122,16 @@ class TranslationData(L.LightningDataModule):
         split = self.splits[name]
         src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
         order = np.lexsort((-tgt, -src))
+        rank, world_size = self._place()
+        most = max(1, len(order) // world_size)  # rows: no process may be left without a batch
         batches, start = [], 0
         for stop in range(1, len(order) + 1):
             # Longest first: the first row has the longest source, but not always the longest target.
             rows = order[start : stop + 1]
-            if stop == len(order) or cells(src[rows], tgt[rows]) > self.planner.device_tokens:
+            full = stop - start == most or cells(src[rows], tgt[rows]) > self.planner.device_tokens
+            if stop == len(order) or full:
                 batches.append(order[start:stop])
                 start = stop
-        rank, world_size = self._place()
         mine = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
         return DataLoader(mine, batch_size=None)  # type: ignore[arg-type]  # a list is a dataset
 

@@ -1,7 +1,8 @@
-"""A step function → hypotheses: greedy and beam search. They know the contract of ``models.seq2seq``, and no model."""
+"""A step function → hypotheses: greedy, beam search, sampling. They know ``models.seq2seq``, and no model."""
 
 from heed.decoding.beam import BeamSearch
 from heed.decoding.greedy import GreedySearch
+from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, Search
 
-__all__ = ["BeamSearch", "GreedySearch", "Hypothesis", "Search"]
+__all__ = ["BeamSearch", "GreedySearch", "Hypothesis", "SampleSearch", "Search"]

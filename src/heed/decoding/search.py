@@ -1,16 +1,18 @@
-"""What every search takes and gives, and the one place where the next token's candidates are chosen."""
+"""What every search takes and gives, writing one token at a time, and the choice of the next token's candidates."""
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed.errors import HeedError
-from heed.models.seq2seq import Seq2Seq
-from heed.symbols import BOS, PAD
+from heed.models.seq2seq import DecoderState, Seq2Seq
+from heed.symbols import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,47 @@ class Search(ABC):
         lengths: list[int] = src_mask.sum(dim=1).tolist()
         most = math.inf if model.max_target_length is None else model.max_target_length
         return [int(min(most, max(1, self.max_length_factor * length + self.max_length_extra))) for length in lengths]
+
+
+def write(
+    model: Seq2Seq,
+    state: DecoderState,
+    limits: Sequence[int],
+    choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
+) -> list[Hypothesis]:
+    """One hypothesis for every row of a fresh ``state``, token by token as ``choose`` says; its score is its log p.
+
+    ``choose`` gets the logits "R V" of the rows still being written, their numbers " R", and the length to which the
+    next token brings them; it gives that token's log p " R" and id " R".
+    """
+    found: dict[int, Hypothesis] = {}
+    row = torch.arange(len(limits), device=model.device)
+    limit = torch.tensor(limits, device=model.device)
+    tokens = torch.full((len(limits), 1), BOS, device=model.device)
+    log_prob = torch.zeros(1, device=model.device)
+    for length in count(1):
+        output, state = model.step(tokens[:, -1], state)
+        gain, token = choose(output.logits[:, -1], row, length)
+        log_prob = log_prob + gain
+        tokens = torch.cat([tokens, token[:, None]], dim=1)
+        finished = token == EOS
+        leaves = finished | (limit == length)
+        if not leaves.any():
+            continue
+        for number, ids, total, done in zip(
+            row[leaves].tolist(),
+            tokens[leaves, 1:].tolist(),
+            log_prob[leaves].tolist(),
+            finished[leaves].tolist(),
+            strict=True,
+        ):
+            found[number] = Hypothesis(ids[:-1] if done else ids, total, total, done)
+        stays = (~leaves).nonzero().squeeze(1)
+        if not len(stays):
+            break
+        state = state.reorder(stays)
+        row, limit, tokens, log_prob = (t[stays] for t in (row, limit, tokens, log_prob))
+    return [found[number] for number in range(len(limits))]
 
 
 def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:

@@ -1,6 +1,7 @@
 """What accompanies training: the books of a run, its checkpoints, and its end."""
 
 import csv
+import math
 import sys
 import time
 from pathlib import Path
@@ -8,10 +9,14 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, Timer
 from lightning.pytorch.trainer.states import TrainerFn
 
-from heed.data.datamodule import StepShare
+from heed.data.datamodule import StepShare, TranslationData
+from heed.training.alignment import AlignmentErrorRate
+from heed.training.ema import EMA
+from heed.training.loggers import log_table
+from heed.training.maps import DrawMaps
 
 BLEU = "valid/bleu"
 
@@ -22,7 +27,7 @@ class Journal(Callback):
     ``metrics.csv`` holds nothing that depends on the clock, so that two runs of one command write the same file.
     """
 
-    FIELDS = ("step", "epoch", "lr", "loss", "nll", "grad_norm", "valid_loss", "valid_bleu", "valid_chrf")
+    FIELDS = ("step", "epoch", "lr", "loss", "nll", "grad_norm", "valid_loss", "valid_bleu", "valid_chrf", "valid_aer")
 
     def __init__(self, folder: Path, *, log_every: int) -> None:
         self.path = folder / "metrics.csv"
@@ -32,6 +37,8 @@ class Journal(Callback):
         self._interval: dict[str, Any] = {}
         self._clock = 0.0
         self._step_clock = 0.0
+        self._planned_steps: int | None = None
+        self._told = False
         self._terminal = sys.stderr.isatty()
 
     # ---- the books
@@ -69,6 +76,7 @@ class Journal(Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._clock = time.perf_counter()
+        self._planned_steps = planned_steps(trainer, trainer.datamodule)
         self._reset()
         if trainer.is_global_zero:
             self._open(trainer.global_step)
@@ -100,11 +108,15 @@ class Journal(Callback):
         if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
             return
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        row = {f"valid_{key}": metrics[f"valid/{key}"] for key in ("loss", "bleu", "chrf")}
+        known = [key for key in ("loss", "bleu", "chrf", "aer") if f"valid/{key}" in metrics]
+        row = {f"valid_{key}": metrics[f"valid/{key}"] for key in known}
+        aer = f"  AER {row['valid_aer']:.3f}" if "aer" in known else ""
         self._write({"step": trainer.global_step, "epoch": self.epoch, **row})
+        for logger in trainer.loggers:
+            logger.log_metrics({f"valid/{key}": metrics[f"valid/{key}"] for key in known}, step=trainer.global_step)
         self._say(
             f"step {trainer.global_step:>6}  epoch {self.epoch}  valid: loss {row['valid_loss']:.3f}  "
-            f"BLEU {row['valid_bleu']:.2f}  chrF {row['valid_chrf']:.2f}  ({self._elapsed()})"
+            f"BLEU {row['valid_bleu']:.2f}  chrF {row['valid_chrf']:.2f}{aer}  ({self._time(trainer)})"
         )
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -140,14 +152,21 @@ class Journal(Callback):
         goal = f"/{trainer.max_steps}" if trainer.max_steps > 0 else ""
         self._say(
             f"step {trainer.global_step:>6}{goal}  epoch {self.epoch}  loss {row['loss']:.3f}  "
-            f"lr {row['lr']:.2e}  {speed:,.0f} tokens/s  ({self._elapsed()})",
-            passing=True,
+            f"lr {row['lr']:.2e}  {speed:,.0f} tokens/s  ({self._time(trainer)})",
+            # A log file, too, learns early on how fast it goes and how long it will take.
+            passing=self._told,
         )
+        self._told = True
 
-    def _elapsed(self) -> str:
+    def _time(self, trainer: L.Trainer) -> str:
+        """What training took so far, and where the limits tell, what it will take in all at this pace."""
         self._tick()
-        minutes, seconds = divmod(round(self.train_seconds), 60)
-        return f"{minutes}:{seconds:02} min"
+        timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]  # max_time is one
+        ends = [self.train_seconds + timer.time_remaining() for timer in timers]
+        if self._planned_steps:
+            ends.append(self.train_seconds / trainer.global_step * self._planned_steps)
+        whole = f" of about {_minutes(max(min(ends), self.train_seconds))}" if ends else ""
+        return f"{_minutes(self.train_seconds)}{whole} min"
 
     def _say(self, line: str, *, passing: bool = False) -> None:
         """``passing``: a terminal shows it until the next line replaces it; a log file never sees it."""
@@ -176,6 +195,30 @@ class Journal(Callback):
             )
 
 
+class SampleTranslations(Callback):
+    """What becomes of the same few sentences from one validation to the next, as a table in the loggers.
+
+    Args:
+        count: sentences, spread evenly over the validation set.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        valid, (_, _, translations) = pl_module.data.datasets["valid"], pl_module.results["valid"]
+        picked = range(0, len(valid), math.ceil(len(valid) / self.count))
+        log_table(
+            trainer.loggers,
+            "valid/translations",
+            ("source", "reference", "translation"),
+            [(valid[i]["src"], valid[i]["tgt"], translations[i]) for i in picked],
+            step=trainer.global_step,
+        )
+
+
 class EndWithValidation(Callback):
     """A run of any length ends with a validation and a checkpoint: the last step asks Lightning to stop after one."""
 
@@ -186,13 +229,35 @@ class EndWithValidation(Callback):
             trainer.should_stop = True
 
 
+def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
+    """The steps that ``max_steps`` and ``max_epochs`` allow, whole epochs by estimate; None: neither is set."""
+    limits = [trainer.max_steps] if trainer.max_steps > 0 else []
+    if trainer.max_epochs and trainer.max_epochs > 0:
+        limits.append(math.ceil(trainer.max_epochs * data.train_tgt_tokens / data.planner.batch_tokens))
+    return min(limits, default=None)
+
+
+def _minutes(seconds: float) -> str:
+    return "{}:{:02}".format(*divmod(round(seconds), 60))
+
+
 def build_callbacks(
-    *, folder: Path, log_every: int, keep_best: int, keep_last: int, early_stopping: int | None
+    *,
+    folder: Path,
+    log_every: int,
+    sample_translations: int,
+    aer_sentences: int,
+    maps: int,
+    keep_best: int,
+    keep_last: int,
+    early_stopping: int | None,
+    ema: float | None,
 ) -> list[Callback]:
     """The journal, and after each validation checkpoints: the best so far by BLEU, and the last.
 
     Args:
         early_stopping: stop after so many validations without a better BLEU; None: never.
+        ema: decay of a moving average of the weights, see `EMA`; None: no average.
     """
     saving: dict[str, Any] = {
         "dirpath": folder / "checkpoints",
@@ -205,6 +270,14 @@ def build_callbacks(
         ModelCheckpoint(monitor=BLEU, mode="max", save_top_k=keep_best, filename="best-{step:07d}", **saving),
         ModelCheckpoint(monitor="step", mode="max", save_top_k=keep_last, filename="last-{step:07d}", **saving),
     ]
+    if sample_translations:
+        callbacks.append(SampleTranslations(sample_translations))
+    if aer_sentences:
+        callbacks.append(AlignmentErrorRate(sentences=aer_sentences))
+    if maps:
+        callbacks.append(DrawMaps(folder, count=maps))
     if early_stopping:
         callbacks.append(EarlyStopping(monitor=BLEU, mode="max", patience=early_stopping))
+    if ema is not None:
+        callbacks.append(EMA(decay=ema))
     return callbacks

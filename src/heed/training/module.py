@@ -1,5 +1,6 @@
 """What Lightning trains: one batch is this process's share of one optimizer step (see data/plan.py)."""
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
@@ -52,9 +53,12 @@ class TranslationModule(L.LightningModule):
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
         self.results: dict[str, tuple[Scores, float, list[str]]] = {}
-        """Per split, once tested: its scores, its loss and its translations."""
+        """Per split, as last evaluated: its scores, its loss and its translations."""
+        self.decode_seconds: dict[str, float] = {}
+        """Per split, as last evaluated: what the search took, summed over devices."""
         self._evaluated: dict[str, list[tuple[int, Hypothesis]]] = {}
         self._losses: dict[str, tuple[float, int]] = {}
+        self._seconds: dict[str, float] = {}
 
     @property
     def data(self) -> TranslationData:
@@ -103,8 +107,10 @@ class TranslationModule(L.LightningModule):
         self._evaluate("valid", batch, self.greedy)
 
     def on_validation_epoch_end(self) -> None:
-        scores, loss, _ = self._gather("valid")
-        self.log_dict({"valid/loss": loss, "valid/bleu": scores.bleu, "valid/chrf": scores.chrf}, sync_dist=True)
+        scores, loss, _ = self.results["valid"] = self._gather("valid")
+        metrics = {"valid/loss": loss, "valid/bleu": scores.bleu, "valid/chrf": scores.chrf}
+        # The journal tells the loggers: Lightning would, of a validation after step n, as of step n - 1.
+        self.log_dict(metrics, sync_dist=True, logger=False)
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
@@ -118,24 +124,31 @@ class TranslationModule(L.LightningModule):
         total, tokens = self._losses.get(split, (0.0, 0))
         self._losses[split] = (total + nll.item(), tokens + batch.tgt_tokens)
         # Search in fp32, so that a translation never depends on what else is in its batch.
+        start = time.perf_counter()
         with torch.autocast(self.device.type, enabled=False):
             hypotheses = search(self.model, batch.src, batch.src_mask)
+        self._seconds[split] = self._seconds.get(split, 0.0) + time.perf_counter() - start
         self._evaluated.setdefault(split, []).extend(
             (row, best[0]) for row, best in zip(batch.index.tolist(), hypotheses, strict=True)
         )
 
     def _gather(self, split: str) -> tuple[Scores, float, list[str]]:
         """All processes' translations in the order of the split, scored; the loss in nats per target token."""
-        mine = ([(row, h.tokens) for row, h in self._evaluated.pop(split, [])], self._losses.pop(split, (0.0, 0)))
+        mine = (
+            [(row, h.tokens) for row, h in self._evaluated.pop(split, [])],
+            self._losses.pop(split, (0.0, 0)),
+            self._seconds.pop(split, 0.0),
+        )
         parts = [mine]
         if self.trainer.world_size > 1:
             parts = [mine] * self.trainer.world_size
             torch.distributed.all_gather_object(parts, mine)
-        rows = sorted(row for found, _ in parts for row in found)
+        rows = sorted(row for found, _, _ in parts for row in found)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
         references = list(self.data.datasets[split]["tgt"])
         assert len(rows) == len(references), "each sentence is evaluated exactly once"
-        loss = sum(total for _, (total, _) in parts) / sum(tokens for _, (_, tokens) in parts)
+        loss = sum(total for _, (total, _), _ in parts) / sum(tokens for _, (_, tokens), _ in parts)
+        self.decode_seconds[split] = sum(seconds for _, _, seconds in parts)
         return corpus_scores(translations, references, tgt_lang=self.data.corpus.tgt_lang), loss, translations
 
 

@@ -5,7 +5,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,16 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 
 from heed import model_folder
+from heed.averaging import checkpoint_weights, mean
+from heed.data.cache import blocks
+from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
+from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
 from heed.evaluation.scores import Scores
 from heed.models.seq2seq import ModelConfig
-from heed.training.callbacks import BLEU, Journal
+from heed.training.alignment import AlignmentErrorRate
+from heed.training.callbacks import BLEU, Journal, planned_steps
+from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 
 if TYPE_CHECKING:
@@ -76,6 +82,15 @@ class RunFolder:
         if "meta" in data.column_names:
             (folder / f"{split}.meta.jsonl").write_text("".join(f"{m}\n" for m in data["meta"]), encoding="utf-8")
 
+    def write_word_counts(self, train: "Dataset", evaluated: "Iterable[Dataset]") -> None:
+        """``translations/word_counts.tsv``: how often training has the source words of the evaluated sentences."""
+        vocabulary = {word for split in evaluated for src in split["src"] for word in words(src)}
+        # A million pairs are counted in seconds, and say of every word whether it is rare.
+        pairs = min(len(train), 1_000_000)
+        counted = train if pairs == len(train) else train.select(i * len(train) // pairs for i in range(pairs))
+        counts = count_words((line for src, _ in blocks(counted) for line in src), vocabulary)
+        write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=pairs, of=len(train))
+
     def write_results(self, facts: Mapping[str, Any], scored: Mapping[str, tuple[Scores, float]]) -> dict[str, Any]:
         """``results.json``: what was trained, how long, and how well. ``scored``: per split its scores and loss."""
         tests = {name: {**asdict(scores), "loss": loss} for name, (scores, loss) in scored.items()}
@@ -95,9 +110,12 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
     journal = next(callback for callback in trainer.callbacks if isinstance(callback, Journal))
     for split, (_, _, translations) in module.results.items():
         run.write_translations(split, data.datasets[split], translations)
+    run.write_word_counts(data.datasets["train"], [data.datasets[split] for split in module.results])
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
-    model_folder.save(run.path / "model", model, tokenizer, extra={**languages, "search": search})
+    alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
+    reading = {"alignment": alignment["extraction"]} if alignment else {}
+    model_folder.save(run.path / "model", model, tokenizer, extra={**languages, "search": search, **reading})
     facts = {
         "name": config["name"],
         "model": model.config.family,
@@ -107,10 +125,15 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
         "params": sum(parameter.numel() for parameter in model.parameters()),
         "steps": trainer.global_step,
         "epochs": round(journal.totals["tgt_tokens"] / data.train_tgt_tokens, 2),
+        "tokens": journal.totals["src_tokens"] + journal.totals["tgt_tokens"],
         "train_seconds": round(journal.train_seconds, 1),
         "tokens_per_second": round(journal.tokens_per_second, 1),
         "padding": round(journal.padding, 4),
+        "device": f"{trainer.world_size} × {trainer.strategy.root_device.type}, {trainer.precision}",
+        "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
+        "search": search,
         "weights": config["weights"],
+        "alignment": alignment,
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
         "config_hash": config_hash(config),
@@ -118,7 +141,27 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
         "tokenizer_hash": tokenizer.hash,
     }
     results = run.write_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
+    log_results(trainer.loggers, results)
     say(_summary(run.path, results, example=data.datasets["valid"]["src"][0]))
+
+
+def announcement(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> str:
+    """What is about to happen, before it costs anything: data, model, machine, and how far it will go."""
+    corpus, tokenizer, model = data.corpus, module.tokenizer, module.model
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in data.datasets.items())
+    subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
+    steps = planned_steps(trainer, data)
+    per_epoch = data.train_tgt_tokens / data.planner.batch_tokens
+    return "\n".join(
+        (
+            f"Data:     {corpus.name}, {corpus.src_lang} → {corpus.tgt_lang}; pairs: {sizes}; {subwords} subwords",
+            f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
+            f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
+            f"Training: {f'at most {steps:,} steps' if steps else 'no limit of steps'}, {per_epoch:,.0f} an epoch, "
+            f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+            f"Folder:   {folder}",
+        )
+    )
 
 
 def _summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
@@ -146,15 +189,39 @@ def say(text: str) -> None:
 
 
 def rehearse(
-    architecture: ModelConfig, optimizer: Callable[..., Any], schedule: Callable[[int], float], weights: str
+    architecture: ModelConfig,
+    optimizer: Callable[..., Any],
+    schedule: Callable[[int], float],
+    weights: str,
+    callbacks: Mapping[str, Any],
 ) -> None:
     """Build the model without memory and try the parts on it, so that mistakes surface before any data is read."""
-    if weights not in WEIGHTS:
-        raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHTS)}.")
+    _see_that_weights_will_be_there(weights, callbacks)
     with torch.device("meta"):
         model = architecture.build(src_vocab=8, tgt_vocab=8, joint=True)
     optimizer([{"params": list(model.parameters())}])
     schedule(0)
+
+
+def _see_that_weights_will_be_there(weights: str, callbacks: Mapping[str, Any]) -> None:
+    """Refuse ``weights=`` where the settings of the callbacks will not keep them."""
+    if weights not in WEIGHTS:
+        raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHTS)}.")
+    ema = callbacks["ema"]
+    if weights == "ema" and ema is None:
+        raise HeedError("weights=ema has no average to take: set callbacks.ema to its decay, for example 0.999.")
+    if weights in ("best", "average_best_k") and ema is not None:
+        raise HeedError(
+            f"callbacks.ema={ema} chooses checkpoints by their averaged weights, which weights={weights} would leave "
+            "out: choose weights=ema, or callbacks.ema=null."
+        )
+    knob = "keep_last" if weights in ("last", "average_last_k") else "keep_best"
+    if callbacks[knob] == 0:
+        raise HeedError(f"weights={weights} needs a checkpoint, and callbacks.{knob}=0 keeps none: choose 1 or more.")
+    if callbacks[knob] == 1 and weights.startswith("average"):
+        raise HeedError(
+            f"weights={weights} averages callbacks.{knob} checkpoints, and it is 1: choose more, 5 for example."
+        )
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -165,28 +232,20 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def chosen_weights(kind: str, callbacks: list[Callback]) -> dict[str, torch.Tensor]:
-    """The model's weights that ``weights=`` asks for: of one checkpoint, or the mean of several (in float64)."""
+    """The model's weights that ``weights=`` asks for: of one checkpoint, or the mean of several."""
     savers = {str(c.monitor): c for c in callbacks if isinstance(c, ModelCheckpoint)}
     best, last = savers[BLEU], savers["step"]
     paths = {
         "best": [best.best_model_path],
         "last": [last.best_model_path],
+        "ema": [best.best_model_path],
         "average_best_k": sorted(best.best_k_models),
         "average_last_k": sorted(last.best_k_models),
     }[kind]
-    states = [_model_weights(Path(path)) for path in paths]
-    return {
-        name: torch.stack([state[name].double() for state in states]).mean(0).to(tensor.dtype)
-        for name, tensor in states[0].items()
-    }
+    return mean(checkpoint_weights(Path(path), ema=kind == "ema") for path in paths)
 
 
-WEIGHTS = ("best", "last", "average_best_k", "average_last_k")
-
-
-def _model_weights(path: Path) -> dict[str, torch.Tensor]:
-    state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    return {name.removeprefix("model."): tensor for name, tensor in state.items()}
+WEIGHTS = ("best", "last", "ema", "average_best_k", "average_last_k")
 
 
 def _git_commit() -> str | None:

@@ -1,0 +1,32 @@
+"""What a run says before, while and after it trains."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
+        "model.d_model=16", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=100",
+        "callbacks.log_every=2", "callbacks.maps=0"]  # fmt: skip
+
+
+def test_a_run_says_what_it_will_do_how_long_it_takes_and_what_it_did(
+    run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run("told", *TINY, "trainer.max_steps=null", "trainer.max_epochs=2")
+    told = capsys.readouterr().err
+    results = json.loads((folder / "results.json").read_text())
+    before, _, after = told.partition("step      2")
+    assert "synthetic, en → de; pairs: train 60, valid 10, test 6, long 4;" in before
+    assert f"rnn, {results['params']:,} parameters, on 1 × cpu in 32-true" in before
+    assert str(folder) in before
+    # Steps of whole epochs are an estimate: a step comes close to batch_tokens, it does not hit it.
+    (planned,) = re.findall(r"at most (\d+) steps", before)
+    assert int(planned) == pytest.approx(results["steps"], rel=0.25)
+    # Where no terminal shows passing lines, the first one stays: pace, and the time in all.
+    assert re.match(r".* tokens/s  \(\d+:\d\d of about \d+:\d\d min\)\n", after)
+    assert after.count("tokens/s  (") == 1
+    assert f"for {results['steps']} steps ({results['epochs']} epochs)" in after
+    assert f"BLEU {results['test']['bleu']:6.2f}" in after

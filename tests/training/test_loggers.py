@@ -1,0 +1,121 @@
+"""What reaches the loggers, read back from what they wrote."""
+
+import csv
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+from PIL import Image
+
+import train
+from heed.errors import HeedError
+from heed.training.loggers import closing, log_images, log_table, tensorboard_logger, wandb_logger
+from tests.wandb_file import read_wandb
+
+CONFIG = {"name": "tiny", "seed": 1}
+TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
+        "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "callbacks.log_every=2",
+        "callbacks.sample_translations=3", "callbacks.maps=0", "search=greedy", "weights=last"]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    # wandb and Lightning leave their wishes in the environment: set here, they are taken back.
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    pixels = np.random.default_rng(3).integers(256, size=(5, 7, 3), dtype=np.uint8)
+    path = tmp_path / "picture.png"
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+def test_wandb_holds_all_of_metrics_csv_and_more(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    train.train(compose(*TINY, "logger=wandb", f"cache_dir={tmp_path / 'cache'}", folder=folder))
+    logged = read_wandb(folder)
+    assert logged.exit_code == 0
+    assert logged.config["seed"] == 1
+    assert logged.config["callbacks"]["sample_translations"] == 3
+
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["2", "2", "4", "4"]
+    for row in rows:
+        kind = "train" if row["loss"] else "valid"
+        keys = ("loss", "nll", "lr", "grad_norm") if kind == "train" else ("loss", "bleu", "chrf")
+        (entry,) = (
+            entry
+            for entry in logged.history
+            if entry["trainer/global_step"] == int(row["step"]) and f"{kind}/loss" in entry
+        )
+        for key in keys:
+            assert f"{entry[f'{kind}/{key}']:.6g}" == row[key if kind == "train" else f"valid_{key}"]
+        if kind == "train":
+            assert entry["train/tokens_per_second"] > 0
+            assert 0 <= entry["train/padding"] < 1
+
+    tables = [entry for entry in logged.history if "valid/translations.path" in entry]
+    assert [entry["trainer/global_step"] for entry in tables] == [2, 4]
+    contents = [json.loads((logged.files / entry["valid/translations.path"]).read_text()) for entry in tables]
+    assert contents[0]["columns"] == ["source", "reference", "translation"]
+    assert [row[:2] for row in contents[0]["data"]] == [row[:2] for row in contents[1]["data"]]
+    # The last validation's weights are those of the final translations, which are greedy here, too.
+    written = zip(
+        *((folder / "translations" / f"valid.{side}").read_text().splitlines() for side in ("src", "ref", "hyp")),
+        strict=True,
+    )
+    assert [tuple(row) for row in contents[1]["data"]] == list(written)[::4]
+
+    assert logged.summary["results"] == json.loads((folder / "results.json").read_text())
+    assert logged.summary["results"]["test"]["bleu_signature"].startswith("nrefs:1|")
+
+
+def test_pictures_reach_wandb_and_a_failed_run_is_marked(tmp_path: Path, picture: Path) -> None:
+    loggers = wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")
+
+    def log_and_fail() -> None:
+        with closing(loggers):
+            log_images(loggers, "attention", {"sentence 1": picture}, step=5)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        log_and_fail()
+    logged = read_wandb(tmp_path)
+    (entry,) = logged.history
+    assert entry["trainer/global_step"] == 5
+    assert (logged.files / entry["attention/sentence 1.path"]).read_bytes() == picture.read_bytes()
+    assert logged.exit_code == 1
+
+
+def test_tensorboard_holds_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:
+    pytest.importorskip("tensorboard", reason="the extra heed[tensorboard] is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    loggers = tensorboard_logger(folder=tmp_path, config=CONFIG)
+    loggers[0].log_metrics({"train/loss": 2.5}, step=5)
+    log_images(loggers, "attention", {"sentence 1": picture}, step=5)
+    log_table(loggers, "valid/translations", ["source", "translation"], [["a | b", "c"]], step=5)
+    loggers[0].finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(5, 2.5)]
+    (image,) = events.Images("attention/sentence 1")
+    assert (image.step, image.height, image.width) == (5, 5, 7)
+    (text,) = events.Tensors("valid/translations/text_summary")
+    assert text.tensor_proto.string_val[0].decode() == "| source | translation |\n| --- | --- |\n| a \\| b | c |"
+
+
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")), reason="TensorBoard is installed"
+)
+def test_missing_tensorboard_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(HeedError, match=r"pip install 'heed\[tensorboard\]'"):
+        tensorboard_logger(folder=tmp_path, config=CONFIG)

@@ -1,0 +1,69 @@
+"""Reads what wandb wrote offline: records of protobuf, framed as in LevelDB's log (its doc/log_format.md)."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BLOCK = 32768
+FILE_HEADER = CHUNK_HEADER = 7
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+
+
+@dataclass
+class WandbRun:
+    """One offline run. ``history``: a dict for every call of ``log``; ``files``: the folder with its media."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    exit_code: int | None = None
+    files: Path = Path()
+
+
+def read_wandb(folder: Path) -> WandbRun:
+    """The only wandb run in a run folder, which has ended."""
+    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    # wandb's own process is still writing for a moment after the run has ended; the exit code comes last.
+    for _ in range(300):
+        if (run := _read(path)).exit_code is not None:
+            return run
+        time.sleep(0.1)
+    raise AssertionError(f"{path} has no end")
+
+
+def _read(path: Path) -> WandbRun:
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    run = WandbRun(files=path.parent / "files")
+    for data in _records(path.read_bytes()):
+        record = Record.FromString(data)
+        run.config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        if record.HasField("history"):
+            run.history.append({_key(item): json.loads(item.value_json) for item in record.history.item})
+        run.summary |= {_key(item): json.loads(item.value_json) for item in record.summary.update}
+        if record.HasField("exit"):
+            run.exit_code = record.exit.exit_code
+    return run
+
+
+def _key(item: Any) -> str:
+    return item.key or ".".join(item.nested_key)
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    offset, parts = FILE_HEADER, b""
+    while offset + CHUNK_HEADER <= len(data):
+        if BLOCK - offset % BLOCK < CHUNK_HEADER:  # too short for a chunk: filled with zeros
+            offset += BLOCK - offset % BLOCK
+            continue
+        size, kind = int.from_bytes(data[offset + 4 : offset + 6], "little"), data[offset + 6]
+        offset += CHUNK_HEADER
+        if offset + size > len(data):
+            return
+        parts = data[offset : offset + size] if kind in (FULL, FIRST) else parts + data[offset : offset + size]
+        offset += size
+        if kind in (FULL, LAST):
+            yield parts
