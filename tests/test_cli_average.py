@@ -50,7 +50,7 @@ def save(folder: Path, model: Seq2Seq, *, letters: str = "abcdefg") -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
-    """A run with four checkpoints by age and its three best, each with a moving average: weights of seed step, step + 1."""
+    """A run with its last four checkpoints and its three best: weights of seed ``step``, their average ``step + 1``."""
     folder = tmp_path / "run"
     save(folder / "model", model(0))
     (folder / "checkpoints").mkdir()
@@ -75,11 +75,11 @@ def means(*models: Seq2Seq) -> dict[str, Tensor]:
     ("options", "seeds"),
     [
         (["--last", "3"], (200, 300, 400)),
-        (["--last", "1", "{run}"], (400, 400)),
+        (["{run}", "--last", "1"], (400, 400)),
         (["--best", "2"], (200, 400)),
         (["--best", "3"], (200, 300, 400)),
         (["--ema"], (201,)),
-        (["--best", "1", "{run}"], (200, 200)),
+        (["{run}", "--best", "1"], (200, 200)),
     ],
 )
 def test_checkpoints_of_a_run(

@@ -21,7 +21,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
             return dict(checkpoint["callbacks"][EMA]["weights"])
         return {name.removeprefix("model."): tensor for name, tensor in checkpoint["state_dict"].items()}
     except OSError as error:
-        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
+        raise HeedError(f"{path} cannot be read ({error.strerror}): it is not there, or damaged.") from error
     except KeyError as error:
         if error.args == (EMA,):
             raise HeedError(f"{path} holds no moving average: its run was not told callbacks.ema=DECAY.") from error

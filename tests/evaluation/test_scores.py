@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heed.errors import HeedError
-from heed.evaluation.scores import corpus_scores
+from heed.evaluation.scores import corpus_scores, report
 
 REFERENCES = [
     "Der Mann fährt mit dem Fahrrad .",
@@ -65,3 +65,31 @@ def test_what_cannot_be_scored_is_refused() -> None:
         corpus_scores([], [], tgt_lang="de")
     with pytest.raises(HeedError, match="2 translations cannot be scored against 1 reference"):
         corpus_scores(["a", "b"], ["a"], tgt_lang="de")
+
+
+def test_a_report_of_known_answers() -> None:
+    perfect = report(REFERENCES, [REFERENCES], tgt_lang="de")
+    assert {name: score.value for name, score in perfect.items()} == {"BLEU": pytest.approx(100), "chrF": 100, "TER": 0}
+    # One substitution and one deletion in five words (Snover et al. 2006), and case costs TER nothing.
+    assert report(["A b x d"], [["a b c d e"]], tgt_lang="en")["TER"].value == pytest.approx(40)
+    # Of several references the nearest counts.
+    assert report(["a b x d"], [["a b c d e"], ["a b x d"]], tgt_lang="en")["TER"].value == 0
+    # Characters, where there are no spaces: one of five.
+    assert report(["我喜欢猫吗"], [["我喜欢猫吧"]], tgt_lang="zh")["TER"].value == pytest.approx(20)
+
+
+def test_a_report_agrees_with_the_scores_of_a_run() -> None:
+    for language in ("de", "zh"):
+        scores = corpus_scores(HYPOTHESES, REFERENCES, tgt_lang=language)
+        found = report(HYPOTHESES, [REFERENCES], tgt_lang=language)
+        assert (found["BLEU"].value, found["BLEU"].signature) == (scores.bleu, scores.bleu_signature)
+        assert (found["chrF"].value, found["chrF"].signature) == (scores.chrf, scores.chrf_signature)
+
+
+def test_what_cannot_be_reported_is_refused() -> None:
+    with pytest.raises(HeedError, match="2 translations cannot be scored against 1 reference"):
+        report(["a", "b"], [["a", "b"], ["a"]], tgt_lang="de")
+    with pytest.raises(HeedError, match="nothing to score"):
+        report([], [[]], tgt_lang="de")
+    with pytest.raises(HeedError, match="no tokenizer 'words': choose one of none, "):
+        report(["a"], [["a"]], tgt_lang="de", tokenize="words")

@@ -16,6 +16,7 @@ from torch import nn
 from heed import model_folder
 from heed.averaging import EMA as STATE
 from heed.averaging import checkpoint_weights
+from heed.cli import main as heed
 from heed.data.datamodule import StepShare
 from heed.errors import HeedError
 from heed.training.ema import EMA
@@ -23,8 +24,8 @@ from heed.training.run import rehearse
 
 SMALL = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "batching.batch_tokens=100"]
 SMALL += ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2", "callbacks.maps=0"]
-SMALL += ["test=false", "search=greedy", "callbacks.aer_sentences=0"]
-SMALL += ["trainer=cpu", "trainer.max_epochs=null", "trainer.validate_every=2", "trainer.precision=32-true"]
+SMALL += ["test=false", "search=greedy", "search.max_length_factor=0.0", "search.max_length_extra=4"]
+SMALL += ["trainer=cpu", "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.validate_every=2"]
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.6])
@@ -90,6 +91,14 @@ def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_i
     results = json.loads((whole / "results.json").read_text())
     assert results["weights"] == "ema"
     assert results["valid"]["loss"] == pytest.approx(dict(validations(whole))[2], rel=1e-5)
+
+    # ``heed average`` finds both in the run, too.
+    assert heed(["average", str(whole), "--ema", "--out", str(whole / "again")]) == 0
+    assert same(model_folder.load(whole / "again").model.state_dict(), kept)
+    assert heed(["average", str(whole), "--last", "2", "--out", str(whole / "mean")]) == 0
+    last_two = [checkpoint_weights(path, ema=False) for path in sorted(whole.glob("checkpoints/last-*.ckpt"))[-2:]]
+    for name, tensor in model_folder.load(whole / "mean").model.state_dict().items():
+        torch.testing.assert_close(tensor, (last_two[0][name] + last_two[1][name]) / 2)
 
 
 @pytest.mark.parametrize(
