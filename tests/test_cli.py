@@ -145,7 +145,13 @@ def test_who_types_is_answered_line_by_line_and_may_leave_with_ctrl_c(run: Path)
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "heed.cli", "translate", "--model", str(run)]
     with subprocess.Popen(
-        command, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        command,
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        # A shell's background job ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
