@@ -1,6 +1,7 @@
 """heed's main job: python train.py model=transformer. Compose, build, fit, test."""
 
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +11,11 @@ from typing import Any
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from heed.errors import HeedError
+from heed.training.configuration import JobFailed, build, explain
+
+CONF = Path(__file__).parent.resolve() / "conf"
 
 
 @dataclass
@@ -30,6 +30,7 @@ class Schema:
     ckpt_path: str | None
     init_from: str | None
     label_smoothing: float
+    r_drop: float
     clip_norm: float
     cache_dir: str
     batching: Any
@@ -55,24 +56,33 @@ ConfigStore.instance().store(name="schema", node=Schema)
 OmegaConf.register_new_resolver("run_dir", run_dir, use_cache=True)
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="train")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def train(cfg: DictConfig) -> None:
-    """One run: compose, build, fit, test."""
+    """One run, and where it ends early, what remains of it."""
+    from heed.training.run import telling_what_remains
+
+    with telling_what_remains(Path(HydraConfig.get().runtime.output_dir)):
+        one_run(cfg)
+
+
+def one_run(cfg: DictConfig) -> None:
+    """Compose, build, fit, test."""
     import torch
 
     from heed import model_folder
     from heed.data.datamodule import TranslationData
     from heed.data.tokenizer import Tokenizer
+    from heed.files import writing
     from heed.training.loggers import closing
     from heed.training.module import TranslationModule
     from heed.training.run import RunFolder, announcement, chosen_weights, finish, rehearse, say
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
+    parts = build(cfg)
     rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, config["callbacks"])
 
     run = RunFolder(Path(HydraConfig.get().runtime.output_dir), config)
-    checkpoint = run.open(resume=cfg.resume) or cfg.ckpt_path
+    checkpoint = run.open()
     trainer = parts["trainer"](
         folder=run.path,
         callbacks=parts["callbacks"](folder=run.path),
@@ -81,8 +91,16 @@ def train(cfg: DictConfig) -> None:
     parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
     corpus = parts["data"].load()
     say(str(corpus.cleaning))
-    tokenizer = Tokenizer.load(parent) if parent else parts["tokenizer"].train(corpus.train, cfg.cache_dir)
-    data = TranslationData(corpus, tokenizer, parts["batching"], with_tests=cfg.test, cache_dir=cfg.cache_dir)
+    learn = parts["tokenizer"]
+    tokenizer = Tokenizer.load(parent) if parent else learn.train(corpus.train, cfg.cache_dir, tags=corpus.tags)
+    data = TranslationData(
+        corpus,
+        tokenizer,
+        parts["batching"],
+        sampling=learn.sampling,
+        with_tests=cfg.test,
+        cache_dir=cfg.cache_dir,
+    )
 
     torch.manual_seed(cfg.seed)
     model = parts["model"].build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint)
@@ -95,11 +113,12 @@ def train(cfg: DictConfig) -> None:
         schedule=parts["schedule"],
         search=parts["search"],
         label_smoothing=cfg.label_smoothing,
+        r_drop=cfg.r_drop,
         clip_norm=cfg.clip_norm,
         seed=cfg.seed,
     )
     say(announcement(run.path, trainer, module, data))
-    with closing(trainer.loggers):
+    with closing(trainer.loggers), writing(run.path):
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         model.load_state_dict(chosen_weights(cfg.weights, trainer.callbacks))
         trainer.test(module, data, verbose=False)
@@ -108,14 +127,21 @@ def train(cfg: DictConfig) -> None:
 
 
 def main() -> None:
-    """Run; a mistake of the user's is one sentence and exit code 2, not a traceback."""
+    """Run. What the user can mend is a sentence and exit status 2, and an interruption 130; neither is a traceback."""
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    # As with Ctrl-C, so with the signal by which schedulers stop a job.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         train()
-    except (HeedError, HydraException, OmegaConfBaseException) as error:
-        while error.__cause__ is not None and not isinstance(error, HeedError):
-            error = error.__cause__
-        print(f"train.py: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (Exception, JobFailed) as raised:
+        error = raised.__cause__ if isinstance(raised, JobFailed) else raised
+        assert error is not None
+        explanation = explain(error, conf=CONF, overrides=sys.argv[1:])
+        if explanation is None:
+            raise error from error.__cause__
+        print(f"train.py: {explanation}", file=sys.stderr)
         sys.exit(2)
 
 

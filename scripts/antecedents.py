@@ -10,79 +10,17 @@ twins of median difference drawn.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 
-from heed.data.synthetic import challenge, words
-from heed.decoding import GreedySearch
+from heed.claims.antecedent import Look, measure, middle_twins
+from heed.compare.models import load_translator
+from heed.data.synthetic import words
 from heed.errors import HeedError
-from heed.evaluation.antecedents import AntecedentReport, mass_difference, report
-from heed.evaluation.words import pool, word_shares
-from heed.model_folder import load
-from heed.translator import Translator
-
-PER_TAG = 400
-
-
-@dataclass(frozen=True)
-class Case:
-    """A sentence with "it" in it, and where its candidates are."""
-
-    src: str
-    tgt: str
-    antecedent: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Look:
-    """Where the pronoun of a case looks, "L H S" over its words, and how much more at the right antecedent, "L H"."""
-
-    case: Case
-    row: npt.NDArray[np.float64]
-    difference: npt.NDArray[np.float64]
-
-
-def validation_cases(run: Path) -> list[Case]:
-    """Those of the validation set, as the run left it behind."""
-    folder = run / "translations"
-    columns = [
-        (folder / f"valid.{name}").read_text(encoding="utf-8").splitlines() for name in ("src", "ref", "meta.jsonl")
-    ]
-    return [
-        Case(src, tgt, antecedent)
-        for src, tgt, meta in zip(*columns, strict=True)
-        if (antecedent := json.loads(meta)["antecedent"]) and _is_it(src, antecedent)
-    ]
-
-
-def challenge_cases(seed: int) -> list[Case]:
-    """Those of the challenge set of the run's corpus, in pairs of twins."""
-    return [
-        Case(contrast.src, contrast.good, contrast.antecedent)
-        for contrast in challenge(seed=seed, per_tag=PER_TAG)
-        if contrast.antecedent and _is_it(contrast.src, contrast.antecedent)
-    ]
-
-
-def _is_it(src: str, antecedent: Mapping[str, int]) -> bool:
-    return words(src)[antecedent["pronoun"]].lower() == "it"
-
-
-def look(translator: Translator, cases: Sequence[Case]) -> list[Look]:
-    """Where the pronouns of the cases look."""
-    looks = []
-    for case, seen in zip(cases, translator.attend([c.src for c in cases], [c.tgt for c in cases]), strict=True):
-        if seen.encoder_self is None:
-            raise HeedError("this model's encoder has no self-attention")
-        shares = word_shares(seen.src_pieces, words(case.src))
-        maps = pool(seen.encoder_self, shares, shares)
-        looks.append(Look(case, maps[:, :, case.antecedent["pronoun"]], mass_difference(maps, case.antecedent)))
-    return looks
+from heed.evaluation.antecedents import AntecedentReport
 
 
 def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look]) -> None:
@@ -91,9 +29,7 @@ def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look])
 
     head = found.layer - 1, found.head - 1
     values = [float(one.difference[head]) for one in looks]
-    twins = [(looks[i], looks[i + 1]) for i in range(0, len(looks) - 1, 2)]
-    twins.sort(key=lambda pair: float(pair[0].difference[head] + pair[1].difference[head]))
-    example = twins[len(twins) // 2]
+    example = middle_twins(looks, head)
 
     figure = Figure(figsize=(11, 7), layout="constrained")
     figure.suptitle(f"{title}: layer {found.layer}, head {found.head}")
@@ -120,27 +56,21 @@ def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look])
     figure.savefig(path, dpi=150)
 
 
-def measure(run: Path) -> AntecedentReport:
+def measured(run: Path) -> AntecedentReport:
     """Look, choose, measure and draw."""
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     if (results["data"], results["src_lang"]) != ("synthetic", "en"):
         raise HeedError("its sources must be those of data=synthetic in English, whose antecedents are known")
-    folder = load(run)
-    search = GreedySearch(max_length_factor=2.0, max_length_extra=10)
-    translator = Translator(folder.model, folder.tokenizer, search, batch_tokens=4096)
-    valid, challenged = (
-        look(translator, cases) for cases in (validation_cases(run), challenge_cases(config["data"]["seed"]))
-    )
-    found = report(np.stack([one.difference for one in valid]), np.stack([one.difference for one in challenged]))
-    draw(run / "attention" / "antecedents.png", results["name"], found, challenged)
+    found, looks = measure(run, load_translator(run), seed=config["data"]["seed"])
+    draw(run / "attention" / "antecedents.png", results["name"], found, looks)
     return found
 
 
 def main(runs: list[Path]) -> None:
     for run in runs:
         try:
-            found = measure(run)
+            found = measured(run)
         except HeedError as error:
             print(f"{run}: {error}")
             continue

@@ -1,11 +1,14 @@
 """Tiny models of both families, and a way to compose and run train.py inside the test process."""
 
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hypothesis import settings
 from omegaconf import DictConfig, open_dict
@@ -98,3 +101,25 @@ def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Pat
         return folder
 
     return trained
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str]]]:
+    """``command(*arguments)``: the exit status of `python train.py …` in an empty folder, and what it says."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        GlobalHydra.instance().clear()
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        try:
+            train.main()
+            status = 0
+        except SystemExit as left:
+            status = int(str(left.code))
+        return status, capsys.readouterr().err
+
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)

@@ -14,9 +14,12 @@ import yaml
 
 from heed import model_folder
 from heed.cli import main
+from heed.cli.align import PAIRS_AT_ONCE
 from heed.data.tokenizer import Tokenizer
+from heed.layers.positions import PositionsConfig
 from heed.models.rnn import AttentionConfig, RNNConfig
 from heed.models.seq2seq import Seq2Seq
+from heed.models.transformer import TransformerConfig
 from heed.symbols import BOS, EOS, PAD, UNK
 
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -202,6 +205,22 @@ def test_errors_are_one_sentence(align: Any, tmp_path: Path, options: tuple[str,
     assert len(err.splitlines()) == 1
     with pytest.raises(AssertionError, match=sentence):
         raise AssertionError(err)
+
+
+def test_a_line_too_long_is_named_by_its_place_in_the_file(tmp_path: Path, align: Any) -> None:
+    """Also where it stands behind those that are read first."""
+    lines = [*["a"] * (PAIRS_AT_ONCE + 2), "a man " * 30]
+    for side in ("src", "tgt"):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
+    config = yaml.safe_load((tmp_path / "model" / "config.yaml").read_text())
+    positions = PositionsConfig(kind="learned", merge="add", max_length=20)
+    shorter = TransformerConfig.from_plain(config["model"] | {"positions": vars(positions)})
+    tokenizer = Tokenizer.load(tmp_path / "model")
+    built = shorter.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
+    model_folder.save(tmp_path / "model", built, tokenizer, extra={})
+    status, _, err = align()
+    assert status == 2
+    assert f"Line {len(lines)}: " in err
 
 
 def test_a_model_without_attention_is_refused(

@@ -18,8 +18,9 @@ from heed import model_folder
 from heed.cli import main
 from heed.cli.common import build_search, search_settings
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import BeamSearch, SampleSearch
+from heed.decoding import BeamSearch, MBRSearch, SampleSearch
 from heed.errors import HeedError
+from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.translator import Translator
@@ -58,16 +59,20 @@ def heed(capsys: pytest.CaptureFixture[str]) -> Heed:
     return run
 
 
-@pytest.fixture
-def model(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
-    """A folder that holds a tiny model with random weights."""
+def tokenizer_of(vocab_size: int) -> Tokenizer:
     proto = io.BytesIO()
     ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
     lines = iter([*SOURCES, *REFERENCES[0]])
     spm.SentencePieceTrainer.train(
-        sentence_iterator=lines, model_writer=proto, model_type="bpe", vocab_size=90, minloglevel=2, **ids
+        sentence_iterator=lines, model_writer=proto, model_type="bpe", vocab_size=vocab_size, minloglevel=2, **ids
     )
-    tokenizer = Tokenizer(proto.getvalue(), proto.getvalue())
+    return Tokenizer(proto.getvalue(), proto.getvalue())
+
+
+@pytest.fixture
+def model(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
+    """A folder that holds a tiny model with random weights."""
+    tokenizer = tokenizer_of(90)
     torch.manual_seed(3)
     net = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
     with torch.no_grad():
@@ -224,6 +229,10 @@ def test_options_of_one_search_are_refused_by_the_other(model: Path, heed: Heed)
         (["--sample", "--beam", 2], "--beam is for beam search and --sample draws"),
         (["--sample", "--length-penalty", 0], "--length-penalty is for beam search"),
         (["--sample", "--temperature", 0], "temperature=0.0"),
+        (["--samples", 3], "--samples is for minimum Bayes risk: add --mbr."),
+        (["--sample", "--utility", "bleu"], "--utility is for minimum Bayes risk"),
+        (["--sample", "--mbr"], "leave one of them out"),
+        (["--mbr", "--beam", 1, "--samples", 0], "leave no choice"),
     ):
         status, out, err = heed("translate", "--model", model, *options)
         assert (status, out, len(err.splitlines())) == (2, "", 1)
@@ -245,3 +254,38 @@ def test_a_model_scored_by_sampling_goes_on_so() -> None:
     assert isinstance(build_search(SEARCH, sample=False, seed=None), BeamSearch)
     with pytest.raises(HeedError, match="--top-p is for sampling"):
         build_search(SEARCH, sample=False, top_p=0.5)
+
+
+def test_a_model_scored_by_least_risk_goes_on_so() -> None:
+    mbr = yaml.safe_load((CONF / "mbr.yaml").read_text()) | {"seed": 1}
+    standard = {name: value for name, value in mbr.items() if name != "_target_"}
+    assert search_settings(None, mbr=True) == standard
+    asked, saved, changed = build_search(SEARCH, mbr=True), build_search(standard), build_search(standard, samples=5)
+    assert isinstance(asked, MBRSearch)
+    assert isinstance(saved, MBRSearch)
+    assert isinstance(changed, MBRSearch)
+    assert asked.beam is not None
+    assert (asked.beam.beam, asked.max_length_extra) == (SEARCH["beam"], SEARCH["max_length_extra"])
+    assert [search.sampler.n_best for search in (asked, saved, changed) if search.sampler] == [32, 32, 5]
+    assert isinstance(build_search(standard, beam=2), BeamSearch)
+    assert isinstance(build_search(standard, sample=True), SampleSearch)
+
+
+def test_several_models_translate_as_one(
+    model: Path, heed: Heed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Callable[..., Seq2Seq]
+) -> None:
+    folder = model_folder.load(model)
+    vocabularies = {"src_vocab": folder.tokenizer.src_vocab, "tgt_vocab": folder.tokenizer.tgt_vocab}
+    rnn = tiny_model("rnn", **vocabularies).float()
+    model_folder.save(tmp_path / "rnn", rnn, folder.tokenizer, extra={})
+    members = [folder.model, model_folder.load(tmp_path / "rnn").model]
+    expected = Translator(Ensemble(members), folder.tokenizer, BeamSearch(**SEARCH), batch_tokens=64).translate(SOURCES)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(SOURCES).encode())))
+    both = ("--model", model, "--model", tmp_path / "rnn")
+    assert heed("translate", *both, "--device", "cpu") == (0, "".join(f"{line}\n" for line in expected), "")
+
+    foreign = tiny_model("rnn", src_vocab=80, tgt_vocab=80).float()
+    model_folder.save(tmp_path / "other", foreign, tokenizer_of(80), extra={})
+    status, out, err = heed("translate", *both, "--model", tmp_path / "other")
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{model} and {tmp_path / 'other'} have different vocabularies" in err

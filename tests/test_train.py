@@ -139,6 +139,8 @@ def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str
         "callbacks.log_every=3",
     ]
     common += ["weights=last", "trainer.validate_every=5"]
+    # With everything that is random: segmentations, orders, and two dropouts a batch.
+    common += ["tokenizer.sampling=0.2", "r_drop=2.0"]
     whole = run("whole", *common, "trainer.max_steps=9")
     # Five steps make an epoch or so: 7 is in the middle of one, and off the validation interval.
     stopped = run("stopped", *common, "trainer.max_steps=7")
@@ -176,6 +178,8 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "trainer.max_epochs=null",
         "trainer.max_steps=6",
         "trainer.validate_every=6",
+        "tokenizer.sampling=0.2",
+        "r_drop=2.0",
     ]
     one = run("one", *common, "trainer=cpu")
     two = tmp_path / "runs" / "two"
@@ -215,3 +219,20 @@ def test_the_command_line_translates_from_a_run(run: Run, files: list[str], caps
     assert process.stdout.split("\n")[1] == ""
     assert heed(["translate", "--model", str(folder / "nowhere")]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_one_model_of_both_directions(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    search = ["search=mbr", "search.samples=3", "search.beam=2", "search.max_length_factor=1.0"]
+    folder = run(
+        "both", *files, *TINY["transformer"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2",
+        "data.both_directions=true", *search,
+    )  # fmt: skip
+    assert model_folder.load(folder).tokenizer.tags == ("<2yy>", "<2xx>")
+    # The tag, and the search by which it was scored, are the model's own affair.
+    translations = folder / "translations"
+    assert heed(["evaluate", "--model", str(folder), "--src", str(translations / "test.src"),
+                 "--ref", str(translations / "test.ref"), "--json"]) == 0  # fmt: skip
+    told = json.loads(capsys.readouterr().out)
+    results = json.loads((folder / "results.json").read_text())
+    assert told["scores"]["BLEU"]["value"] == pytest.approx(results["test"]["bleu"])
+    assert told["scores"]["chrF"]["value"] == pytest.approx(results["test"]["chrf"])

@@ -21,7 +21,9 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        raise HeedError(f"{path} could not be written ({os.strerror(error.errno)}): make room and try again.") from error
+        raise HeedError(
+            f"{path} could not be written ({os.strerror(error.errno)}): make room and try again."
+        ) from error
 
 
 @contextmanager

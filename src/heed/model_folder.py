@@ -108,7 +108,7 @@ def refuse_another_architecture(weights: Mapping[str, Tensor], own: Mapping[str,
 
 
 def _shape(tensor: Tensor | None) -> str:
-    return "missing" if tensor is None else " × ".join(map(str, tensor.shape))
+    return "missing" if tensor is None else " × ".join(map(str, tensor.shape)) or "a number"
 
 
 def _tensors(model: Seq2Seq) -> dict[str, Tensor]:

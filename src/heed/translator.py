@@ -63,7 +63,7 @@ class Translator:
             raise HeedError(f"batch_tokens={batch_tokens} leaves no room for a sentence: choose 1 or more.")
         self.model = model
         self.tokenizer = tokenizer
-        self.search = search
+        self.search = search.with_text(tokenizer.decode_tgt)
         self.batch_tokens = batch_tokens
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
@@ -120,14 +120,17 @@ class Translator:
                     scores[row] = total
         return scores
 
-    def attend(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> list[Attended]:
+    def attend(
+        self, sources: Sequence[str], targets: Sequence[str] | None = None, *, first_line: int = 1
+    ) -> list[Attended]:
         """Where the model looks, for every sentence and its translation: the given one, or (None) its own.
 
-        All maps of all sentences are in memory: ask for some hundred sentences at a time.
+        All maps of all sentences are in memory: ask for some hundred sentences at a time. Errors count lines from
+        ``first_line``.
         """
         if targets is None:
             src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
-            best = [n_best[0] for n_best in self.hypotheses([ids[:-1] for ids in src_ids])]
+            best = [n_best[0] for n_best in self.hypotheses([ids[:-1] for ids in src_ids], first_line=first_line)]
             tgt_ids = [[*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens for hypothesis in best]
             targets = self.tokenizer.decode_tgt(tgt_ids)
         else:
@@ -137,7 +140,7 @@ class Translator:
             for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
                 src, src_mask = self._pad([src_ids[row] for row in rows])
                 tgt_in, _ = self._pad([[BOS, *tgt_ids[row][:-1]] for row in rows])
-                with _naming_line(1 + rows[0]):
+                with _naming_line(first_line + rows[0]):
                     maps = self.model.decode(tgt_in, self.model.encode(src, src_mask, maps=True), maps=True).attention
                 assert maps is not None
                 for place, row in enumerate(rows):

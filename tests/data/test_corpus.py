@@ -205,7 +205,6 @@ def broken(folder: Path, name: str, content: bytes) -> None:
         ("x.parquet", b"no parquet", {"train": "[{}/x.parquet]"}, ["x.parquet", "arquet"]),
         ("x.en", b"\n", {"train": "[[{}/x.en,{}/x.en]]"}, ["nothing to train on", "empty"]),
         ("x.en", b"a\n", {"test": "{valid: [[{}/x.en,{}/x.en]]}"}, ["cannot be called valid"]),
-        ("x.en", b"a\n", {"max_train": "0"}, ["data.max_train"]),
     ],
 )  # fmt: skip
 def test_errors_name_the_place(

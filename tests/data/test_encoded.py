@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.data import cache
-from heed.data.encoded import EncodedSplit, Ragged, encode
+from heed.data.encoded import EncodedSplit, Ragged, encode, encode_once
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
 from heed.errors import HeedError
 
@@ -46,6 +46,7 @@ def tokenizer(dataset: Dataset, tmp_path: Path) -> Tokenizer:
         character_coverage=1.0,
         normalization="identity",
         max_sentences=1000,
+        sampling=0.0,
     ).train(dataset, tmp_path)
 
 
@@ -99,3 +100,32 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HeedError, match=r"cannot be made .*set cache_dir=DIR"):
         cache.build_once(tmp_path / "file" / "x" / "y", lambda path: path.mkdir())
+
+
+def test_both_directions_follow_each_other(dataset: Dataset, tmp_path: Path) -> None:
+    tokenizer = TokenizerTrainer(
+        kind="bpe",
+        joint=True,
+        vocab_size="auto",
+        byte_fallback=True,
+        character_coverage=1.0,
+        normalization="identity",
+        max_sentences=1000,
+        sampling=0.0,
+    ).train(dataset, tmp_path, tags=("<2de>", "<2en>"))
+    into_de, into_en = 4, 5
+    assert tokenizer.tags == tuple(tokenizer.src_pieces([into_de, into_en])) == ("<2de>", "<2en>")
+    one_way, both = (encode(dataset, tokenizer, tmp_path, both_directions=both) for both in (False, True))
+    assert ids(both)[:52] == ids(one_way)
+    assert len(both) == 104
+    for (src, tgt), (turned_src, turned_tgt) in zip(ids(both)[:52], ids(both)[52:], strict=True):
+        assert turned_src == ([into_en, *tgt] if tgt else [])
+        assert src == ([into_de, *turned_tgt] if turned_tgt else [])
+
+
+def test_drawn_ids_leave_no_files(dataset: Dataset, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    first, again = (encode_once(dataset, tokenizer.sampling(0.3, seed=(1, 2)), tmp_path) for _ in range(2))
+    assert ids(first) == ids(again) != ids(encode(dataset, tokenizer, tmp_path))
+    assert isinstance(first.src.values.base, np.memmap), "ids stay on disk"
+    assert not list((tmp_path / "encoded").glob("drawn*"))
+    assert tokenizer.decode_tgt([tgt for _, tgt in ids(first)]) == list(dataset["tgt"])

@@ -192,12 +192,6 @@ def test_a_step_smaller_than_a_sentence_is_that_sentence() -> None:
     assert sorted(step.tgt_tokens for step in steps) == sorted(tgt)
 
 
-@pytest.mark.parametrize("name", ["batch_tokens", "device_tokens", "pool"])
-def test_nothing_can_be_planned_with_nothing(name: str) -> None:
-    with pytest.raises(HeedError, match=f"batching.{name}=0"):
-        Planner(**{"batch_tokens": 1, "device_tokens": 1, "pool": 1, "seed": 1, name: 0})
-
-
 def test_shuffle_is_a_permutation() -> None:
     for size in range(1, 300):
         shuffle = Shuffle(size, np.random.default_rng(size))

@@ -27,6 +27,7 @@ SETTINGS: dict[str, Any] = {
     "character_coverage": 0.99999,
     "normalization": "identity",
     "max_sentences": 1_000_000,
+    "sampling": 0.0,
 }
 NOUNS = ("dog", "cat", "bird", "horse", "street", "river", "bank", "garden")
 NAMEN = ("Hund", "Kater", "Vogel", "Hengst", "Weg", "Fluss", "Damm", "Garten")
@@ -242,7 +243,8 @@ def test_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"kind": "word"}, {"vocab_size": 0}, {"vocab_size": "big"}, {"character_coverage": 0.5}, {"max_sentences": 0}],
+    [{"kind": "word"}, {"vocab_size": 0}, {"vocab_size": "big"}, {"character_coverage": 0.5}, {"max_sentences": 0}]
+    + [{"sampling": 0.1, "kind": "unigram"}],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=next(iter(wrong))):  # beartype is faster than ours where the type is wrong
@@ -252,3 +254,43 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
 def test_an_unknown_normalization_is_named(tmp_path: Path) -> None:
     with pytest.raises(HeedError, match="nfxx"):
         learn(tmp_path, normalization="nfxx")
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_sampled_segmentations_spell_the_same_text(joint: bool, tmp_path: Path) -> None:
+    tokenizer = learn(tmp_path, joint=joint)
+    lines = [*corpus()["tgt"], "", "漢 fährt"]
+    usual = tokenizer.encode_tgt(lines)
+    drawn = tokenizer.sampling(0.2, seed=(1, 7))
+    for encode in (drawn.encode_src, drawn.encode_tgt):
+        first, second = encode(lines), encode(lines)
+        assert first != second
+        if joint or encode == drawn.encode_tgt:
+            assert tokenizer.decode_tgt(first) == tokenizer.decode_tgt(second) == lines
+    seven, eight = (tokenizer.sampling(0.2, seed=(1, epoch)).encode_tgt(lines) for epoch in (7, 8))
+    assert seven != eight
+    assert tokenizer.encode_tgt(lines) == usual, "the tokenizer itself draws nothing"
+
+
+def test_sampling_learns_nothing_else(tmp_path: Path) -> None:
+    assert learn(tmp_path, sampling=0.1).hash == learn(tmp_path / "elsewhere").hash
+
+
+def test_tags_open_sources_and_cannot_be_written(tmp_path: Path) -> None:
+    trainer = TokenizerTrainer(**SETTINGS)
+    plain, both = trainer.train(corpus(), tmp_path), trainer.train(corpus(), tmp_path, tags=("<2de>", "<2en>"))
+    assert plain.tags == ()
+    both.save(tmp_path / "saved")
+    for tokenizer in (both, Tokenizer.load(tmp_path / "saved")):
+        assert tokenizer.tags == ("<2de>", "<2en>")
+        (ids, nothing), (turned,) = tokenizer.encode_src(["The dog", ""]), tokenizer.reversed().encode_src(["The dog"])
+        assert tokenizer.src_pieces([ids[0], turned[0]]) == ["<2de>", "<2en>"]
+        assert ids[1:] == turned[1:] == tokenizer.encode_tgt(["The dog"])[0]
+        assert nothing == []
+        assert tokenizer.decode_tgt([ids]) == ["The dog"]
+        (written,) = tokenizer.encode_tgt(["<2de> The dog"])
+        assert not {ids[0], turned[0]} & set(written)
+        assert tokenizer.decode_tgt([written]) == ["<2de> The dog"]
+    separate = TokenizerTrainer(**(SETTINGS | {"joint": False}))
+    with pytest.raises(HeedError, match=r"both_directions=true needs one vocabulary.*tokenizer.joint=true"):
+        separate.train(corpus(), tmp_path, tags=("<2de>", "<2en>"))

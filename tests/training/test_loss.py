@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from heed.symbols import PAD
-from heed.training.loss import cross_entropy, zero_loss
+from heed.training.loss import cross_entropy, r_drop, zero_loss
 
 
 def test_equals_the_formula_written_out() -> None:
@@ -37,6 +37,42 @@ def test_gradient_equals_torchs() -> None:
         logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
     )
     torch.testing.assert_close(ours, torch.autograd.grad(reference, logits)[0])
+
+
+def test_r_drop_equals_the_formula_written_out() -> None:
+    passes = torch.randn(2, 5, 7, 11, dtype=torch.float64)
+    target = torch.randint(1, 11, (5, 7))
+    target[2, 4:] = PAD
+    epsilon, alpha = 0.13, 5.0
+    expected = plain = 0.0
+    for *pair, token in zip(*passes.flatten(1, 2).tolist(), target.flatten().tolist(), strict=True):
+        if token == PAD:
+            continue
+        p, q = ([math.exp(score) / sum(math.exp(s) for s in scores) for score in scores] for scores in pair)
+        for each in (p, q):
+            plain -= math.log(each[token]) / 2
+            expected -= ((1 - epsilon) * math.log(each[token]) + epsilon * sum(map(math.log, each)) / 11) / 2
+        forward, backward = (sum(a * math.log(a / b) for a, b in zip(*d, strict=True)) for d in ((p, q), (q, p)))
+        # Half of Liang et al. 2021, eq. 4.
+        expected += alpha * (forward + backward) / 2 / 2
+    loss, nll = r_drop((passes[0], passes[1]), target, label_smoothing=epsilon, alpha=alpha)
+    assert math.isclose(loss.item(), expected, rel_tol=1e-12)
+    assert math.isclose(nll.item(), plain, rel_tol=1e-12)
+
+    # A sum over tokens: it may be cut into micro-batches.
+    halves = [r_drop((passes[0, s], passes[1, s]), target[s], label_smoothing=epsilon, alpha=alpha)[0]
+              for s in (slice(2), slice(2, 5))]  # fmt: skip
+    assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
+
+
+def test_passes_that_agree_are_one() -> None:
+    logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(1, 17, (3, 5))
+    once = cross_entropy(logits, target, label_smoothing=0.1)
+    twice = r_drop((logits, logits), target, label_smoothing=0.1, alpha=5.0)
+    torch.testing.assert_close(twice, once)
+    gradients = [torch.autograd.grad(loss, logits)[0] for loss, _ in (twice, once)]
+    torch.testing.assert_close(*gradients)
 
 
 def test_only_padding_costs_nothing() -> None:

@@ -9,7 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.common import Command, add_model_options, load_translator, read_lines, with_progress
+from heed.cli.common import (
+    Command,
+    add_model_options,
+    load_translator,
+    read_file,
+    see_that_lines_match,
+    with_progress,
+)
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
@@ -63,14 +70,11 @@ def _align(args: argparse.Namespace) -> None:
 
     if args.symmetrize not in SYMMETRIZATIONS:
         raise HeedError(f"--symmetrize {args.symmetrize} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
-    sources, targets = _lines(args.src), _lines(args.tgt)
-    if len(sources) != len(targets):
-        raise HeedError(
-            f"{args.src} has {len(sources):,} lines and {args.tgt} {len(targets):,}: line by line they must be pairs."
-        )
+    sources, targets = read_file(args.src), read_file(args.tgt)
+    see_that_lines_match({args.src: sources, args.tgt: targets})
     pairs = [(split_words(src), split_words(tgt)) for src, tgt in zip(sources, targets, strict=True)]
     golds = args.gold and parse_links(
-        _lines(args.gold),
+        read_file(args.gold),
         [(len(src), len(tgt)) for src, tgt in pairs],
         name=str(args.gold),
         first_index=1 if args.gold_from_1 else 0,
@@ -99,15 +103,7 @@ def _align(args: argparse.Namespace) -> None:
 def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[str]) -> "Iterator[Attended]":
     for start in range(0, len(sources), PAIRS_AT_ONCE):
         stop = start + PAIRS_AT_ONCE
-        yield from translator.attend(sources[start:stop], targets[start:stop])
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            return list(read_lines(file, str(path)))
-    except OSError as error:
-        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
+        yield from translator.attend(sources[start:stop], targets[start:stop], first_line=1 + start)
 
 
 def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extraction":

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +21,8 @@ BEAM = {"beam": 5, "length_penalty": 0.6, "n_best": 1, **LENGTH_LIMIT}
 """BeamSearch's settings of conf/search/beam.yaml, for models that come without."""
 SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 1, "n_best": 1, **LENGTH_LIMIT}
 """SampleSearch's of conf/search/sample.yaml, likewise."""
+MBR = {**BEAM, **SAMPLING, "utility": "chrf", "samples": 32}
+"""MBRSearch's of conf/search/mbr.yaml, likewise."""
 
 LINES_AT_ONCE = 1000
 """How many input lines are in memory at a time, and are sorted by length for batching."""
@@ -36,9 +38,16 @@ class Command:
     run: Callable[[argparse.Namespace], None]
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True, several: bool = False) -> None:
+    """``several``: the option may be repeated, for an ensemble, and ``model`` is a list."""
+    again = "; again: the ensemble of all named" if several else ""
     parser.add_argument(
-        "--model", required=required, type=Path, metavar="DIR", help="a run, its model folder, or a copy"
+        "--model",
+        required=required,
+        type=Path,
+        action="append" if several else "store",
+        metavar="DIR",
+        help=f"a run, its model folder, or a copy{again}",
     )
     parser.add_argument(
         "--batch-tokens", type=int, default=4096, metavar="N", help="padded source tokens in a batch (%(default)s)"
@@ -61,19 +70,45 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--top-p", type=float, metavar="P", help="draw from the likeliest subwords that hold the share P only (all)"
     )
     parser.add_argument("--seed", type=int, metavar="N", help="the same number gives the same draws (1)")
+    parser.add_argument(
+        "--mbr", action="store_true", help="take the candidate most like all others: minimum Bayes risk (slow)"
+    )
+    parser.add_argument(
+        "--samples", type=int, metavar="N", help="draws that are its candidates, beside the K of --beam; 0: none (32)"
+    )
+    parser.add_argument("--utility", choices=("chrf", "bleu"), help="what it calls alike (chrf)")
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
     """What `add_search_options` was told, for `load_translator`."""
-    names = ("beam", "length_penalty", "sample", "temperature", "top_k", "top_p", "seed")
+    names = ("beam", "length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "samples", "utility")
     return {name: getattr(args, name) for name in names}
 
 
 def load_translator(args: argparse.Namespace, **search: Any) -> "Translator":
     """The translator that the model options describe; ``search`` goes to `build_search`."""
-    from heed.model_folder import load
+    return build_translator(load_models(args.model), args, **search)
 
-    return build_translator(load(args.model), args, **search)
+
+def load_models(paths: Path | Sequence[Path]) -> "ModelFolder":
+    """A model folder; several as one, whose model is their ensemble and whose search and languages are the first's."""
+    from heed.model_folder import load
+    from heed.models.ensemble import Ensemble
+
+    first, *others = [paths] if isinstance(paths, Path) else paths
+    folder = load(first)
+    if not others:
+        return folder
+    members = [folder.model]
+    for path in others:
+        other = load(path)
+        if other.tokenizer.hash != folder.tokenizer.hash:
+            raise HeedError(
+                f"{first} and {path} have different vocabularies, so that their probabilities cannot be averaged: an "
+                "ensemble's models are trained on the same data with the same settings of tokenizer."
+            )
+        members.append(other.model)
+    return replace(folder, model=Ensemble(members))
 
 
 def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: Any) -> "Translator":
@@ -91,29 +126,39 @@ def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: 
     return Translator(model, folder.tokenizer, chosen, batch_tokens=args.batch_tokens)
 
 
-def build_search(saved: Mapping[str, Any] | None, *, sample: bool = False, **changes: int | float | None) -> "Search":
-    """The search of a model folder's ``search`` section, or sampling; ``changes`` that are not None override it."""
-    from heed.decoding import BeamSearch, SampleSearch
+def build_search(
+    saved: Mapping[str, Any] | None, *, sample: bool = False, mbr: bool = False, **changes: int | float | str | None
+) -> "Search":
+    """The search of a model folder's ``search`` section, or one of the kind asked for, with these changes."""
+    from heed.decoding import BeamSearch, MBRSearch, SampleSearch
 
+    if sample and mbr:
+        raise HeedError("--sample draws and --mbr chooses: leave one of them out.")
     changes = {name: value for name, value in changes.items() if value is not None}
-    sample = sample or ("temperature" in (saved or {}) and "beam" not in changes)
-    settings = search_settings(saved, sample=sample)
+    if not sample and not mbr and "beam" not in changes:
+        mbr = "utility" in (saved or {})
+        sample = "temperature" in (saved or {}) and not mbr
+    settings = search_settings(saved, sample=sample, mbr=mbr)
     for name in changes:
         if name not in settings:
-            remedy = " and --sample draws: leave one of them out" if sample else ": add --sample"
-            kind = "beam search" if sample else "sampling"
-            raise HeedError(f"--{name.replace('_', '-')} is for {kind}{remedy}.")
+            if name in SAMPLING:
+                wrong = "sampling: add --sample"
+            elif name in BEAM:
+                wrong = "beam search and --sample draws: leave one of them out"
+            else:
+                wrong = "minimum Bayes risk: add --mbr"
+            raise HeedError(f"--{name.replace('_', '-')} is for {wrong}.")
     settings.update(changes)
-    return SampleSearch(**settings) if sample else BeamSearch(**settings)
+    return (MBRSearch if mbr else SampleSearch if sample else BeamSearch)(**settings)
 
 
-def search_settings(saved: Mapping[str, Any] | None, *, sample: bool = False) -> dict[str, Any]:
-    """What BeamSearch, or with ``sample`` SampleSearch, takes of a model folder's ``search`` section."""
-    standard: dict[str, Any] = SAMPLING if sample else BEAM
+def search_settings(saved: Mapping[str, Any] | None, *, sample: bool = False, mbr: bool = False) -> dict[str, Any]:
+    """What BeamSearch, or SampleSearch or MBRSearch, takes of a model folder's ``search`` section."""
+    standard: dict[str, Any] = MBR if mbr else SAMPLING if sample else BEAM
     if saved is None:
         return dict(standard)
     # A folder is data and its `_target_` is never imported: a section without a beam is greedy search.
-    greedy = {} if sample else {"beam": 1}
+    greedy = {} if sample or mbr else {"beam": 1}
     known = {name: saved[name] for name in standard if name in saved}
     return {**standard, **greedy, **known, "n_best": 1}
 

@@ -13,6 +13,7 @@ from heed.cli.common import (
     add_model_options,
     add_search_options,
     build_translator,
+    load_models,
     read_file,
     search_options,
     see_that_lines_match,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _evaluate_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, required=False)
+    add_model_options(parser, required=False, several=True)
     parser.add_argument("--hyp", type=Path, metavar="FILE", help="translations to score, in place of a model's")
     parser.add_argument("--src", type=Path, metavar="FILE", help="source sentences, for a model and for COMET")
     parser.add_argument(
@@ -67,9 +68,7 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str], str]:
     """The model's translations, and the language they are in ("" where it does not tell)."""
-    from heed.model_folder import load
-
-    folder = load(args.model)
+    folder = load_models(args.model)
     translator = build_translator(folder, args, **search_options(args))
     translations = with_progress(translator.stream(sources, chunk=LINES_AT_ONCE))
     return list(translations), str(folder.config.get("tgt_lang", ""))
@@ -86,9 +85,9 @@ def _as_text(scores: "Mapping[str, Score]") -> str:
 
 
 def _as_json(args: argparse.Namespace, scores: "Mapping[str, Score]") -> str:
-    named = {name: getattr(args, name) for name in ("model", "hyp", "src") if getattr(args, name)}
+    named = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     answer = {
-        **{name: str(path) for name, path in named.items()},
+        **{name: str(path) for name, path in named.items() if path},
         "ref": [str(path) for path in args.ref],
         "scores": {name: asdict(score) for name, score in scores.items()},
     }

@@ -17,7 +17,7 @@ from heed.cli.common import (
 
 
 def _translate_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
+    add_model_options(parser, several=True)
     add_search_options(parser)
     parser.add_argument(
         "--n-best",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from heed.data.cache import BLOCK, blocks, mapped_dataset, text_fingerprint
 from heed.data.cleaning import Cleaning, CleaningReport
 from heed.errors import HeedError
+from heed.knobs import AtLeast0, AtLeast1
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -46,9 +47,21 @@ class Corpus:
     train: "Dataset"
     valid: "Dataset"
     tests: "dict[str, Dataset]"
+    both_directions: bool
+    """Train on every pair both ways; ``train`` has it once."""
     fingerprint: str
     """A digest of all the text, cleaned: the same on every machine."""
     cleaning: CleaningReport
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What opens a source into ``tgt_lang`` and into ``src_lang``, where one model learns both; else nothing."""
+        return (tag(self.tgt_lang), tag(self.src_lang)) if self.both_directions else ()
+
+
+def tag(tgt_lang: str) -> str:
+    """The first token of a source, telling a model of several directions where to (Johnson et al. 2017, §3)."""
+    return f"<2{tgt_lang}>"
 
 
 class SyntheticCorpus:
@@ -61,22 +74,24 @@ class SyntheticCorpus:
     def __init__(
         self,
         *,
-        seed: int,
-        train: int,
-        valid: int,
-        test: int,
-        long: int,
+        seed: AtLeast0,
+        train: AtLeast1,
+        valid: AtLeast1,
+        test: AtLeast1,
+        long: AtLeast1,
         src_lang: str,
         tgt_lang: str,
         reverse: bool,
-        max_train: int | None,
+        both_directions: bool,
+        max_train: AtLeast1 | None,
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
         self.sizes = {"train": train, "valid": valid, "test": test, "long": long}
         self.seed = seed
         self.languages = src_lang, tgt_lang
-        self.reverse, self.max_train, self.cleaning = reverse, max_train, cleaning
+        self.reverse, self.both_directions = reverse, both_directions
+        self.max_train, self.cleaning = max_train, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
@@ -102,6 +117,7 @@ class SyntheticCorpus:
             splits["valid"],
             {name: splits[name] for name in ("test", "long")},
             reverse=self.reverse,
+            both_directions=self.both_directions,
             max_train=self.max_train,
             cleaning=self.cleaning,
             cache_dir=self.cache_dir,
@@ -121,6 +137,7 @@ class FilesCorpus:
         src_lang, tgt_lang: language codes. None: the first training pair's file suffixes (a.en, a.de) or the field
             names where they are codes; else Chinese, Japanese and Korean are known by their script; else "und".
         reverse: swap the two sides of everything, languages included.
+        both_directions: train one model on every pair both ways, a tag telling which; validate and test this way only.
         max_train: train on so many of the clean pairs, a sample; None: on all.
         cache_dir: where the text is kept in Arrow format, memory-mapped.
     """
@@ -136,7 +153,8 @@ class FilesCorpus:
         src_lang: str | None,
         tgt_lang: str | None,
         reverse: bool,
-        max_train: int | None,
+        both_directions: bool,
+        max_train: AtLeast1 | None,
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
@@ -150,7 +168,8 @@ class FilesCorpus:
             raise HeedError(f"data.test: a test set cannot be called {taken.pop()}, which is another split's name.")
         self.fields = src_field, tgt_field
         self.languages = src_lang, tgt_lang
-        self.reverse, self.max_train, self.cleaning = reverse, max_train, cleaning
+        self.reverse, self.both_directions = reverse, both_directions
+        self.max_train, self.cleaning = max_train, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
@@ -172,6 +191,7 @@ class FilesCorpus:
             valid,
             {name: self._read(entries) for name, entries in self.tests.items()},
             reverse=self.reverse,
+            both_directions=self.both_directions,
             max_train=self.max_train,
             cleaning=self.cleaning,
             cache_dir=self.cache_dir,
@@ -194,7 +214,7 @@ class HubCorpus:
         splits: the hub's names of "train", "valid" and "test".
         root: a folder that is read instead, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the hub.
         stems: the files' names of "train", "valid" and "test".
-        src_lang, tgt_lang, reverse, max_train, cleaning, cache_dir: as in `FilesCorpus`.
+        src_lang, tgt_lang, reverse, both_directions, max_train, cleaning, cache_dir: as in `FilesCorpus`.
     """
 
     def __init__(
@@ -209,7 +229,8 @@ class HubCorpus:
         src_lang: str,
         tgt_lang: str,
         reverse: bool,
-        max_train: int | None,
+        both_directions: bool,
+        max_train: AtLeast1 | None,
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
@@ -217,7 +238,8 @@ class HubCorpus:
         self.repository, self.revision, self.splits = repository, revision, splits
         self.root, self.stems = root, stems
         self.languages = src_lang, tgt_lang
-        self.reverse, self.max_train, self.cleaning = reverse, max_train, cleaning
+        self.reverse, self.both_directions = reverse, both_directions
+        self.max_train, self.cleaning = max_train, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
@@ -237,6 +259,7 @@ class HubCorpus:
             valid,
             {"test": test},
             reverse=self.reverse,
+            both_directions=self.both_directions,
             max_train=self.max_train,
             cleaning=self.cleaning,
             cache_dir=self.cache_dir,
@@ -291,17 +314,21 @@ def _prepare(
     tests: "dict[str, Dataset]",
     *,
     reverse: bool,
+    both_directions: bool,
     max_train: int | None,
     cleaning: Cleaning,
     cache_dir: Path,
 ) -> Corpus:
     """What every source ends with: turn round, clean, fingerprint."""
-    if max_train is not None and max_train < 1:
-        raise HeedError(f"data.max_train is a number of pairs or null, not {max_train}.")
     if reverse:
         languages = languages[1], languages[0]
         train, valid = _reversed(train), _reversed(valid)
         tests = {test: _reversed(split) for test, split in tests.items()}
+    if both_directions and languages[0] == languages[1]:
+        raise HeedError(
+            f"data.both_directions=true has to tell two languages apart, and both are {languages[0]!r}: name them with "
+            "data.src_lang and data.tgt_lang."
+        )
     cleaned, report = cleaning.apply(train, held_out=[valid, *tests.values()], at_most=max_train, cache_dir=cache_dir)
     if not len(cleaned):
         raise HeedError(f"Cleaning left nothing to train on (the rules are data.cleaning.*).\n{report}")
@@ -312,6 +339,7 @@ def _prepare(
         train=cleaned,
         valid=valid,
         tests=tests,
+        both_directions=both_directions,
         fingerprint=text_fingerprint(cleaned, valid, *tests.values()),
         cleaning=report,
     )

@@ -11,10 +11,12 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
-from heed.data.corpus import Corpus
-from heed.data.encoded import encode
+from heed.data.corpus import Corpus, tag
+from heed.data.encoded import EncodedSplit, encode, encode_once
 from heed.data.plan import Planner, cells, share
 from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
+from heed.knobs import Share
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,12 @@ class StepStream(IterableDataset[StepShare]):
         self.data, self.rank, self.world_size = data, rank, world_size
 
     def __iter__(self) -> Iterator[StepShare]:
-        data, train = self.data, self.data.splits["train"]
-        # EOS ends every sentence of either side.
-        src_lengths, tgt_lengths = train.src.lengths + 1, train.tgt.lengths + 1
+        data = self.data
         epoch, start = data.cursor
         while data.max_epochs is None or epoch < data.max_epochs:
+            train = data.encode_train(epoch)
+            # EOS ends every sentence of either side.
+            src_lengths, tgt_lengths = train.src.lengths + 1, train.tgt.lengths + 1
             steps = data.planner.steps(src_lengths, tgt_lengths, epoch=epoch, start=start)
             last_epoch = data.max_epochs is not None and epoch == data.max_epochs - 1
             planned = next(steps, None)
@@ -75,22 +78,51 @@ class StepStream(IterableDataset[StepShare]):
 class TranslationData(L.LightningDataModule):
     """Serves training steps by plan and evaluation sets by length. Its state is a cursor: (epoch, step).
 
+    With ``sampling`` the training text, and nothing else, is segmented anew in every epoch (`Tokenizer.sampling`), as
+    decided by the planner's seed and the epoch alone; lengths are then true, and a plan is of this epoch's.
+
     Lightning sees one long epoch: a plan's number of steps varies from epoch to epoch, which its own epochs do not
     allow, and a stream from a cursor resumes exactly, on any number of devices.
     """
 
     def __init__(
-        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, with_tests: bool, cache_dir: Path | str
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        planner: Planner,
+        *,
+        sampling: Share,
+        with_tests: bool,
+        cache_dir: Path | str,
     ) -> None:
         super().__init__()
+        _see_that_tags_fit(corpus, tokenizer)
         self.corpus = corpus
+        self.tokenizer = tokenizer
+        self.sampling = sampling
+        self.cache_dir = cache_dir
         self.planner = planner
         self.datasets = {"train": corpus.train, "valid": corpus.valid, **(corpus.tests if with_tests else {})}
         """By split: train, valid, then the test sets by name."""
-        self.splits = {name: encode(split, tokenizer, cache_dir) for name, split in self.datasets.items()}
+        both = {"train": corpus.both_directions}
+        self.splits = {
+            name: encode(split, tokenizer, cache_dir, both_directions=both.get(name, False))
+            for name, split in self.datasets.items()
+        }
+        """The same as ids; train as the latest epoch saw it."""
         self.evaluated = [name for name in self.splits if name != "train"]
+        self._drawn: int | None = None
         self.cursor = (0, 0)
         """The next step to be taken; the training module moves it on."""
+
+    def encode_train(self, epoch: int) -> EncodedSplit:
+        """The training pairs as ids, as they are in this epoch."""
+        if self.sampling and epoch != self._drawn:
+            drawing = self.tokenizer.sampling(self.sampling, seed=(self.planner.seed, epoch))
+            both = self.corpus.both_directions
+            self.splits["train"] = encode_once(self.datasets["train"], drawing, self.cache_dir, both_directions=both)
+            self._drawn = epoch
+        return self.splits["train"]
 
     @property
     def max_epochs(self) -> int | None:
@@ -138,3 +170,13 @@ class TranslationData(L.LightningDataModule):
     def _place(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
+
+def _see_that_tags_fit(corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """A finished model's tokenizer (init_from) may be of one direction, of both, or of other languages."""
+    one_of_both = not corpus.both_directions and tokenizer.tags[:1] == (tag(corpus.tgt_lang),)
+    if tokenizer.tags != corpus.tags and not one_of_both:
+        theirs, ours = (" or ".join(tags) or "no tag" for tags in (tokenizer.tags, corpus.tags))
+        raise HeedError(
+            f"This tokenizer opens a source with {theirs}, and {corpus.src_lang} → {corpus.tgt_lang} needs {ours}: "
+            "give data.both_directions, data.reverse and the languages with which its model was trained."
+        )

@@ -5,6 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,31 +61,58 @@ class EncodedSplit:
         return len(self.src)
 
 
-def encode(dataset: "Dataset", tokenizer: Tokenizer, cache_dir: Path | str) -> EncodedSplit:
+def encode(
+    dataset: "Dataset", tokenizer: Tokenizer, cache_dir: Path | str, *, both_directions: bool = False
+) -> EncodedSplit:
     """The ids of a split, memory-mapped from a cache that is built once per text and tokenizer.
 
-    One block of sentences is in memory at a time, and 8 bytes per sentence and side.
+    One block of sentences is in memory at a time, and 8 bytes per sentence and side. With ``both_directions`` all pairs
+    are followed by all of them the other way round.
     """
-    key = hashlib.blake2b(f"{text_fingerprint(dataset)} {tokenizer.hash}".encode(), digest_size=8).hexdigest()
+    text = text_fingerprint(dataset) + (" both directions" if both_directions else "")
+    key = hashlib.blake2b(f"{text} {tokenizer.hash}".encode(), digest_size=8).hexdigest()
 
     def write(folder: Path) -> None:
         folder.mkdir()
-        with (folder / "src.npy").open("wb+") as src_file, (folder / "tgt.npy").open("wb+") as tgt_file:
-            sides = [(_Writer(src_file), tokenizer.encode_src), (_Writer(tgt_file), tokenizer.encode_tgt)]
-            for columns in blocks(dataset):
-                for (writer, encode_side), sentences in zip(sides, columns, strict=True):
-                    writer.append(Ragged.of(encode_side(sentences)))
-            for (writer, _), side in zip(sides, ("src", "tgt"), strict=True):
-                np.save(folder / f"{side}.offsets.npy", writer.close())
+        _write(folder, dataset, tokenizer, both_directions=both_directions)
 
-    folder = build_once(Path(cache_dir) / "encoded" / key, write)
-    return EncodedSplit(*(_load(folder, side) for side in ("src", "tgt")))
+    return _load(build_once(Path(cache_dir) / "encoded" / key, write))
 
 
-def _load(folder: Path, side: str) -> Ragged:
-    # A plain view of the memory map: np.memmap pays a microsecond of bookkeeping for every slice.
-    values = np.asarray(np.load(folder / f"{side}.npy", mmap_mode="r"))
-    return Ragged(values, np.load(folder / f"{side}.offsets.npy"))
+def encode_once(
+    dataset: "Dataset", tokenizer: Tokenizer, cache_dir: Path | str, *, both_directions: bool = False
+) -> EncodedSplit:
+    """What `encode` gives, for a tokenizer that draws its segmentations: on disk too, but gone with the process."""
+    parent = Path(cache_dir) / "encoded"
+    parent.mkdir(parents=True, exist_ok=True)
+    # A memory map outlives the name of its file.
+    with TemporaryDirectory(dir=parent, prefix="drawn-", ignore_cleanup_errors=True) as folder:
+        _write(Path(folder), dataset, tokenizer, both_directions=both_directions)
+        return _load(Path(folder))
+
+
+def _write(folder: Path, dataset: "Dataset", tokenizer: Tokenizer, *, both_directions: bool) -> None:
+    with (folder / "src.npy").open("wb+") as src_file, (folder / "tgt.npy").open("wb+") as tgt_file:
+        src_writer, tgt_writer = _Writer(src_file), _Writer(tgt_file)
+        for src, tgt in blocks(dataset):
+            src_writer.append(Ragged.of(tokenizer.encode_src(src)))
+            tgt_writer.append(Ragged.of(tokenizer.encode_tgt(tgt)))
+        if both_directions:
+            other = tokenizer.reversed()
+            for tgt, src in blocks(dataset):
+                src_writer.append(Ragged.of(other.encode_src(src)))
+                tgt_writer.append(Ragged.of(other.encode_tgt(tgt)))
+        for writer, side in ((src_writer, "src"), (tgt_writer, "tgt")):
+            np.save(folder / f"{side}.offsets.npy", writer.close())
+
+
+def _load(folder: Path) -> EncodedSplit:
+    def side(name: str) -> Ragged:
+        # A plain view of the memory map: np.memmap pays a microsecond of bookkeeping for every slice.
+        values = np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
+        return Ragged(values, np.load(folder / f"{name}.offsets.npy"))
+
+    return EncodedSplit(side("src"), side("tgt"))
 
 
 class _Writer:

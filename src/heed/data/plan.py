@@ -7,13 +7,19 @@ Devices share out a step's micro-batches, so the same sentences meet in the same
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
+from heed.knobs import AtLeast0, AtLeast1
 
 IntArray = npt.NDArray[np.int64]
+
+CPU_TOKENS = 4096
+"""Of a micro-batch on a CPU: larger ones leave its caches and are no faster. A constant, so that every run and every
+machine cuts a step alike: other cuts mean other rounding and other dropout."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +46,18 @@ class Planner:
     Args:
         batch_tokens: target tokens of a step, EOS counted. A step comes within two sentences of it; those of an epoch's
             last pool share what is left, 0.75 to 1.5 times as much each.
-        device_tokens: rows × (longest source + longest target) of a micro-batch, at most.
+        device_tokens: rows × (longest source + longest target) of a micro-batch, at most. "auto": what suits the device,
+            which is ``CPU_TOKENS`` until somebody looks at the device (`heed.training.memory`).
         pool: sentences sorted together: a larger pool pads less and orders less randomly.
         seed: with the epoch, it decides the order.
     """
 
-    def __init__(self, *, batch_tokens: int, device_tokens: int, pool: int, seed: int) -> None:
-        for name, value in (("batch_tokens", batch_tokens), ("device_tokens", device_tokens), ("pool", pool)):
-            if value < 1:
-                raise HeedError(f"batching.{name}={value} must be at least 1.")
+    def __init__(
+        self, *, batch_tokens: AtLeast1, device_tokens: AtLeast1 | Literal["auto"], pool: AtLeast1, seed: AtLeast0
+    ) -> None:
+        self.auto = device_tokens == "auto"
+        self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
         self.batch_tokens = batch_tokens
-        self.device_tokens = device_tokens
         self.pool = pool
         self.seed = seed
 

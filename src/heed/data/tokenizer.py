@@ -5,14 +5,17 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import sentencepiece as spm
 
+from heed.data.bpe_dropout import BPEDropout
 from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.errors import HeedError
+from heed.knobs import Share
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -21,12 +24,18 @@ if TYPE_CHECKING:
 THREADS = 4
 """Unigram models differ between thread counts: a constant, so that every machine builds the same one."""
 
+TAGS = EOS + 1, EOS + 2
+"""Where the tags stand, in a vocabulary that has some."""
+
 BYTES = 256
 """Pieces that byte fallback adds."""
 
 
 class Tokenizer:
     """One SentencePiece model for both languages (``joint``), or one each.
+
+    A model of both directions opens every source with a tag that tells the language to translate into (Johnson et al.
+    2017, §3); its two tags are control pieces of the joint vocabulary, this direction's first.
 
     Args:
         src, tgt: serialized models; None as ``tgt``: ``src`` serves both.
@@ -38,6 +47,9 @@ class Tokenizer:
         processors = [spm.SentencePieceProcessor(model_proto=model) for model in self._models]
         self._src, self._tgt = processors[0], processors[-1]
         self.hash = hashlib.blake2b(b"".join(self._models), digest_size=16).hexdigest()
+        self._tags = [piece for piece in TAGS if piece < self.src_vocab and self._src.is_control(piece)]
+        self._src_dropout: BPEDropout | None = None
+        self._tgt_dropout: BPEDropout | None = None
 
     @property
     def src_vocab(self) -> int:
@@ -47,13 +59,34 @@ class Tokenizer:
     def tgt_vocab(self) -> int:
         return int(self._tgt.get_piece_size())
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What opens a source in this direction, and in the other one; nothing where there is one direction only."""
+        return tuple(self.src_pieces(self._tags))
+
     def encode_src(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids of source sentences, without BOS and EOS."""
-        return self._src.encode(list(sentences))
+        """Ids of source sentences, without BOS and EOS; behind the tag, where there is one and something to say."""
+        return [[*self._tags[:1], *ids] if ids else [] for ids in _encode(self._src, self._src_dropout, sentences)]
 
     def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of target sentences, without BOS and EOS."""
-        return self._tgt.encode(list(sentences))
+        return _encode(self._tgt, self._tgt_dropout, sentences)
+
+    def sampling(self, rate: float, *, seed: Sequence[int]) -> "Tokenizer":
+        """The same tokenizer, drawing a segmentation for every sentence that it encodes: see `BPEDropout`."""
+        drawing = copy(self)
+        drawing._src_dropout = BPEDropout(self._src, rate=rate, seed=f"{seed}")
+        drawing._tgt_dropout = (
+            drawing._src_dropout if self.joint else BPEDropout(self._tgt, rate=rate, seed=f"{seed} tgt")
+        )
+        return drawing
+
+    def reversed(self) -> "Tokenizer":
+        """The tokenizer of the other direction, for a model of both."""
+        assert self.joint
+        turned = copy(self)
+        turned._tags = self._tags[::-1]
+        return turned
 
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Target sentences, one line each, whatever the ids: PAD, BOS and EOS are dropped, line breaks become spaces.
@@ -105,6 +138,13 @@ class Tokenizer:
         return cls(models[0], None if joint else models[1])
 
 
+def _encode(
+    processor: spm.SentencePieceProcessor, dropout: BPEDropout | None, sentences: Sequence[str]
+) -> list[list[int]]:
+    ids: list[list[int]] = processor.encode(list(sentences))
+    return [dropout(sentence) for sentence in ids] if dropout else ids
+
+
 def _files(*, joint: bool) -> tuple[str, ...]:
     return ("tokenizer.model",) if joint else ("src.model", "tgt.model")
 
@@ -121,6 +161,7 @@ class TokenizerTrainer:
         character_coverage: share of the text's characters that get a piece of their own; the rarest rest does not.
         normalization: SentencePiece's rule. "identity" keeps text as it is; "nmt_nfkc" loses some (№ becomes No).
         max_sentences: learn from so many sentences per side, evenly spaced over the training split.
+        sampling: rate of BPE-dropout in the training split, drawn anew in every epoch (`BPEDropout`); 0: none.
     """
 
     def __init__(
@@ -133,6 +174,7 @@ class TokenizerTrainer:
         character_coverage: float,
         normalization: str,
         max_sentences: int,
+        sampling: Share,
     ) -> None:
         if kind not in ("bpe", "unigram"):
             raise HeedError(f"tokenizer.kind is bpe or unigram, not {kind!r}.")
@@ -142,6 +184,10 @@ class TokenizerTrainer:
             raise HeedError(f"tokenizer.character_coverage is a share between 0.9 and 1, not {character_coverage}.")
         if max_sentences < 1:
             raise HeedError(f"tokenizer.max_sentences is a number of sentences, not {max_sentences}.")
+        if sampling and kind != "bpe":
+            raise HeedError(
+                f"tokenizer.sampling={sampling} leaves out merges of BPE: set tokenizer.kind=bpe, or it to 0."
+            )
         self.kind = kind
         self.joint = joint
         self.vocab_size = vocab_size
@@ -149,25 +195,35 @@ class TokenizerTrainer:
         self.character_coverage = character_coverage
         self.normalization = normalization
         self.max_sentences = max_sentences
+        self.sampling = sampling
 
-    def train(self, train: "Dataset", cache_dir: Path | str) -> Tokenizer:
+    def train(self, train: "Dataset", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
         """The tokenizer of these pairs (columns "src" and "tgt"), learned once per text and settings and then cached.
+
+        Args:
+            tags: of a model of both directions, see `Tokenizer`.
 
         Raises:
             HeedError: if an explicit vocabulary size is impossible for this text; says which ones are.
         """
-        settings = repr((spm.__version__, THREADS, sorted(vars(self).items()), text_fingerprint(train)))
+        if tags and not self.joint:
+            raise HeedError(
+                "data.both_directions=true needs one vocabulary, in which each language is source and target: set "
+                "tokenizer.joint=true."
+            )
+        learned = {name: value for name, value in vars(self).items() if name != "sampling"}
+        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text_fingerprint(train), *tags))
         key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
         return Tokenizer.load(
-            build_once(Path(cache_dir) / "tokenizer" / key, lambda folder: self._learn(train).save(folder))
+            build_once(Path(cache_dir) / "tokenizer" / key, lambda folder: self._learn(train, tags).save(folder))
         )
 
-    def _learn(self, train: "Dataset") -> Tokenizer:
+    def _learn(self, train: "Dataset", tags: Sequence[str]) -> Tokenizer:
         if self.joint:
-            return Tokenizer(self._model(train, "src", "tgt"), None)
+            return Tokenizer(self._model(train, "src", "tgt", tags=tags), None)
         return Tokenizer(self._model(train, "src"), self._model(train, "tgt"))
 
-    def _model(self, train: "Dataset", *sides: str) -> bytes:
+    def _model(self, train: "Dataset", *sides: str, tags: Sequence[str] = ()) -> bytes:
         size = self.auto_vocab_size(train, *sides) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
         try:
@@ -184,6 +240,7 @@ class TokenizerTrainer:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
+                control_symbols=list(tags),
                 num_threads=THREADS,
                 max_sentence_length=2
                 ** 20,  # bytes; SentencePiece skips longer lines silently, and cleaning has had its say

@@ -52,6 +52,10 @@ class Search(ABC):
     ) -> list[list[Hypothesis]]:
         """Per sentence its hypotheses, best first, and never none."""
 
+    def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "Search":
+        """This search, able to read what it writes: only one that compares texts has to (`MBRSearch`)."""
+        return self
+
     def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
         """How many tokens each sentence may get, EOS included."""
         lengths: list[int] = src_mask.sum(dim=1).tolist()

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.knobs import AtLeast1
 
 
 class AbsolutePositions(nn.Module):
@@ -199,7 +200,7 @@ class PositionsConfig:
     """none | sinusoidal | learned | rotary | alibi | relative"""
     merge: str | None
     """add | concat for sinusoidal and learned ones, else null."""
-    max_length: int | None
+    max_length: AtLeast1 | None
     """Of learned ones, else null."""
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import lightning as L
 import torch
@@ -13,12 +13,17 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.data.datamodule import StepShare, TranslationData
+from heed.knobs import AtLeast0, AtLeast1, Range
 from heed.training.alignment import AlignmentErrorRate
 from heed.training.ema import EMA
+from heed.training.interrupt import StopOnSignal
 from heed.training.loggers import log_table
 from heed.training.maps import DrawMaps
 
 BLEU = "valid/bleu"
+
+Kept = Annotated[int, Range(-1)]
+"""Checkpoints; -1: all."""
 
 
 class Journal(Callback):
@@ -244,16 +249,16 @@ def _minutes(seconds: float) -> str:
 def build_callbacks(
     *,
     folder: Path,
-    log_every: int,
-    sample_translations: int,
-    aer_sentences: int,
-    maps: int,
-    keep_best: int,
-    keep_last: int,
-    early_stopping: int | None,
-    ema: float | None,
+    log_every: AtLeast1,
+    sample_translations: AtLeast0,
+    aer_sentences: AtLeast0,
+    maps: AtLeast0,
+    keep_best: Kept,
+    keep_last: Kept,
+    early_stopping: AtLeast1 | None,
+    ema: Annotated[float, Range(above=0, below=1)] | None,
 ) -> list[Callback]:
-    """The journal, and after each validation checkpoints: the best so far by BLEU, and the last.
+    """The journal, and after each validation checkpoints: the best so far by BLEU, and the last, also at a signal.
 
     Args:
         early_stopping: stop after so many validations without a better BLEU; None: never.
@@ -264,11 +269,12 @@ def build_callbacks(
         "auto_insert_metric_name": False,
         "enable_version_counter": False,
     }
+    last = ModelCheckpoint(monitor="step", mode="max", save_top_k=keep_last, filename="last-{step:07d}", **saving)
     callbacks: list[Callback] = [
         Journal(folder, log_every=log_every),
         EndWithValidation(),
         ModelCheckpoint(monitor=BLEU, mode="max", save_top_k=keep_best, filename="best-{step:07d}", **saving),
-        ModelCheckpoint(monitor="step", mode="max", save_top_k=keep_last, filename="last-{step:07d}", **saving),
+        last,
     ]
     if sample_translations:
         callbacks.append(SampleTranslations(sample_translations))
@@ -280,4 +286,5 @@ def build_callbacks(
         callbacks.append(EarlyStopping(monitor=BLEU, mode="max", patience=early_stopping))
     if ema is not None:
         callbacks.append(EMA(decay=ema))
+    callbacks.append(StopOnSignal(last))
     return callbacks

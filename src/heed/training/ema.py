@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from heed import averaging
 from heed.data.datamodule import StepShare
-from heed.errors import HeedError
 
 
 class EMA(Callback):
@@ -24,10 +23,7 @@ class EMA(Callback):
     """
 
     def __init__(self, *, decay: float) -> None:
-        if not 0 < decay < 1:
-            raise HeedError(
-                f"callbacks.ema={decay} averages nothing: choose between 0 and 1 (0.999), or null for none."
-            )
+        assert 0 < decay < 1
         self.decay = decay
         self.steps = 0
         self._average: nn.Module | None = None

@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ def wandb_logger(*, folder: Path, config: dict[str, Any], project: str, mode: st
 
     # The background process of wandb has news of its own; ours are on the screen already.
     os.environ.setdefault("WANDB_SILENT", "true")
+    _do_without_home(folder)
     if rank_zero_only.rank == 0:
         wandb.setup()  # reads the environment before anything has a reason to speak
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
@@ -129,6 +130,17 @@ def _run_id(folder: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(secrets.token_hex(4))
     return path.read_text().strip()
+
+
+def _do_without_home(folder: Path) -> None:
+    """Where nobody can write to the home directory, what wandb would put there goes to the run's folder."""
+    from wandb import env
+
+    for name, path in ((env.DATA_DIR, Path(env.get_data_dir())), (env.CACHE_DIR, env.get_cache_dir())):
+        with suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            os.environ[name] = str(folder / "wandb")
 
 
 @rank_zero_only  # a run's other processes log nothing, and leave wandb alone

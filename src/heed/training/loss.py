@@ -1,7 +1,7 @@
-"""Cross-entropy as a sum and a count, so that it is divided once, by the tokens of the whole step."""
+"""Losses as sums over tokens, so that they are divided once, by the tokens of the whole step."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed.symbols import PAD
@@ -16,10 +16,42 @@ def cross_entropy(
     §7; Vaswani et al. 2017, §5.4). The second value carries no gradient.
     """
     real = target != PAD
+    return _cross_entropy(_log_probs(logits, real), target[real], label_smoothing)
+
+
+def r_drop(
+    logits: tuple[Float[Tensor, "*B V"], Float[Tensor, "*B V"]],
+    target: Int[Tensor, "*B"],
+    *,
+    label_smoothing: float,
+    alpha: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The loss of R-Drop, for two passes over one batch under different dropout; else as `cross_entropy`.
+
+    With P and Q the distributions of the two passes, the training loss is half of Liang et al. 2021, eq. 4,
+
+        ½ (CE(P) + CE(Q)) + ½ α · ½ (KL(P ‖ Q) + KL(Q ‖ P)),
+
+    so that α is theirs (they took 5 for translation), and α = 0 the mean of two cross-entropies.
+    """
+    real = target != PAD
+    log_p, log_q = (_log_probs(each, real) for each in logits)
+    (loss_p, nll_p), (loss_q, nll_q) = (_cross_entropy(each, target[real], label_smoothing) for each in (log_p, log_q))
+    # KL(P ‖ Q) + KL(Q ‖ P) = Σ (P - Q) (log P - log Q)
+    divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+    return (loss_p + loss_q + alpha * divergence) / 2, (nll_p + nll_q) / 2
+
+
+def _log_probs(logits: Float[Tensor, "*B V"], real: Bool[Tensor, "*B"]) -> Float[Tensor, "N V"]:
     # Padding is dropped before the softmax, which is dear: over the whole vocabulary, and in fp32 or better.
     kept = logits[real]
-    log_p = kept.log_softmax(-1, dtype=torch.promote_types(kept.dtype, torch.float32))
-    nll = -log_p.gather(-1, target[real][:, None]).sum()
+    return kept.log_softmax(-1, dtype=torch.promote_types(kept.dtype, torch.float32))
+
+
+def _cross_entropy(
+    log_p: Float[Tensor, "N V"], target: Int[Tensor, " N"], label_smoothing: float
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    nll = -log_p.gather(-1, target[:, None]).sum()
     if not label_smoothing:
         return nll, nll.detach()
     return (1 - label_smoothing) * nll - label_smoothing * log_p.mean(-1).sum(), nll.detach()

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -16,9 +17,13 @@ from heed.data.batch import Batch
 from heed.data.datamodule import StepShare, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, Search
+from heed.errors import HeedError
 from heed.evaluation.scores import Scores, corpus_scores
+from heed.knobs import AtLeast0, NotNegative, Share
+from heed.model_folder import refuse_another_architecture
 from heed.models.seq2seq import Seq2Seq
-from heed.training.loss import cross_entropy, zero_loss
+from heed.training.loss import cross_entropy, r_drop, zero_loss
+from heed.training.memory import find_device_tokens, out_of_memory_explained
 
 
 class TranslationModule(L.LightningModule):
@@ -35,12 +40,13 @@ class TranslationModule(L.LightningModule):
         *,
         optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer],
         schedule: Callable[[int], float],
-        label_smoothing: float,
-        clip_norm: float,
+        label_smoothing: Share,
+        r_drop: NotNegative,
+        clip_norm: NotNegative,
         search: Search,
-        seed: int,
+        seed: AtLeast0,
     ) -> None:
-        """``clip_norm``: 0 leaves gradients alone."""
+        """``r_drop``: α of `heed.training.loss.r_drop`, 0 for none; ``clip_norm``: 0 leaves gradients alone."""
         super().__init__()
         self.automatic_optimization = False
         self.model = model
@@ -48,8 +54,9 @@ class TranslationModule(L.LightningModule):
         self.make_optimizer = optimizer
         self.schedule = schedule
         self.label_smoothing = label_smoothing
+        self.r_drop = r_drop
         self.clip_norm = clip_norm
-        self.search = search
+        self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
         self.results: dict[str, tuple[Scores, float, list[str]]] = {}
@@ -73,6 +80,22 @@ class TranslationModule(L.LightningModule):
         optimizer = self.make_optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
         return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, self.schedule)}
 
+    def on_fit_start(self) -> None:
+        if self.data.planner.auto:
+            self.data.planner.device_tokens = find_device_tokens(self)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["tokenizer"] = self.tokenizer.hash
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        path = Path(str(self.trainer.ckpt_path))
+        refuse_another_architecture(checkpoint["state_dict"], self.state_dict(), path)
+        if checkpoint.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
+            raise HeedError(
+                f"{path} was trained with another tokenizer, so that its ids mean other pieces: give the same data and "
+                "tokenizer, or take the weights alone from its finished run with init_from=."
+            )
+
     def training_step(self, share: StepShare, _: int) -> dict[str, Tensor]:
         optimizer: Any = self.optimizers()
         schedule: Any = self.lr_schedulers()
@@ -81,12 +104,12 @@ class TranslationModule(L.LightningModule):
         nll = torch.zeros((), device=self.device)
         for position, (number, batch) in enumerate(share.micro_batches, start=1):
             torch.manual_seed(_mix(self.seed, share.epoch, share.step, number))
-            logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
-            summed, plain = cross_entropy(logits, batch.tgt_out, label_smoothing=self.label_smoothing)
-            # DDP averages over processes what should be a sum: multiply by their number.
-            part = summed * (self.trainer.world_size / share.tgt_tokens)
-            with nullcontext() if position == len(share.micro_batches) else self._without_sync():
-                self.manual_backward(part)
+            with out_of_memory_explained(batch, self.data.planner.device_tokens):
+                summed, plain = self.summed_loss(batch)
+                # DDP averages over processes what should be a sum: multiply by their number.
+                part = summed * (self.trainer.world_size / share.tgt_tokens)
+                with nullcontext() if position == len(share.micro_batches) else self._without_sync():
+                    self.manual_backward(part)
             loss += summed.detach()
             nll += plain
         if not share.micro_batches:
@@ -96,6 +119,18 @@ class TranslationModule(L.LightningModule):
         schedule.step()
         self.data.cursor = (share.epoch, share.step + 1)
         return {"loss_sum": loss, "nll_sum": nll, "grad_norm": norm.detach()}
+
+    def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of a micro-batch, summed over its target tokens: what is minimised, and the plain negative log-likelihood."""
+
+        def logits() -> Tensor:
+            return self.model(batch.src, batch.src_mask, batch.tgt_in)
+
+        if not self.r_drop:
+            return cross_entropy(logits(), batch.tgt_out, label_smoothing=self.label_smoothing)
+        # Two passes: one over a doubled batch would leave the two copies the same layers where layers are dropped.
+        passes = logits(), logits()
+        return r_drop(passes, batch.tgt_out, label_smoothing=self.label_smoothing, alpha=self.r_drop)
 
     def _without_sync(self) -> Any:
         strategy = self.trainer.strategy
@@ -119,6 +154,10 @@ class TranslationModule(L.LightningModule):
         self.results = {split: self._gather(split) for split in self.data.evaluated}
 
     def _evaluate(self, split: str, batch: Batch, search: Search) -> None:
+        with out_of_memory_explained(batch, self.data.planner.device_tokens):
+            self._evaluate_in_memory(split, batch, search)
+
+    def _evaluate_in_memory(self, split: str, batch: Batch, search: Search) -> None:
         logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
         _, nll = cross_entropy(logits, batch.tgt_out, label_smoothing=0.0)
         total, tokens = self._losses.get(split, (0.0, 0))

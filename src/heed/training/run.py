@@ -5,7 +5,8 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import torch
 import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -23,9 +26,11 @@ from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
 from heed.evaluation.scores import Scores
+from heed.files import replacing, writing
 from heed.models.seq2seq import ModelConfig
 from heed.training.alignment import AlignmentErrorRate
 from heed.training.callbacks import BLEU, Journal, planned_steps
+from heed.training.interrupt import end_other_processes
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 
@@ -58,20 +63,34 @@ class RunFolder:
         self.config = config
         self.checkpoints = path / "checkpoints"
 
-    def open(self, *, resume: bool) -> Path | None:
-        """Write the config down; when resuming, see that it still fits, and give the checkpoint to go on from."""
-        self.path.mkdir(parents=True, exist_ok=True)
+    def open(self) -> Path | None:
+        """Write the config down; where it begins with a checkpoint, see that it fits, and give the checkpoint."""
+        for other in ("resume", "init_from"):
+            if self.config["ckpt_path"] and self.config[other]:
+                raise HeedError(f"ckpt_path and {other} contradict each other: a run has one beginning.")
         file = self.path / "config.yaml"
-        if resume:
-            before = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if self.config["resume"]:
+            before = _read_config(file)
             changed = [key for key in self.config if key not in CONTROL and self.config[key] != before.get(key)]
             if changed:
                 raise HeedError(
                     f"resume=true goes on with {self.path}, but {', '.join(changed)} differ from its config.yaml. "
                     "Give the same settings, or start a new run from its checkpoint with ckpt_path=."
                 )
-        file.write_text(yaml.safe_dump(self.config, allow_unicode=True, sort_keys=False), encoding="utf-8")
-        return max(self.checkpoints.glob("last-*.ckpt"), default=None) if resume else None
+        checkpoint = self.checkpoint if self.config["resume"] else self.config["ckpt_path"]
+        if checkpoint and not Path(checkpoint).is_file():
+            raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with replacing(file) as partial:
+                config = yaml.safe_dump(self.config, allow_unicode=True, sort_keys=False)
+                partial.write_text(config, encoding="utf-8")
+        return Path(checkpoint) if checkpoint else None
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The latest one, from which the run can go on."""
+        return max(self.checkpoints.glob("last-*.ckpt"), default=None)
 
     def write_translations(self, split: str, data: "Dataset", translations: list[str]) -> None:
         """``translations/<split>.{src,ref,hyp}``, one line each, and what is known of the sentences."""
@@ -96,11 +115,49 @@ class RunFolder:
         tests = {name: {**asdict(scores), "loss": loss} for name, (scores, loss) in scored.items()}
         valid = tests.pop("valid")
         results = {**facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
-        # Whole or not at all: the file's presence says that the run is finished.
-        partial = self.path / "results.json.partial"
-        partial.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(self.path / "results.json")
+        # Its presence says that the run is finished.
+        with replacing(self.path / "results.json") as partial:
+            partial.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return results
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    try:
+        config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise HeedError(f"{file} cannot be read, so that nobody knows what to resume: {error}") from error
+    if not isinstance(config, dict):
+        raise HeedError(f"{file} is not the config of a run.")
+    return config
+
+
+@contextmanager
+def telling_what_remains(folder: Path) -> Iterator[None]:
+    """Where a run ends early, says how it can go on; a folder in which nothing was trained is removed."""
+    try:
+        yield
+    except BaseException:
+        if rank_zero_only.rank in (None, 0):
+            end_other_processes()
+            if remains := _remains(folder):
+                say(remains)
+        raise
+
+
+def _remains(folder: Path) -> str:
+    if checkpoint := RunFolder(folder, {}).checkpoint:
+        # A run that began with a checkpoint goes on with its own.
+        told = [word for word in sys.argv if word.partition("=")[0] not in ("resume", "ckpt_path")]
+        where = [f"hydra.run.dir={folder}"] if HydraConfig.get().mode == RunMode.MULTIRUN else []
+        command = shlex.join([Path(sys.executable).name, *told, *where, "resume=true"])
+        return f"What was trained so far is in {checkpoint}. To go on: {command}"
+    for file in ("config.yaml", "wandb/id"):
+        if not (folder / "metrics.csv").exists():
+            (folder / file).unlink(missing_ok=True)
+    for emptied in (folder / "wandb", folder):
+        with suppress(OSError):
+            emptied.rmdir()
+    return f"{folder} holds no checkpoint to go on with." if folder.exists() else ""
 
 
 def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> None:
@@ -199,7 +256,10 @@ def rehearse(
     _see_that_weights_will_be_there(weights, callbacks)
     with torch.device("meta"):
         model = architecture.build(src_vocab=8, tgt_vocab=8, joint=True)
-    optimizer([{"params": list(model.parameters())}])
+    try:
+        optimizer([{"params": list(model.parameters())}])
+    except (TypeError, ValueError) as error:
+        raise HeedError(f"optimizer: {error}") from error
     schedule(0)
 
 

@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 
 from heed.errors import HeedError
+from heed.knobs import AtLeast0, AtLeast1, Share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
     """Linear warm-up, then the peak rate for ever."""
 
-    warmup_steps: int
+    warmup_steps: AtLeast0
 
     def __call__(self, step: int) -> float:
         return min(1.0, (step + 1) / max(1, self.warmup_steps))
@@ -20,7 +21,7 @@ class Constant:
 class InverseSquareRoot:
     """Linear warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3, with the peak rate made explicit)."""
 
-    warmup_steps: int
+    warmup_steps: AtLeast0
 
     def __call__(self, step: int) -> float:
         warmup = max(1, self.warmup_steps)
@@ -31,9 +32,9 @@ class InverseSquareRoot:
 class Cosine:
     """Linear warm-up, then half a cosine down to ``floor`` at ``total_steps`` (Loshchilov & Hutter 2017, eq. 5)."""
 
-    warmup_steps: int
-    total_steps: int | None
-    floor: float
+    warmup_steps: AtLeast0
+    total_steps: AtLeast1 | None
+    floor: Share
 
     def __post_init__(self) -> None:
         if self.total_steps is None:

@@ -3,7 +3,6 @@
 import atexit
 import os
 import sys
-import threading
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -13,7 +12,7 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, read_write
+from omegaconf import read_write
 
 from heed.errors import HeedError
 from heed.run_table import FAILURE, OVERRIDES, read_runs, sort_runs, table
@@ -23,13 +22,16 @@ LAUNCH_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MAS
 
 
 class Sweep(Callback):
-    """Hydra tells it when a sweep and its jobs begin and end. A run by itself is none of its business."""
+    """Hydra tells it when a sweep and its jobs begin and end. A run by itself is none of its business.
+
+    ``config`` is Hydra's DictConfig, a name that beartype is at odds with.
+    """
 
     def __init__(self) -> None:
         self.folder: Path | None = None
         self._before: tuple[list[str], set[str]] = ([], set())
 
-    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+    def on_multirun_start(self, config: Any, **_: Any) -> None:
         HydraConfig.instance().set_config(config)  # the name of the sweep's folder asks it what was chosen
         self.folder = Path(config.hydra.sweep.dir)
         with read_write(config.hydra):
@@ -38,7 +40,7 @@ class Sweep(Callback):
         # Hydra does not report the end of a sweep in which a job failed.
         atexit.register(self._conclude)
 
-    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+    def on_job_start(self, config: Any, **_: Any) -> None:
         if self.folder is None:
             return
         job = HydraConfig.get()
@@ -51,14 +53,16 @@ class Sweep(Callback):
         with read_write(job):
             job.run.dir = job.runtime.output_dir
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+    def on_job_end(self, config: Any, job_return: JobReturn, **_: Any) -> None:
         if self.folder is None:
             return
         sys.argv, launched = self._before
         for name in set(LAUNCH_VARIABLES) - launched:
             os.environ.pop(name, None)
         if job_return.status == JobStatus.FAILED:
-            _end_other_processes()
+            from heed.training.interrupt import end_other_processes
+
+            end_other_processes()
             self._note_failure(Path(config.hydra.runtime.output_dir), job_return._return_value)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
@@ -79,14 +83,3 @@ class Sweep(Callback):
         result = self.folder / "sweep.txt"
         if result.exists():
             print(f"\nSweep {result}\n\n{result.read_text(encoding='utf-8')}", file=sys.stderr, end="", flush=True)
-
-
-def _end_other_processes() -> None:
-    """A failed job takes its other processes along; of itself, Lightning would end this one too, and the sweep."""
-    for thread in threading.enumerate():
-        if thread.name == "child-process-observer":
-            processes = thread._child_processes  # type: ignore[attr-defined]  # Lightning's _ChildProcessObserver
-            for process in processes:
-                process.kill()
-                process.wait()
-            processes.clear()

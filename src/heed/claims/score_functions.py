@@ -1,0 +1,93 @@
+"""Luong's multiplicative scores against Bahdanau's additive one."""
+
+import torch
+
+from heed.claims.claim import Claim, Finding
+from heed.claims.cost import seconds
+from heed.claims.laboratory import Laboratory, shown, spread
+from heed.claims.plots import Line, line_plot, table
+from heed.claims.recipes import RNN, small
+from heed.layers.masks import masked_softmax
+from heed.layers.scores import build_score
+
+KINDS = {
+    "dot": small("rnn", "rnn-dot", "model/attention=dot"),
+    "general": RNN,
+    "additive": small(
+        "rnn",
+        "rnn-additive",
+        "model/attention=additive",
+        "model.attention.order=luong",
+        "model.attention.input_feeding=true",
+    ),
+}
+"""All in Luong's order with input feeding, so that they differ in the score alone."""
+
+LENGTHS = (10, 20, 40, 80, 160)
+BATCH, WIDTH = 32, 256
+
+
+def milliseconds(kind: str, length: int) -> float:
+    """To attend from as many target as source positions, forward and backward."""
+    torch.manual_seed(0)
+    score = build_score(kind, query_width=WIDTH, state_width=WIDTH, max_source=None, coverage=False)
+    states, queries = (torch.randn(BATCH, length, WIDTH, requires_grad=True) for _ in range(2))
+    mask = torch.ones(BATCH, length, dtype=torch.bool)
+    everything = torch.ones(BATCH, length, length, dtype=torch.bool)
+
+    def attend() -> None:
+        weights = masked_softmax(score(queries, score.prepare(states, mask)), everything)
+        torch.autograd.backward((weights @ states).sum())
+
+    return 1000 * seconds(attend)
+
+
+def experiment(laboratory: Laboratory) -> Finding:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        times = {kind: [milliseconds(kind, length) for length in LENGTHS] for kind in KINDS}
+    finally:
+        torch.set_num_threads(threads)
+    runs = {kind: laboratory.runs(recipe) for kind, recipe in KINDS.items()}
+    bleu = {kind: spread(run.bleu("test") for run in runs[kind]) for kind in KINDS}
+    speed = {kind: spread(float(run.results["tokens_per_second"]) for run in runs[kind]) for kind in KINDS}
+    ratio = [additive / dot for dot, additive in zip(times["dot"], times["additive"], strict=True)]
+    lost = bleu["additive"]["mean"] - bleu["dot"]["mean"]
+    return Finding(
+        held=min(ratio) > 1 and speed["dot"]["mean"] > speed["additive"]["mean"] and lost < 1,
+        summary=(
+            f"Attention with dot scores takes 1/{ratio[1]:.0f} of the time of additive ones at {LENGTHS[1]} tokens and "
+            f"1/{ratio[-1]:.0f} at {LENGTHS[-1]}; the whole model trains with {speed['dot']['mean']:,.0f} tokens a "
+            f"second against {speed['additive']['mean']:,.0f} (general: {speed['general']['mean']:,.0f}). Test BLEU: "
+            f"dot {shown(bleu['dot'])}, general {shown(bleu['general'])}, additive {shown(bleu['additive'])}."
+        ),
+        numbers={"milliseconds": times, "lengths": list(LENGTHS), "test bleu": bleu, "tokens per second": speed},
+        figures=[
+            line_plot(
+                [Line(kind, list(zip(LENGTHS, values, strict=True))) for kind, values in times.items()],
+                name="Time of attention against length",
+                x="tokens on either side",
+                y=f"milliseconds of attention, forward and backward, {BATCH} sentences, width {WIDTH}, one core",
+                log_x=True,
+                log_y=True,
+            ),
+            table(
+                ["score", "test BLEU", "training, tokens a second on one core"],
+                [[kind, shown(bleu[kind]), f"{speed[kind]['mean']:,.0f}"] for kind in KINDS],
+            ),
+        ],
+    )
+
+
+CLAIM = Claim(
+    name="score_functions",
+    claim="Dot products are faster than additive scores, at equal quality.",
+    measurement=(
+        "Time of attention alone and of training, and test BLEU, of an RNN with each score function and nothing else "
+        "changed. It holds if dot is faster in both and less than 1 BLEU worse (Luong et al. 2015; Vaswani et al. "
+        "2017, §3.2.1)."
+    ),
+    recipes=tuple(KINDS.values()),
+    experiment=experiment,
+)

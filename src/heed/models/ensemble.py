@@ -1,0 +1,77 @@
+"""Several models as one."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, Seq2Seq
+
+
+@dataclass(frozen=True)
+class EnsembleMemory(Memory):
+    """What every member knows of the source. ``states`` are those of all, side by side."""
+
+    members: tuple[Memory, ...] = ()
+
+
+@dataclass(frozen=True)
+class EnsembleState(DecoderState):
+    """What every member remembers."""
+
+    members: tuple[DecoderState, ...]
+
+    def reorder(self, rows: Int[Tensor, " R2"]) -> "EnsembleState":
+        return EnsembleState(tuple(state.reorder(rows) for state in self.members))
+
+
+class Ensemble(Seq2Seq):
+    """Models of any families whose next-token probabilities are averaged (Sutskever et al. 2014, table 1):
+
+        p(y_t | y_<t, x) = 1/N Σₙ pₙ(y_t | y_<t, x).
+
+    Its logits are log p itself. The members share their source and target vocabularies, which nobody can check here.
+    An ensemble has no attention of its own: ask its members.
+    """
+
+    def __init__(self, members: Sequence[Seq2Seq]) -> None:
+        super().__init__()
+        assert members
+        self.members = nn.ModuleList(members)
+        limits = [member.max_target_length for member in members if member.max_target_length is not None]
+        self.max_target_length = min(limits, default=None)
+
+    def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> EnsembleMemory:
+        memories = tuple(member.encode(src, src_mask) for member in self._members)
+        return EnsembleMemory(torch.cat([memory.states for memory in memories], dim=-1), src_mask, members=memories)
+
+    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
+        assert isinstance(memory, EnsembleMemory)
+        pairs = zip(self._members, memory.members, strict=True)
+        return _average([member.decode(tgt_in, known).logits for member, known in pairs], maps=maps)
+
+    def start(self, memory: Memory) -> EnsembleState:
+        assert isinstance(memory, EnsembleMemory)
+        pairs = zip(self._members, memory.members, strict=True)
+        return EnsembleState(tuple(member.start(known) for member, known in pairs))
+
+    def step(
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
+    ) -> tuple[DecoderOutput, EnsembleState]:
+        assert isinstance(state, EnsembleState)
+        pairs = zip(self._members, state.members, strict=True)
+        outputs, states = zip(*(member.step(tokens, remembered) for member, remembered in pairs), strict=True)
+        return _average([output.logits for output in outputs], maps=maps), EnsembleState(states)
+
+    @property
+    def _members(self) -> list[Seq2Seq]:
+        return list(self.members)  # type: ignore[arg-type]  # a ModuleList forgets what its modules are
+
+
+def _average(logits: Sequence[Float[Tensor, "B T V"]], *, maps: bool) -> DecoderOutput:
+    log_p = torch.stack([each.log_softmax(-1) for each in logits]).logsumexp(0) - math.log(len(logits))
+    nothing = AttentionMaps(cross=None, encoder_self=None, decoder_self=None)
+    return DecoderOutput(log_p, nothing if maps else None)

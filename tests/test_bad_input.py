@@ -1,0 +1,332 @@
+"""What a user can get wrong is a sentence that says what, where and what to do, with exit status 2; nothing is lost."""
+
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from omegaconf import DictConfig
+
+from heed import model_folder
+from heed.errors import HeedError
+from heed.files import replacing, writing
+from heed.training.configuration import build
+from heed.training.run import rehearse
+
+Command = Callable[..., tuple[int, str]]
+Complain = Callable[..., str]
+
+TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
+        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.maps=0", "logger=none", "search=greedy",
+        "weights=last", "batching.batch_tokens=40"]  # fmt: skip
+
+
+@pytest.fixture
+def complain(command: Command) -> Callable[..., str]:
+    """The sentence in which a command ends that cannot be done."""
+
+    def sentence(*arguments: str) -> str:
+        status, said = command(*arguments)
+        assert status == 2, said
+        assert "Traceback" not in said
+        assert "Error executing job" not in said
+        return said.partition("train.py: ")[2].strip()
+
+    return sentence
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """A corpus of twelve pairs, a.xx and a.yy; the settings that train, validate and test on it."""
+    lines = [f"{'a b c d e f'[: 1 + i % 11]} {i}" for i in range(12)]
+    (tmp_path / "a.xx").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "a.yy").write_text("".join(f"{line[::-1]}\n" for line in lines))
+    pair = f"[['{tmp_path}/a.xx','{tmp_path}/a.yy']]"
+    return [
+        *TINY,
+        "data=files",
+        "data.cleaning.drop_leaked=false",
+        *(f"data.{s}={pair}" for s in ("train", "valid", "test")),
+    ]
+
+
+# Settings: what is wrong, a part of what is said, and the same thing right.
+SETTINGS = [
+    (["modle=rnn"], "modle is unknown (did you mean model?)", ["model=rnn"]),
+    (["model=transfomer"], "model=transfomer is unknown (did you mean model=transformer", ["model=transformer"]),
+    (["optimizer.lrr=1"], "optimizer.lrr is unknown (did you mean optimizer.lr", ["optimizer.lr=1"]),
+    (["max_steps=5"], "max_steps is unknown (did you mean trainer.max_steps", ["trainer.max_steps=5"]),
+    (["model=rnn", "model.d_modle=8"], "did you mean model.d_model", ["model=rnn", "model.d_model=8"]),
+    (["model=rnn", "model/atention=dot"], "did you mean model/attention", ["model=rnn", "model/attention=dot"]),
+    (["+model.d_modle=8"], "model.d_modle is unknown (did you mean model.d_model", ["model.d_model=8"]),
+    (["trainer.max_steps=abc"], "trainer.max_steps=abc must be a whole number of at least 1", ["trainer.max_steps=9"]),
+    (["trainer.max_steps=0"], "trainer.max_steps=0 must be a whole number of at least 1", ["trainer.max_steps=1"]),
+    (["trainer.max_steps=1.5"], "trainer.max_steps=1.5 must be a whole number", ["trainer.max_steps=null"]),
+    (["model.dropout=high"], "model.dropout=high must be a number", ["model.dropout=0.0"]),
+    (["model.dropout=1.5"], "model.dropout=1.5", ["model.dropout=0.5"]),
+    (["model.d_model=-4"], "model.d_model=-4", ["model.d_model=4"]),
+    (["label_smoothing=1.5"], "label_smoothing=1.5 must be a number of at least 0 and below 1", ["label_smoothing=0"]),
+    (["label_smoothing=much"], "label_smoothing=much", ["label_smoothing=0.2"]),
+    (["optimizer.lr=-1"], "optimizer: Invalid learning rate: -1", ["optimizer.lr=0.1"]),
+    (["optimizer.betas=[0.9]"], "optimizer.betas=[0.9] must be a list", ["optimizer.betas=[0.9,0.9]"]),
+    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be a whole number of at least 0",
+     ["schedule.warmup_steps=0"]),
+    (["batching.device_tokens=many"], "batching.device_tokens=many must be a whole number of at least 1 or auto",
+     ["batching.device_tokens=auto"]),
+    (["batching.pool=0"], "batching.pool=0 must be a whole number of at least 1", ["batching.pool=10"]),
+    (["data.max_train=0"], "data.max_train=0 must be a whole number of at least 1 or null", ["data.max_train=9"]),
+    (["callbacks.ema=1"], "callbacks.ema=1 must be a number above 0 and below 1", ["callbacks.ema=0.9", "weights=ema"]),
+    (["callbacks.ema=0"], "callbacks.ema=0 must be a number above 0 and below 1", ["callbacks.ema=null"]),
+    (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
+     ["model/positions=learned", "model.positions.max_length=9"]),
+    (["data.train=0"], "data.train=0 must be a whole number of at least 1", ["data.train=1"]),
+    (["data.reverse=2"], "data.reverse=2 must be true or false", ["data.reverse=true"]),
+    (["tokenizer.kind=bep"], "tokenizer.kind=bep must be bpe or unigram", ["tokenizer.kind=bpe"]),
+    (["data=files"], "data.train must be given", None),
+    (["trainer.accelerator=abacus"], "abacus", ["trainer.accelerator=cpu"]),
+    (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
+    # Each right alone, and not together.
+    (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",
+     ["schedule=cosine", "trainer.max_steps=999"]),
+    (["weights=ema"], "set callbacks.ema", ["weights=ema", "callbacks.ema=0.9"]),
+    (["model.num_heads=3"], "model.d_model=256 cannot be divided", ["model.num_heads=2"]),
+    (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
+    (["ckpt_path=a", "init_from=b"], "ckpt_path and init_from contradict each other", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "said", "right"), SETTINGS, ids=[" ".join(wrong) for wrong, _, _ in SETTINGS])
+def test_a_wrong_setting(complain: Complain, tmp_path: Path, wrong: list[str], said: str, right: list[str]) -> None:
+    assert said in complain("logger=none", *wrong)
+    # It is found at once, and no folder is left behind.
+    assert not (tmp_path / "data").exists()
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+@pytest.mark.parametrize("right", [right for _, _, right in SETTINGS if right], ids=" ".join)
+def test_the_same_setting_right(compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]) -> None:
+    cfg = compose("logger=none", *right)
+    parts = build(cfg)
+    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+    parts["trainer"](folder=tmp_path, callbacks=[], loggers=[])
+
+
+def test_everything_wrong_is_said_at_once(complain: Complain) -> None:
+    said = complain("clip_norm=-1", "callbacks.log_every=0", "model.dropout=high", "model.positions.merge=3")
+    assert [line.partition("=")[0] for line in said.splitlines()] == [
+        "clip_norm", "model.positions.merge", "model.dropout", "callbacks.log_every",
+    ]  # fmt: skip
+
+
+def test_what_a_preset_misspells_is_said_with_its_name(complain: Complain, tmp_path: Path) -> None:
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    preset = tmp_path / "conf" / "experiment" / "mine.yaml"
+    preset.write_text("# @package _global_\nmodel:\n  dropuot: 0.3\n")
+    search_path = f"hydra.searchpath=[file://{tmp_path}/conf]"
+    assert "model.dropuot is unknown (did you mean model.dropout" in complain("experiment=mine", search_path)
+    preset.write_text("# @package _global_\nsed: 3\n")
+    assert "sed" in complain("experiment=mine", search_path)
+
+
+def _cut(file: Path) -> None:
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
+
+
+def _garble(file: Path) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[4] = b"caf\xe9\n"
+    file.write_bytes(b"".join(lines))
+
+
+DATA = {
+    "missing": (Path.unlink, ["a.yy does not exist"]),
+    "unequal": (_cut, ["a.xx has 12 lines", "a.yy 9"]),
+    "no UTF-8": (_garble, ["a.yy, line 5", "0xe9", "iconv"]),
+    "empty": (lambda file: [f.write_text("") for f in (file, file.with_suffix(".xx"))], ["a.yy: no sentences"]),
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_a_bad_corpus(complain: Complain, files: list[str], tmp_path: Path, kind: str) -> None:
+    spoil, said = DATA[kind]
+    spoil(tmp_path / "a.yy")
+    sentence = complain(*files)
+    assert all(part in sentence for part in said), sentence
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_a_good_corpus_and_the_largest_vocabulary(command: Command, complain: Complain, files: list[str]) -> None:
+    """The control of the cases above; a vocabulary is refused with the largest possible, which is then accepted."""
+    small = [*files, "tokenizer.byte_fallback=false"]
+    sentence = complain(*small, "tokenizer.vocab_size=5000")
+    assert "tokenizer.vocab_size=5000 is more than this text has pieces" in sentence
+    largest = re.search(r"the largest possible is (\d+)", sentence)
+    assert largest
+    status, said = command(*small, f"tokenizer.vocab_size={largest[1]}", "hydra.run.dir=good")
+    assert status == 0, said
+    assert Path("good/results.json").exists()
+
+
+def test_beginnings_that_do_not_fit(command: Command, complain: Complain, files: list[str], tmp_path: Path) -> None:
+    """``ckpt_path=`` and ``init_from=``: another architecture or tokenizer, damaged, foreign, missing, and right."""
+    status, said = command(*files, "hydra.run.dir=first")
+    assert status == 0, said
+    checkpoint = "first/checkpoints/last-0000002.ckpt"
+    more = [*files, "trainer.max_steps=3"]
+    wider = "model.d_model=10"
+    for beginning in (f"ckpt_path={checkpoint}", "init_from=first"):
+        sentence = complain(*more, beginning, wider)
+        assert "holds the weights of another architecture" in sentence
+        assert beginning.partition("=")[2] in sentence
+        assert "there and" in sentence
+        assert "another architecture" in complain(*more, beginning, "model.attention.score=dot")
+        status, said = command(*more, beginning, f"hydra.run.dir=good-{beginning[:4]}")
+        assert status == 0, said
+
+    # As many pieces of another text.
+    for file in ("a.xx", "a.yy"):
+        (tmp_path / file).write_text((tmp_path / file).read_text().replace("a", "q"))
+    assert "another tokenizer" in complain(*more, f"ckpt_path={checkpoint}")
+
+    whole = Path(checkpoint).read_bytes()
+    for content in (whole[: len(whole) // 2], whole[:-30], b"", b"text"):
+        Path("damaged.ckpt").write_bytes(content)
+        assert "damaged.ckpt is no checkpoint, or a damaged one" in complain(*more, "ckpt_path=damaged.ckpt")
+    torch.save({"state_dict": {}}, "foreign.ckpt")
+    assert "foreign.ckpt is no checkpoint of heed" in complain(*more, "ckpt_path=foreign.ckpt")
+    assert "There is no checkpoint nowhere.ckpt" in complain(*more, "ckpt_path=nowhere.ckpt")
+    assert "There is no folder nowhere" in complain(*more, "init_from=nowhere")
+    assert "no unfinished run" in complain(*more, "resume=true")
+
+
+def test_model_folders_that_are_damaged_or_foreign(command: Command, files: list[str]) -> None:
+    status, said = command(*files, "hydra.run.dir=first")
+    assert status == 0, said
+    good = Path("first/model")
+    assert model_folder.load(good).config["family"] == "rnn"
+    config = yaml.safe_load((good / "config.yaml").read_text())
+    weights = (good / "model.safetensors").read_bytes()
+    spoilt: list[tuple[str, bytes, str]] = [
+        ("model.safetensors", weights[:-100], "model.safetensors is damaged or cut off"),
+        ("model.safetensors", weights[:5], "model.safetensors is damaged or cut off"),
+        ("model.safetensors", b"", "model.safetensors is damaged or cut off"),
+        ("config.yaml", b"", "config.yaml is not the config of a heed model"),
+        ("config.yaml", b"\xff\xfe", "config.yaml is not the config of a heed model"),
+        ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "model family 'cnn'; known are"),
+        ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "does not describe a rnn"),
+        ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "does not describe a rnn"),
+        ("tokenizer.model", b"pieces", "tokenizer.model is not a SentencePiece model"),
+    ]
+    for name, content, said in spoilt:
+        shutil.rmtree("copy", ignore_errors=True)
+        shutil.copytree(good, "copy")
+        (Path("copy") / name).write_bytes(content)
+        with pytest.raises(HeedError, match=re.escape(said)) as raised:
+            model_folder.load("copy")
+        assert "copy" in str(raised.value)
+    for name, part in (("tokenizer.model", "holds no tokenizer"), ("model.safetensors", "holds no model")):
+        shutil.rmtree("copy")
+        shutil.copytree(good, "copy")
+        (Path("copy") / name).unlink()
+        with pytest.raises(HeedError, match=part):
+            model_folder.load("copy")
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[None]:
+    """A disk of so many bytes is mounted there."""
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"mounting a small disk is not allowed here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_keeps_what_was_saved(command: Command, complain: Complain, files: list[str]) -> None:
+    """Room for the first checkpoint and not for the second: the first is kept, and the run goes on from it."""
+    wide = [*files, "model.d_embedding=64", "model.d_model=64", "callbacks.keep_best=0", "hydra.run.dir=disk/run"]
+    status, said = command(*wide, "hydra.run.dir=whole")
+    assert status == 0, said
+    size = Path("whole/checkpoints/last-0000002.ckpt").stat().st_size
+    with small_disk(Path("disk"), int(1.5 * size)):
+        status, said = command(*wide)
+        assert status == 2, said
+        assert "last-0000002.ckpt could not be written (No space left on device)" in said
+        assert "resume=true" in said
+        assert [path.name for path in Path("disk/run/checkpoints").iterdir()] == ["last-0000001.ckpt"]
+        subprocess.run(["mount", "-o", f"remount,size={9 * size}", "disk"], check=True)
+        status, said = command(*wide, "resume=true")
+        assert status == 0, said
+        same = [torch.load(f"{run}/checkpoints/last-0000002.ckpt")["state_dict"] for run in ("whole", "disk/run")]
+        assert all(torch.equal(tensor, same[1][name]) for name, tensor in same[0].items())
+
+
+@pytest.mark.parametrize("what", ["tokenizer", "checkpoint", "model"])
+def test_a_file_that_has_no_room_is_named_and_not_left_half_written(
+    command: Command, complain: Complain, files: list[str], what: str
+) -> None:
+    status, said = command(*files, "hydra.run.dir=good", "cache_dir=good/cache")
+    assert status == 0, said
+    pattern = {"tokenizer": "cache/tokenizer/*/*.model", "checkpoint": "checkpoints/*", "model": "model/*.safetensors"}
+    size = min(file.stat().st_size for file in Path("good").glob(pattern[what]))
+    cache = "good/cache" if what != "tokenizer" else "cache"
+    if what == "model":
+        folder = model_folder.load("good")
+        with largest_file(size - 1), pytest.raises(HeedError, match=r"model.safetensors could not be written"):
+            model_folder.save(Path("copy"), folder.model, folder.tokenizer, extra={})
+        assert not list(Path("copy").iterdir())
+        return
+    with largest_file(size - 1):
+        sentence = complain(*files, "hydra.run.dir=bad", f"cache_dir={cache}")
+    assert "could not be written (File too large)" in sentence
+    assert ("cache/tokenizer/" if what == "tokenizer" else "bad/checkpoints/") in sentence
+    assert not list(Path.cwd().rglob("*.partial"))
+    assert not list(Path("bad").glob("checkpoints/*")) if what == "checkpoint" else not Path("bad").exists()
+
+
+def test_replacing_keeps_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fail(error: Exception) -> None:
+        with replacing(path) as partial:
+            partial.write_text("half")
+            raise error
+
+    with pytest.raises(ZeroDivisionError):
+        fail(ZeroDivisionError())
+    with pytest.raises(FileNotFoundError):
+        fail(FileNotFoundError(2, "this is not about room"))
+    with (
+        pytest.raises(HeedError, match="file could not be written"),
+        writing(path),
+        Path("/dev/full").open("wb") as full,
+    ):
+        full.write(bytes(100_000))
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old"
+    with replacing(path) as partial:
+        partial.write_text("new")
+    assert path.read_text() == "new"

@@ -1,0 +1,154 @@
+"""Ctrl-C and SIGTERM stop a run where nothing is lost, and it goes on as if nothing had been."""
+
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).parent.parent
+Run = Callable[..., Path]
+
+TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
+        "trainer.validate_every=100000", "callbacks.maps=0", "search=greedy", "weights=last", "logger=none",
+        "batching.batch_tokens=40", "optimizer.lr=0.01"]  # fmt: skip
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Callable[..., list[str]]:
+    """``corpus(pairs=…, words=…)``: the settings that train on so many pairs, and validate and test on the first 8."""
+
+    def write(*, pairs: int, words: int) -> list[str]:
+        rng = random.Random(7)
+        lines = [" ".join(rng.choices("abcdefghij", k=words)) for _ in range(pairs)]
+        for name, count in (("train", pairs), ("some", 8)):
+            for suffix, step in (("xx", 1), ("yy", -1)):
+                (tmp_path / f"{name}.{suffix}").write_text("".join(f"{line[::step]}\n" for line in lines[:count]))
+        some = f"[['{tmp_path}/some.xx','{tmp_path}/some.yy']]"
+        train = f"[['{tmp_path}/train.xx','{tmp_path}/train.yy']]"
+        cleaning = ["data.cleaning.drop_leaked=false", "data.cleaning.drop_duplicates=false"]
+        return ["data=files", *cleaning, f"data.train={train}", f"data.valid={some}", f"data.test={some}"]
+
+    return write
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, beside this one; what it says comes line by line from its stderr."""
+    # A shell's background job ignores Ctrl-C, and so would its children.
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process: subprocess.Popen[str], beginning: str) -> str:
+    """Everything said up to a line that begins like this."""
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if line.startswith(beginning):
+            return said
+    raise AssertionError(said)
+
+
+def rest(process: subprocess.Popen[str]) -> str:
+    """Everything said up to the end, which comes soon."""
+    _, said = process.communicate(timeout=120)
+    assert "Traceback" not in said
+    return said
+
+
+def last_step(folder: Path) -> int:
+    # Lightning keeps the one from which it went on, too.
+    return max(int(checkpoint.stem.partition("-")[2]) for checkpoint in folder.glob("checkpoints/last-*.ckpt"))
+
+
+def same_weights(*folders: Path) -> bool:
+    first, *others = (load_file(folder / "model" / "model.safetensors") for folder in folders)
+    return all(torch.equal(tensor, other[name]) for other in others for name, tensor in first.items())
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
+    run: Run, corpus: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    settings = [*corpus(pairs=40, words=5), *TINY, f"cache_dir={tmp_path / 'cache'}"]
+    folder = tmp_path / "runs" / "stopped"
+    command = [sys.executable, "train.py", *settings, f"hydra.run.dir={folder}", "callbacks.log_every=1"]
+    stops = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with started(*command) as process:
+            until(process, "step ")
+            process.send_signal(number)
+            said = rest(process)
+            assert process.returncode == 130
+        assert "Stopping after this step; a second Ctrl-C leaves at once." in said
+        # It did not go on to translate the test set.
+        assert not (folder / "results.json").exists()
+        assert not (folder / "translations").exists()
+        stops.append(last_step(folder))
+        assert f"What was trained so far is in {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To go on: " in said
+        _, told, *command[2:] = shlex.split(said.partition("To go on: ")[2])
+        assert told == "train.py"
+        assert command[2:].count("resume=true") == 1
+    assert 0 < stops[0] < stops[1]
+
+    end = [*settings, f"trainer.max_steps={stops[1] + 3}"]
+    resumed, whole = run("stopped", *end, "callbacks.log_every=1", "resume=true"), run("whole", *end)
+    assert same_weights(whole, resumed)
+    assert json.loads((resumed / "results.json").read_text())["steps"] == stops[1] + 3
+    # Every step was taken once.
+    steps = [int(row.partition(",")[0]) for row in (resumed / "metrics.csv").read_text().splitlines()[1:]]
+    assert sorted(set(steps)) == list(range(1, stops[1] + 4))
+    assert len(steps) == len(set(steps)) + 1  # the last also has a validation
+
+
+@pytest.mark.slow
+def test_a_second_signal_does_not_wait_for_the_step(corpus: Callable[..., list[str]], tmp_path: Path) -> None:
+    # A step takes seconds.
+    slow = [*corpus(pairs=300, words=30), *TINY, "batching.batch_tokens=4000", "model.d_model=1024"]
+    folder = tmp_path / "run"
+    command = [sys.executable, "train.py", *slow, f"hydra.run.dir={folder}", f"cache_dir={tmp_path / 'cache'}"]
+    with started(*command, "callbacks.log_every=1") as process:
+        until(process, "step ")
+        time.sleep(1)  # the next one has begun
+        process.send_signal(signal.SIGTERM)
+        until(process, "Stopping after this step")
+        process.send_signal(signal.SIGINT)
+        assert rest(process) == ""
+        assert process.returncode == 130
+    assert not list(folder.glob("checkpoints/*"))
+
+
+def test_a_run_stopped_before_its_results_needs_no_further_training(
+    run: Run, corpus: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """Also where it began with another run's model."""
+    settings = [*corpus(pairs=40, words=5), *TINY, "trainer.max_steps=2"]
+    parent = run("parent", *settings)
+    child = [*settings, f"init_from='{parent}'", "seed=2"]
+    folder = run("child", *child)
+    finished = json.loads((folder / "results.json").read_text())
+    (folder / "results.json").unlink()
+    again = json.loads((run("child", *child, "resume=true") / "results.json").read_text())
+    assert [again[key] for key in ("steps", "valid", "test")] == [finished[key] for key in ("steps", "valid", "test")]

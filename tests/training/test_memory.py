@@ -1,0 +1,106 @@
+"""Out of memory is a sentence with a setting to try, which in the end helps."""
+
+import random
+import re
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from heed.data.batch import Batch
+from heed.data.plan import CPU_TOKENS
+from heed.errors import HeedError
+from heed.training.memory import out_of_memory_explained
+
+MB = 2**20
+
+# One wide layer: 1,000 tokens take 120 MB there, and the weights next to nothing.
+WIDE = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "model.d_model=4", "model.num_heads=1",
+        "model.d_ff=30000", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
+        "trainer.max_epochs=null", "trainer.max_steps=1", "callbacks.maps=0", "search=greedy",
+        "search.max_length_factor=0.1", "weights=last", "batching.batch_tokens=100000"]  # fmt: skip
+
+
+@contextmanager
+def memory_for(size: int) -> Iterator[None]:
+    """This process may grow by so many bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> list[str]:
+    """150 pairs of about 30 tokens to train on, and one to validate and test on."""
+    rng = random.Random(5)
+    lines = [" ".join(rng.choices("abcdefghij", k=rng.randint(25, 30))) for _ in range(150)]
+    for name, count in (("train", 150), ("one", 1)):
+        for side in ("xx", "yy"):
+            (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines[:count]))
+    train, one = (f"[['{tmp_path}/{name}.xx','{tmp_path}/{name}.yy']]" for name in ("train", "one"))
+    return [*WIDE, f"data.train={train}", f"data.valid={one}", f"data.test={one}"]
+
+
+def batch(rows: int, src: int = 5, tgt: int = 7) -> Batch:
+    source, target = (torch.ones(rows, length, dtype=torch.int64) for length in (src, tgt))
+    return Batch(source, source.bool(), target, target, index=torch.arange(rows))
+
+
+@pytest.mark.slow
+def test_following_the_advice_ends_in_a_run_that_fits(run: Callable[..., Path], settings: list[str]) -> None:
+    run("warm", *settings, "batching.device_tokens=200", "model.d_ff=8")  # everything is imported
+    tokens, tried = 16384, []
+    while True:
+        try:
+            with memory_for(400 * MB):
+                run(f"tokens-{tokens}", *settings, f"batching.device_tokens={tokens}")
+            break
+        except HeedError as error:
+            said = str(error)
+        tried.append(tokens)
+        assert f"Out of memory on cpu with batching.device_tokens={tokens}, at a batch of " in said
+        advice = re.search(r"try batching\.device_tokens=(\d+)", said)
+        assert advice
+        assert int(advice[1]) < tokens
+        tokens = int(advice[1])
+    assert tried
+
+
+def test_a_pair_that_does_not_fit_alone_asks_for_another_remedy() -> None:
+    with (
+        pytest.raises(HeedError, match=r"1 pair, 5 source × 7 target tokens: choose a smaller model, or .*max_chars"),
+        memory_for(100 * MB),
+        out_of_memory_explained(batch(1), 64),
+    ):
+        torch.empty(64_000 * MB)  # more than was ever freed, which would be used again
+
+
+def test_the_advice_is_never_less_than_the_longest_pair() -> None:
+    with (
+        pytest.raises(HeedError, match=r"3 pairs, 5 source × 7 target tokens: try batching.device_tokens=12:"),
+        memory_for(100 * MB),
+        out_of_memory_explained(batch(3), 20),
+    ):
+        bytearray(64_000 * MB)
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(RuntimeError, match="must match the size"), out_of_memory_explained(batch(3), 20):
+        torch.ones(2) + torch.ones(3)
+    with out_of_memory_explained(batch(3), 20):
+        torch.empty(10 * MB)
+
+
+def test_auto_on_a_cpu_is_a_constant(run: Callable[..., Path], settings: list[str]) -> None:
+    # So that it computes exactly what the number does.
+    small = [*settings, "model.d_ff=8", "batching.batch_tokens=900"]
+    auto, number = (run(str(tokens), *small, f"batching.device_tokens={tokens}") for tokens in ("auto", CPU_TOKENS))
+    assert (auto / "metrics.csv").read_bytes() == (number / "metrics.csv").read_bytes()
+    assert "device_tokens: auto" in (auto / "config.yaml").read_text()
