@@ -88,6 +88,8 @@ SETTINGS = [
     (["data.train=0"], "data.train=0 must be a whole number of at least 1", ["data.train=1"]),
     (["data.reverse=2"], "data.reverse=2 must be true or false", ["data.reverse=true"]),
     (["tokenizer.kind=bep"], "tokenizer.kind=bep must be bpe or unigram", ["tokenizer.kind=bpe"]),
+    (["logger=wandb", "logger.mode=on"], "logger.mode=on must be auto or online or offline",
+     ["logger=wandb", "logger.mode=offline"]),
     (["data=files"], "data.train must be given", None),
     (["trainer.accelerator=abacus"], "abacus", ["trainer.accelerator=cpu"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),

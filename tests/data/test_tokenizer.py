@@ -243,8 +243,14 @@ def test_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"kind": "word"}, {"vocab_size": 0}, {"vocab_size": "big"}, {"character_coverage": 0.5}, {"max_sentences": 0}]
-    + [{"sampling": 0.1, "kind": "unigram"}],
+    [
+        {"kind": "word"},
+        {"vocab_size": 0},
+        {"vocab_size": "big"},
+        {"character_coverage": 0.5},
+        {"max_sentences": 0},
+        {"sampling": 0.1, "kind": "unigram"},
+    ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=next(iter(wrong))):  # beartype is faster than ours where the type is wrong

@@ -29,9 +29,10 @@ def render(found: Sequence[tuple[Claim, Finding]], *, facts: Sequence[str]) -> s
     """The page. ``facts``: how the numbers came about, for its end."""
     held = sum(finding.held for _, finding in found)
     title = f"{held} of {len(found)} claims about attention held" if len(found) > 1 else found[0][0].claim
-    contents = "".join(
+    entries = "".join(
         f'<li>{_mark(finding)}<a href="#{claim.name}">{escape(claim.claim)}</a></li>' for claim, finding in found
     )
+    contents = f'<ul class="contents">{entries}</ul>' if len(found) > 1 else ""
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
@@ -40,7 +41,7 @@ def render(found: Sequence[tuple[Claim, Finding]], *, facts: Sequence[str]) -> s
         '<link rel="icon" href="data:,">'
         f"<style>{STYLE}{OWN_STYLE}</style></head><body><main>"
         f'<header><p class="kicker">heed · what courses teach about attention, measured</p><h1>{escape(title)}</h1>'
-        f'<ul class="contents">{contents}</ul></header>'
+        f"{contents}</header>"
         + "".join(_section(claim, finding) for claim, finding in found)
         + "<footer>"
         + "".join(f"<p>{escape(fact)}</p>" for fact in facts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 812, 320, 62, 150, 12, 44
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 812, 320, 62, 190, 12, 44
 """Pixels: of a plot, and of the margins around its axes; names of lines stand at the right."""
 
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
@@ -14,7 +14,9 @@ from lightning.pytorch.utilities import rank_zero_only
 from heed.errors import HeedError
 
 
-def wandb_logger(*, folder: Path, config: dict[str, Any], project: str, mode: str) -> list[Logger]:
+def wandb_logger(
+    *, folder: Path, config: dict[str, Any], project: str, mode: Literal["auto", "online", "offline"]
+) -> list[Logger]:
     """Weights & Biases: ``mode`` auto is online where somebody is logged in and offline elsewhere, never a prompt."""
     import wandb
 

@@ -1,0 +1,177 @@
+"""`bench.py decode`: one model's weights in heed, Marian and CTranslate2: sentences per second, greedy and beam."""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from benchmark.ct2_peer import CTranslate2Decoding
+from benchmark.hf_peer import MarianDecoding
+from benchmark.peers import UnableError, those_able
+from benchmark.rounds import rows
+from heed import model_folder
+from heed.data.batch import collate
+from heed.data.encoded import Ragged
+from heed.decoding import BeamSearch, GreedySearch
+from heed.errors import HeedError
+from heed.models.seq2seq import Seq2Seq
+from heed.models.transformer import Transformer
+
+ROOT = Path(__file__).parents[2]
+
+Batches = Sequence[tuple[Tensor, Tensor]]
+"""(src, src_mask) each."""
+
+
+class Decoder(Protocol):
+    """One side."""
+
+    def translate(self, batches: Batches, *, beam: int) -> list[list[int]]:
+        """Target ids of all rows of all batches, one after the other, EOS left out; beam 1 is greedy search."""
+
+
+class HeedDecoding:
+    """heed's own search."""
+
+    def __init__(self, model: Seq2Seq, *, longest: int) -> None:
+        self.model = model.eval()
+        self.longest = longest
+
+    def translate(self, batches: Batches, *, beam: int) -> list[list[int]]:
+        limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
+        search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
+        return [n_best[0].tokens for src, mask in batches for n_best in search(self.model, src, mask)]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", type=Path, help="a run or a model folder (default: trains one)")
+    parser.add_argument("--steps", type=int, default=300, help="of that training")
+    parser.add_argument("--sentences", type=int, default=200, help="of the test set")
+    parser.add_argument("--batches", default="1,64", help="sentences a batch; the best of them is the best batch")
+    parser.add_argument("--beams", default="5,1")
+    parser.add_argument("--longest", type=int, default=80, help="tokens of a translation")
+    parser.add_argument("--rounds", type=int, default=3)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The section ``decode`` of bench.json, and of ``skipped``."""
+    with TemporaryDirectory() as folder:
+        loaded = model_folder.load(arguments.model or _trained(Path(folder), arguments))
+        model, longest = loaded.model, arguments.longest
+        sources = loaded.tokenizer.encode_src(_sentences(arguments, loaded.config["src_lang"]))
+
+        def of_transformers(make: Callable[[Transformer], Decoder]) -> Callable[[], Decoder]:
+            def made() -> Decoder:
+                if not isinstance(model, Transformer):
+                    raise UnableError("it has no such RNN")
+                return make(model)
+
+            return made
+
+        makers: dict[str, Callable[[], Decoder]] = {}
+        if "hf" in arguments.peers:
+            makers["hf fp32"] = of_transformers(lambda model: MarianDecoding(model, longest=longest))
+        if "ctranslate2" in arguments.peers:
+            for kind in ("float32", "int8"):
+                place = Path(folder) / kind
+                makers[f"ctranslate2 {kind}"] = of_transformers(
+                    lambda model, kind=kind, place=place: CTranslate2Decoding(  # type: ignore[misc]
+                        model, place, kind=kind, threads=arguments.threads, longest=longest
+                    )
+                )
+        peers, skipped = those_able(makers)
+        sides: dict[str, Decoder] = {"heed": HeedDecoding(model, longest=longest), **peers}
+        found: list[dict[str, Any]] = []
+        for beam in map(int, arguments.beams.split(",")):
+            for size in map(int, arguments.batches.split(",")):
+                print(f"decode: beam {beam}, batch {size}, {len(sources)} sentences", flush=True)
+                facts = {"beam": beam, "batch": size, "threads": arguments.threads}
+                found += _measured(sides, in_batches(sources, size), beam, arguments.rounds, arguments.now, facts)
+    return {"decode": [*found, *_best(found)], "skipped": skipped}
+
+
+def _measured(
+    sides: dict[str, Decoder], batches: Batches, beam: int, rounds: int, now: Callable[[], float], facts: dict[str, Any]
+) -> list[dict[str, Any]]:
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    outputs: dict[str, list[list[int]]] = {}
+    for side in sides.values():
+        side.translate(batches[-1:], beam=beam)
+    for _ in range(rounds):
+        for name, side in sides.items():
+            start = now()
+            outputs[name] = side.translate(batches, beam=beam)
+            rates[name].append(len(outputs[name]) / (now() - start))
+    found = rows(rates, unit="sentences/s", **facts)
+    ours = outputs["heed"]
+    for row in found:
+        theirs = outputs[row["peer"]]
+        row["equal"] = round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours), 4)
+        row["tokens"] = {"ours": _mean_length(ours), "theirs": _mean_length(theirs)}
+        print(f"  {row['peer']:<24} {row['equal']:.1%} equal; {row['tokens']} tokens a sentence", flush=True)
+    return found
+
+
+def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each side at the batch size that suits it best."""
+    best = []
+    for peer, beam in dict.fromkeys((row["peer"], row["beam"]) for row in found):
+        tried = [row for row in found if (row["peer"], row["beam"]) == (peer, beam)]
+        ours, theirs = (max(row[side] for row in tried) for side in ("ours", "theirs"))
+        row = {"peer": peer, "beam": beam, "batch": "best", "threads": tried[0]["threads"]}
+        best.append({**row, "ours": ours, "theirs": theirs, "ratio": round(ours / theirs, 3)})
+        print(f"  best batch, beam {beam}: {peer} {theirs:.1f}, heed {ours:.1f}, ratio {ours / theirs:.2f}", flush=True)
+    return best
+
+
+def in_batches(sources: Sequence[Sequence[int]], size: int) -> Batches:
+    """Longest first, as search likes them; EOS is put behind each."""
+    import numpy as np
+
+    ragged = Ragged.of(sources)
+    order = np.argsort(-ragged.lengths, kind="stable")
+    batches = [collate(order[start : start + size], ragged, ragged) for start in range(0, len(order), size)]
+    return [(batch.src, batch.src_mask) for batch in batches]
+
+
+def _mean_length(outputs: Sequence[Sequence[int]]) -> float:
+    return round(sum(map(len, outputs)) / len(outputs), 2)
+
+
+def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
+    if arguments.data:
+        file = arguments.data / f"test_2016_flickr.{language}"
+        if not file.is_file():
+            raise HeedError(f"There is no {file}: --data names the folder of Multi30k's files.")
+        lines = file.read_text(encoding="utf-8").splitlines()
+    else:
+        from heed.data.synthetic import generate
+
+        test = generate(seed=1, train=1, valid=1, test=arguments.sentences, long=1)["test"]
+        lines = [example.src for example in test]
+    return lines[: arguments.sentences]
+
+
+def _trained(folder: Path, arguments: argparse.Namespace) -> Path:
+    """A model that has learned enough to stop where a sentence ends."""
+    data = ["data=multi30k", f"data.root={arguments.data.resolve()}"] if arguments.data else ["data=synthetic"]
+    steps = arguments.steps
+    settings = [
+        *("model=transformer", "model.d_ff=1024", *data, "logger=none", "test=false"),
+        *(f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null"),
+        *("trainer=cpu", "callbacks.maps=0", "callbacks.aer_sentences=0", f"hydra.run.dir={folder / 'run'}"),
+    ]
+    print(f"decode: training a model for {steps} steps", flush=True)
+    command = [sys.executable, str(ROOT / "train.py"), *settings]
+    done = subprocess.run(
+        command, env=os.environ, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        raise HeedError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout[-2000:]}")
+    return folder / "run"

@@ -1,0 +1,72 @@
+"""`bench.py plan`: what planning costs, for a corpus of any size."""
+
+import argparse
+import json
+import resource
+import time
+from typing import Any
+
+import numpy as np
+
+from heed.data.plan import IntArray, Planner
+from heed.errors import HeedError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pairs", type=int, default=10_000_000)
+    parser.add_argument("--batch-tokens", type=int, default=25_000, help="as for millions of pairs")
+    parser.add_argument(
+        "--rate", type=float, help="training's tokens/s (default: of d256, or the first, in bench.json)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The section ``plan`` of bench.json: seconds and memory for a tenth of the pairs, then for all."""
+    rate = arguments.rate or _measured_rate(arguments)
+    found = [_planned(pairs, arguments.batch_tokens, rate) for pairs in (arguments.pairs // 10, arguments.pairs)]
+    return {"plan": found}
+
+
+def _planned(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
+    src, tgt = lengths(pairs)
+    planner = Planner(batch_tokens=batch_tokens, device_tokens=4096, pool=20_000, seed=1)
+    before = _peak_mib()
+    start = time.perf_counter()
+    steps = sum(1 for _ in planner.steps(src, tgt, epoch=0))
+    seconds = time.perf_counter() - start
+    memory = _peak_mib() - before
+    share = seconds / (int(src.sum() + tgt.sum()) / rate)
+    print(
+        f"plan: {pairs:,} pairs in {steps:,} steps: {seconds:.1f} s, {share:.3%} of training at {rate:,.0f} tokens/s; "
+        f"peak memory grew by {memory:.1f} MiB",
+        flush=True,
+    )
+    return {
+        "pairs": pairs,
+        "steps": steps,
+        "seconds": round(seconds, 2),
+        "tokens_per_second": rate,
+        "share": round(share, 6),
+        "memory_mib": round(memory, 1),
+    }
+
+
+def lengths(pairs: int) -> tuple[IntArray, IntArray]:
+    """Of synthetic pairs: log-normal as in web text, the two sides alike, at most 200 tokens."""
+    rng = np.random.default_rng(1)
+    src = rng.lognormal(3.0, 0.6, pairs)
+    tgt = src * rng.lognormal(0.0, 0.2, pairs)
+    return tuple(side.astype(np.int64).clip(2, 200) for side in (src, tgt))  # type: ignore[return-value]
+
+
+def _measured_rate(arguments: argparse.Namespace) -> float:
+    if arguments.out.exists():
+        rows = json.loads(arguments.out.read_text(encoding="utf-8")).get("train", [])
+        if rows:
+            return float(next((row for row in rows if row["size"] == "d256"), rows[0])["ours"])
+    raise HeedError(f"{arguments.out} holds no training rate: run `bench.py train` first, or give --rate.")
+
+
+def _peak_mib() -> float:
+    """The most memory that this process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

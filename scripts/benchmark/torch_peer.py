@@ -1,0 +1,132 @@
+"""What a good engineer would write in plain PyTorch: torch's own transformer or LSTM, in a careful loop."""
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from heed.data.batch import Batch
+from heed.models.rnn import RNNConfig
+from heed.models.transformer import TransformerConfig
+from heed.symbols import PAD
+
+
+class PlainLoop:
+    """Forward, loss, backward, clip, fused AdamW; ``model`` maps (src, src_mask, tgt_in) to logits."""
+
+    def __init__(self, model: nn.Module, *, bf16: bool) -> None:
+        self.model = model.train()
+        self.bf16 = bf16
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+    def step(self, batches: Sequence[Batch]) -> None:
+        tokens = sum(batch.tgt_tokens for batch in batches)
+        self.optimizer.zero_grad(set_to_none=True)
+        for batch in batches:
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+                logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
+            loss = F.cross_entropy(
+                logits.float().flatten(0, 1),
+                batch.tgt_out.flatten(),
+                ignore_index=PAD,
+                label_smoothing=0.1,
+                reduction="sum",
+            )
+            torch.autograd.backward(loss / tokens)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+
+
+class Transformer(nn.Module):
+    """torch.nn.Transformer with tied embeddings and sinusoidal positions.
+
+    Args:
+        dropout_as_ours: torch.nn.Transformer drops attention weights and activations, too, where heed does not unless
+            asked to. With this both do the same work.
+    """
+
+    positions: Tensor
+
+    def __init__(self, vocabulary: int, config: TransformerConfig, *, dropout_as_ours: bool) -> None:
+        super().__init__()
+        width, longest = config.d_model, 512
+        self.embedding = nn.Embedding(vocabulary, width, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        angles = torch.arange(longest)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
+        self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*enable_nested_tensor.*")  # said of every pre-norm encoder
+            self.transformer = nn.Transformer(
+                width,
+                config.num_heads,
+                config.encoder_layers,
+                config.decoder_layers,
+                config.d_ff,
+                config.dropout,
+                batch_first=True,
+                norm_first=True,
+            )
+        self.dropout = nn.Dropout(config.dropout)
+        if dropout_as_ours:
+            for module in self.transformer.modules():
+                if isinstance(module, nn.MultiheadAttention):
+                    module.dropout = config.attention_dropout
+                elif isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+                    module.dropout = nn.Dropout(config.activation_dropout)
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        hidden = ~src_mask
+        future = torch.ones(tgt_in.shape[1], tgt_in.shape[1], dtype=torch.bool).triu(1)
+        states = self.transformer(
+            self._embed(src),
+            self._embed(tgt_in),
+            tgt_mask=future,
+            tgt_is_causal=True,
+            src_key_padding_mask=hidden,
+            memory_key_padding_mask=hidden,
+        )
+        return F.linear(states, self.embedding.weight)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+        embedded: Tensor = self.dropout(x + self.positions[: ids.shape[1]])
+        return embedded
+
+
+class RNN(nn.Module):
+    """Luong's model as it is commonly written: packed nn.LSTM, nn.LSTMCell, general attention, input feeding."""
+
+    def __init__(self, vocabulary: int, config: RNNConfig) -> None:
+        super().__init__()
+        width, narrow = config.d_model, config.d_embedding
+        self.embedding = nn.Embedding(vocabulary, narrow, padding_idx=PAD)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.LSTM(narrow, width // 2, batch_first=True, bidirectional=True)
+        self.cell = nn.LSTMCell(narrow + width, width)
+        self.query = nn.Linear(width, width, bias=False)
+        self.combine = nn.Linear(2 * width, width, bias=False)
+        self.readout = nn.Linear(width, narrow, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        packed = pack_padded_sequence(
+            self.dropout(self.embedding(src)), src_mask.sum(1), batch_first=True, enforce_sorted=False
+        )
+        out, (h_n, c_n) = self.encoder(packed)
+        memory, _ = pad_packed_sequence(out, batch_first=True, total_length=src.shape[1])
+        memory = self.dropout(memory)
+        h, c = (torch.cat((part[0], part[1]), 1) for part in (h_n, c_n))
+        feed = torch.zeros_like(h)
+        hidden = ~src_mask
+        attentional = []
+        for x in self.dropout(self.embedding(tgt_in)).unbind(1):
+            h, c = self.cell(torch.cat((x, feed), 1), (h, c))
+            scores = torch.bmm(memory, self.query(h)[:, :, None]).squeeze(2).masked_fill(hidden, -torch.inf)
+            context = torch.bmm(scores.softmax(1)[:, None], memory).squeeze(1)
+            feed = self.dropout(torch.tanh(self.combine(torch.cat((context, h), 1))))
+            attentional.append(feed)
+        return F.linear(self.readout(torch.stack(attentional, 1)), self.embedding.weight, self.bias)

@@ -1,0 +1,240 @@
+"""`bench.py train`: heed's own training, run by Lightning, and peers that take the same steps in turn."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+from lightning.pytorch.callbacks import Callback
+
+from benchmark.matmul import matmul_seconds, products_of
+from benchmark.peers import UnableError, installed, those_able
+from benchmark.rounds import rows
+from heed.data.batch import Batch, collate
+from heed.data.datamodule import StepShare, TranslationData
+from heed.training.configuration import build
+from heed.training.module import TranslationModule
+
+ROOT = Path(__file__).parents[2]
+
+SIZES = {
+    "d256": ["model=transformer", "model.d_ff=1024"],
+    "tiny": ["model=transformer_tiny"],
+    "smallest": ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"],
+    "rnn": ["model=rnn"],
+}
+"""What ``train.py`` is told. ``smallest`` is for trying the benchmark itself."""
+
+STEP_TOKENS = 3700
+"""Target tokens of an optimizer step: what fits into sentences × longest side ≤ 4096."""
+
+Step = Callable[[Sequence[Batch]], None]
+"""One optimizer step over these batches."""
+
+
+class Training:
+    """A run as ``train.py`` composes it, without validations, kept in a temporary folder."""
+
+    def __init__(self, overrides: Sequence[str], folder: Path) -> None:
+        sys.path.append(str(ROOT))
+        import train
+        from heed.data.tokenizer import Tokenizer
+
+        settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
+        settings += ["trainer.validate_every=1000000", "callbacks.maps=0", "callbacks.aer_sentences=0"]
+        with initialize_config_dir(str(train.CONF), version_base="1.3"):
+            cfg = compose("train", settings)
+        parts = build(cfg)
+        self.trainer: L.Trainer = parts["trainer"](
+            folder=folder, callbacks=parts["callbacks"](folder=folder), loggers=[]
+        )
+        corpus = parts["data"].load()
+        learn = parts["tokenizer"]
+        self.tokenizer: Tokenizer = learn.train(corpus.train, cfg.cache_dir, tags=corpus.tags)
+        self.data = TranslationData(
+            corpus,
+            self.tokenizer,
+            parts["batching"],
+            sampling=learn.sampling,
+            with_tests=False,
+            cache_dir=cfg.cache_dir,
+        )
+        torch.manual_seed(cfg.seed)
+        self.config = parts["model"]
+        self.model = self.config.build(
+            src_vocab=self.tokenizer.src_vocab, tgt_vocab=self.tokenizer.tgt_vocab, joint=self.tokenizer.joint
+        )
+        self.module = TranslationModule(
+            self.model,
+            self.tokenizer,
+            optimizer=parts["optimizer"],
+            schedule=parts["schedule"],
+            search=parts["search"],
+            label_smoothing=cfg.label_smoothing,
+            r_drop=cfg.r_drop,
+            clip_norm=cfg.clip_norm,
+            seed=cfg.seed,
+        )
+
+    def fit(self, callback: Callback) -> None:
+        """Train until the callback has seen enough."""
+        # The last callback, so that the others' work counts as training.
+        self.trainer.callbacks.append(callback)
+        with suppress(SeenEnoughError):
+            self.trainer.fit(self.module, self.data)
+
+
+class SeenEnoughError(Exception):
+    """Ends a training, which would else end with a validation and a checkpoint."""
+
+
+class Turns(Callback):  # type: ignore[misc]
+    """While Lightning waits, peers take the steps that heed has taken, on the same clock.
+
+    heed's time is all that passes from step to step: planning, collation, loop and callbacks too. A peer is timed over
+    its steps and their collation, a whole step as one batch.
+    """
+
+    def __init__(self, peers: Mapping[str, Step], *, rounds: int, steps: int, now: Callable[[], float]) -> None:
+        self.peers = peers
+        self.rounds = rounds
+        self.now = now
+        self.steps = steps
+        self.rates: dict[str, list[float]] = {name: [] for name in ("heed", *peers)}
+        self.last: StepShare | None = None
+        """A step as heed takes it."""
+        self._taken: list[StepShare] = []
+        self._clock = self.now()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._taken.append(batch)
+        if len(self._taken) < self.steps:
+            return
+        tokens = sum(share.src_tokens + share.tgt_tokens for share in self._taken)
+        self._note("heed", tokens)
+        assert isinstance(pl_module, TranslationModule)
+        train = pl_module.data.encode_train(batch.epoch)
+        for name, step in self.peers.items():
+            self._clock = self.now()
+            for share in self._taken:
+                index = np.concatenate([part.index.numpy() for _, part in share.micro_batches])
+                step([collate(index, train.src, train.tgt)])
+            self._note(name, tokens)
+        self.last = batch
+        self._taken = []
+        # The first round is for warming up.
+        if len(self.rates["heed"]) > self.rounds:
+            self.rates = {name: rates[1:] for name, rates in self.rates.items()}
+            raise SeenEnoughError
+        self._clock = self.now()
+
+    def _note(self, name: str, tokens: int) -> None:
+        self.rates[name].append(tokens / (self.now() - self._clock))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", choices=("transformer", "rnn"), default="transformer")
+    parser.add_argument("--sizes", help=f"of transformers: {', '.join(SIZES)} (default: d256,tiny)")
+    parser.add_argument("--rounds", type=int, default=7, help="that count, after one for warming up")
+    parser.add_argument("--steps", type=int, default=4, help="optimizer steps of each side in a round")
+    parser.add_argument("--step-tokens", type=int, default=STEP_TOKENS, help="target tokens of an optimizer step")
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        help="of the peers: fp32, bf16, or both with a comma (default: both where the CPU has AMX, else fp32)",
+    )
+    parser.add_argument("--set", nargs="*", default=[], metavar="KNOB=VALUE", help="of train.py, for heed's side alone")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The section ``train`` of bench.json, and of ``skipped``."""
+    sizes = ["rnn"] if arguments.model == "rnn" else (arguments.sizes or "d256,tiny").split(",")
+    found: list[dict[str, Any]] = []
+    machine: list[dict[str, Any]] = []
+    skipped: dict[str, str] = {}
+    for size in sizes:
+        with TemporaryDirectory() as folder:
+            training = Training(overrides(size, arguments), Path(folder))
+            vocabulary = training.tokenizer.tgt_vocab
+            print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
+            peers, missing = those_able(_makers(arguments, training))
+            turns = Turns(peers, rounds=arguments.rounds, steps=arguments.steps, now=arguments.now)
+            training.fit(turns)
+        skipped |= missing
+        facts = {"size": size, "threads": arguments.threads, "vocabulary": vocabulary}
+        found += rows(turns.rates, unit="tokens/s", **facts)
+        machine.append({**facts, **_limit(training, turns, arguments.now)})
+    return {"train": found, "limit": machine, "skipped": skipped}
+
+
+def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
+    """For ``train.py``: this size, on the data of the command line."""
+    batching = [f"batching.batch_tokens={arguments.step_tokens}"]
+    data = ["data=synthetic"]
+    if arguments.data:
+        data = ["data=multi30k", f"data.root={arguments.data}", "tokenizer.vocab_size=8000"]
+    return [*SIZES[size], *batching, *data, *arguments.set]
+
+
+def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Step]]:
+    from benchmark import hf_peer, torch_peer
+
+    vocabulary, config = training.tokenizer.tgt_vocab, training.config
+    if arguments.model == "rnn":
+        models: dict[str, Callable[[], torch.nn.Module]] = {"torch": lambda: torch_peer.RNN(vocabulary, config)}
+    else:
+        models = {
+            "torch": lambda: torch_peer.Transformer(vocabulary, config, dropout_as_ours=False),
+            "torch-our-dropout": lambda: torch_peer.Transformer(vocabulary, config, dropout_as_ours=True),
+            "hf": lambda: hf_peer.MarianTraining(vocabulary, config),
+        }
+    models["joey"] = joey
+    wanted = [name for name in models if name.split("-")[0] in arguments.peers]
+    amx = "amx" in torch.backends.cpu.get_cpu_capability().lower()
+    precisions = ("fp32,bf16" if amx else "fp32") if arguments.precision == "auto" else arguments.precision
+
+    def maker(name: str, precision: str) -> Callable[[], Step]:
+        return lambda: torch_peer.PlainLoop(models[name](), bf16=precision == "bf16").step
+
+    return {f"{name} {precision}": maker(name, precision) for name in wanted for precision in precisions.split(",")}
+
+
+def joey() -> torch.nn.Module:
+    """Joey NMT has no step to be called from outside its own loop, and so cannot take turns."""
+    installed("joeynmt")
+    raise UnableError("its trainer takes no single steps: time its own loop instead")
+
+
+def _limit(training: Training, turns: Turns, now: Callable[[], float]) -> dict[str, Any]:
+    """What the machine's matrix products alone would allow, and which share of it heed reaches."""
+    share = turns.last
+    assert share is not None
+    batches = [batch for _, batch in share.micro_batches]
+    products = products_of(lambda: torch_step(training, batches))
+    seconds, rate = matmul_seconds(products, now=now)
+    limit = (share.src_tokens + share.tgt_tokens) / seconds
+    ours = float(np.median(turns.rates["heed"]))
+    print(
+        f"  matrix products alone    {limit:>10,.1f} tokens/s ({rate / 1e9:.0f} GFLOP/s)   heed reaches "
+        f"{ours / limit:.0%} of it",
+        flush=True,
+    )
+    return {"heed": round(ours, 1), "matmul_tokens_per_second": round(limit, 1), "gflops": round(rate / 1e9, 1)}
+
+
+def torch_step(training: Training, batches: Sequence[Batch]) -> None:
+    """Forward and backward passes of one step, without Lightning."""
+    training.model.train()
+    for batch in batches:
+        loss, _ = training.module.summed_loss(batch)
+        torch.autograd.backward(loss / batch.tgt_tokens)
+    training.module.zero_grad()
