@@ -1,0 +1,120 @@
+"""What README.md tells people to type works: train.py's commands with ``debug=smoke``, heed's up to their options."""
+
+import json
+import random
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import DictConfig
+
+from heed.cli import COMMANDS, _parser
+from heed.training.configuration import build
+from heed.training.run import rehearse
+
+ROOT = Path(__file__).parent.parent
+
+# Less than smoke: these commands differ in what they read.
+FAST = ["trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
+        "model=transformer_tiny", "tokenizer.vocab_size=auto", "search.max_length_factor=0.5",
+        "callbacks.maps=0", "logger=none"]  # fmt: skip
+FEW = ["data.train=60", "data.valid=6", "data.test=6", "data.long=2"]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Every command of a Markdown text, in words: its indented lines, and what its prose has in backticks."""
+    lines, prose = [], []
+    for line in text.splitlines():
+        (lines if line.startswith("    ") else prose).append(line)
+    for command in [*lines, *re.findall(r"`([^`]+)`", " ".join(prose))]:
+        if not re.search(r"\b(train\.py|heed) ", command + " "):
+            continue
+        # Square brackets around options say that they may be left out; on the command line of train.py they are lists.
+        written = command if "train.py" in command else re.sub(r"[][]", "", command)
+        parts = shlex.shlex(written, posix=True, punctuation_chars="|<>")
+        parts.whitespace_split = True
+        words = [word for word in parts if word != "…"]
+        for place, word in enumerate(words):
+            if word == "train.py" or word.split("/")[-1] == "heed":
+                end = next((i for i in range(place, len(words)) if words[i] in ("|", "<", ">")), len(words))
+                yield [word.split("/")[-1], *words[place + 1 : end]]
+
+
+COMMANDS_IN_README = [*map(list, dict.fromkeys(map(tuple, commands((ROOT / "README.md").read_text("utf-8")))))]
+TRAIN = [words for program, *words in COMMANDS_IN_README if program == "train.py" and "--help" not in words]
+HEED = [words for program, *words in COMMANDS_IN_README if program == "heed" and words]
+
+
+def test_commands_are_found() -> None:
+    text = "Prose, and `heed x [--y]`.\n\n    echo a | .venv/bin/heed z < in  # why\n    python train.py a='[[b]]'\n"
+    assert list(commands(text)) == [["heed", "z"], ["train.py", "a=[[b]]"], ["heed", "x", "--y"]]
+    assert len(TRAIN) >= 8
+    assert {words[0] for words in HEED} >= {"translate", "score", "evaluate", "align", "attend", "compare", "average"}
+
+
+@pytest.mark.parametrize("words", TRAIN, ids=" ".join)
+def test_train_builds(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
+    """Everything but the data: composed, built, and tried out without memory. A sweep: each of its jobs."""
+    overrides = [word for word in words if word != "-m"]
+    jobs = [overrides]
+    if "-m" in words:
+        choices = ([f"{name}={value}" for value in values.split(",")] for name, values in map(_split, overrides))
+        jobs = [list(job) for job in product(*choices)]
+    for job in jobs:
+        cfg = compose(*job, "debug=smoke")
+        parts = build(cfg)
+        rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+        parts["trainer"](folder=tmp_path, callbacks=parts["callbacks"](folder=tmp_path), loggers=[])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [words for words in TRAIN if not words or words[0] == "data=files" or "data.root=DIR" in words],
+    ids=" ".join,
+)
+def test_train_runs(command: Callable[..., tuple[int, str]], tmp_path: Path, words: list[str]) -> None:
+    """Those that differ in what they read, on a few sentences each."""
+    write_data(words)
+    status, said = command(*words, "debug=smoke", *FAST, *([] if words else FEW), f"hydra.run.dir={tmp_path}/run")
+    assert status == 0, said
+    assert (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.parametrize("words", HEED, ids=" ".join)
+def test_heed_knows_the_options(words: list[str]) -> None:
+    name, *options = words
+    assert name in {command.name for command in COMMANDS}
+    if options:  # without any, prose is speaking of the command
+        _parser().parse_args(words)
+
+
+def write_data(words: list[str]) -> None:
+    """The files that a command names, in this folder, and the folder that it calls DIR."""
+    rng = random.Random(3)
+    numbers = [[str(rng.randrange(10)) for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    for file in re.findall(r"[\w.]+\.(?:en|de|jsonl)\b", " ".join(words)):
+        _write(Path(file), numbers)
+    if "data.root=DIR" in words:
+        data = yaml.safe_load((ROOT / "conf" / "data" / "multi30k.yaml").read_text(encoding="utf-8"))
+        for stem in data["stems"].values():
+            for language in (data["src_lang"], data["tgt_lang"]):
+                _write(Path("DIR") / f"{stem}.{language}", numbers)
+
+
+def _write(path: Path, numbers: list[list[str]]) -> None:
+    # No source in two files: training pairs that are seen in a test set are dropped.
+    lines = [f"{path.stem} {' '.join(line)}" for line in numbers]
+    if path.suffix == ".jsonl":
+        lines = [json.dumps({"en": line, "ja": line.replace(" ", "、")}, ensure_ascii=False) for line in lines]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _split(override: str) -> tuple[str, str]:
+    name, _, value = override.partition("=")
+    return name, value
