@@ -1,26 +1,29 @@
-"""Does "it" look at what it means? Encoder self-attention from the pronoun to its right minus its wrong antecedent.
+"""Does "it" look at what it means? Attention from the pronoun to its right minus its wrong antecedent.
 
     python scripts/antecedents.py RUN [RUN …]
 
 Runs of data=synthetic, English to German. The head that looks best on the run's validation sentences is measured on
 the challenge set, in which every scene is told twice, once for each antecedent: a head that always prefers the first
-noun, or the subject, gets 0 there. Every run's attention/ folder receives antecedents.png, the distribution and the
-twins of median difference drawn.
+noun, or the subject, gets 0 there. So for the encoder's self-attention from "it", and for the decoder's cross-attention
+when it writes er, sie or es. Every run's attention/ folder receives antecedents-encoder.png and -decoder.png, the
+distribution and the twins of median difference drawn.
 """
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import yaml
 
-from heed.claims.antecedent import Look, measure, middle_twins
+from heed.claims.antecedent import Look, Place, measure, middle_twins
 from heed.compare.models import load_translator
 from heed.data.synthetic import words
 from heed.errors import HeedError
 from heed.evaluation.antecedents import AntecedentReport
+
+PLACES: Mapping[Place, str] = {"encoder": "from “it”", "decoder": "when writing er, sie or es"}
 
 
 def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look]) -> None:
@@ -38,12 +41,12 @@ def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look])
     histogram.axvline(0, color="black", linewidth=0.8)
     histogram.axvline(found.challenge.mean, color="#c44e52", linestyle="--", label=f"mean {found.challenge.mean:+.2f}")
     histogram.legend(frameon=False)
-    histogram.set(xlabel="attention from “it”: right − wrong antecedent", ylabel="challenge sentences")
+    histogram.set(xlabel="attention: right − wrong antecedent", ylabel="challenge sentences")
     for axes, one in zip(rows, example, strict=True):
         weights, antecedent = one.row[head], one.case.antecedent
         axes.imshow(weights[None], aspect="auto", cmap="Blues", vmin=0, vmax=1)
         axes.set_xticks(range(len(weights)), words(one.case.src), rotation=30, ha="right")
-        axes.set_yticks([0], ["it looks at"])
+        axes.set_yticks([0], ["looks at"])
         for name, colour in (("right", "#2a9d4a"), ("wrong", "#c44e52"), ("pronoun", "black")):
             label = axes.get_xticklabels()[antecedent[name]]
             label.set(color=colour, fontweight="bold")
@@ -56,14 +59,17 @@ def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look])
     figure.savefig(path, dpi=150)
 
 
-def measured(run: Path) -> AntecedentReport:
+def measured(run: Path) -> dict[Place, AntecedentReport]:
     """Look, choose, measure and draw."""
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     if (results["data"], results["src_lang"]) != ("synthetic", "en"):
         raise HeedError("its sources must be those of data=synthetic in English, whose antecedents are known")
-    found, looks = measure(run, load_translator(run), seed=config["data"]["seed"])
-    draw(run / "attention" / "antecedents.png", results["name"], found, looks)
+    translator = load_translator(run)
+    found: dict[Place, AntecedentReport] = {}
+    for place, title in PLACES.items():
+        found[place], looks = measure(run, translator, place, seed=config["data"]["seed"])
+        draw(run / "attention" / f"antecedents-{place}.png", f"{results['name']}, {title}", found[place], looks)
     return found
 
 
@@ -74,15 +80,17 @@ def main(runs: list[Path]) -> None:
         except HeedError as error:
             print(f"{run}: {error}")
             continue
-        print(f"{run}: chosen on valid: layer {found.layer}, head {found.head}. Right − wrong antecedent, from “it”:")
-        for name, one in (("valid", found.valid), ("challenge", found.challenge)):
-            low, high = one.interval
-            print(
-                f"  {name:<9} {one.number:>4} sentences  mean {one.mean:+.3f} [{low:+.3f}, {high:+.3f}]  "
-                f"positive {one.positive:.1%}  min/quartiles/max {' '.join(f'{q:+.2f}' for q in one.quantiles)}"
-            )
-        for layer, means in enumerate(found.by_head, start=1):
-            print(f"  layer {layer} on challenge, mean by head: {' '.join(f'{mean:+.3f}' for mean in means)}")
+        print(f"{run}: attention to the right − to the wrong antecedent")
+        for place, of in found.items():
+            print(f"  {place}, {PLACES[place]}; chosen on valid: layer {of.layer}, head {of.head}")
+            for name, one in (("valid", of.valid), ("challenge", of.challenge)):
+                low, high = one.interval
+                print(
+                    f"    {name:<9} {one.number:>4} sentences  mean {one.mean:+.3f} [{low:+.3f}, {high:+.3f}]  "
+                    f"positive {one.positive:.1%}  min/quartiles/max {' '.join(f'{q:+.2f}' for q in one.quantiles)}"
+                )
+            for layer, means in enumerate(of.by_head, start=1):
+                print(f"    layer {layer} on challenge, mean by head: {' '.join(f'{mean:+.3f}' for mean in means)}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory, shown, spread
 from heed.claims.plots import Line, caption, histogram, line_plot, table
 from heed.claims.recipes import LONG, TRANSFORMER, small
+from heed.compare.challenge import contrastive_accuracy
 from heed.compare.figures import WordMap, heat_map
 from heed.data.synthetic import challenge, words
 from heed.errors import HeedError
@@ -36,6 +38,10 @@ class Case:
     src: str
     tgt: str
     antecedent: Mapping[str, int]
+
+
+Place = Literal["encoder", "decoder"]
+"""Self-attention of the encoder, from "it"; or cross-attention of the decoder, when it writes er, sie or es."""
 
 
 @dataclass(frozen=True)
@@ -73,29 +79,40 @@ def _is_it(src: str, antecedent: Mapping[str, int]) -> bool:
     return words(src)[antecedent["pronoun"]].lower() == "it"
 
 
-def look(translator: Translator, cases: Sequence[Case]) -> list[Look]:
+def look(translator: Translator, cases: Sequence[Case], place: Place) -> list[Look]:
     """Where the pronouns of the cases look.
 
     Raises:
-        HeedError: if the model's encoder has no self-attention.
+        HeedError: if the model has no such attention.
     """
     looks = []
     for case, seen in zip(cases, translator.attend([c.src for c in cases], [c.tgt for c in cases]), strict=True):
-        if seen.encoder_self is None:
-            raise HeedError("this model's encoder has no self-attention")
-        shares = word_shares(seen.src_pieces, words(case.src))
-        maps = pool(seen.encoder_self, shares, shares)
-        looks.append(Look(case, maps[:, :, case.antecedent["pronoun"]], mass_difference(maps, case.antecedent)))
+        weights = seen.encoder_self if place == "encoder" else seen.cross
+        if weights is None:
+            raise HeedError(f"this model's {place} has no attention to the source")
+        src_words, tgt_words = words(case.src), words(case.tgt)
+        src = word_shares(seen.src_pieces, src_words)
+        tgt = src if place == "encoder" else word_shares(seen.tgt_pieces, tgt_words)
+        maps = pool(weights, tgt, src)
+        row = case.antecedent["pronoun"] if place == "encoder" else written(tgt_words)
+        difference = mass_difference(maps, {**case.antecedent, "pronoun": row})
+        looks.append(Look(case, maps[:, :, row], difference))
     return looks
 
 
-def measure(run: Path, translator: Translator, *, seed: int) -> tuple[AntecedentReport, list[Look]]:
+def written(tgt_words: Sequence[str]) -> int:
+    """Where the German pronoun stands: behind its antecedents, and nothing else in such a sentence is called er or "
+    "es."""
+    return max(position for position, word in enumerate(tgt_words) if word.lower() in ("er", "sie", "es"))
+
+
+def measure(run: Path, translator: Translator, place: Place, *, seed: int) -> tuple[AntecedentReport, list[Look]]:
     """The head chosen on the run's validation sentences, and what it does on the challenge set, with all its looks.
 
     In the challenge set every scene is told twice, once for each antecedent: a head that always prefers the first
     noun, or the subject, gets 0 there.
     """
-    valid, challenged = (look(translator, cases) for cases in (validation_cases(run), challenge_cases(seed)))
+    valid, challenged = (look(translator, cases, place) for cases in (validation_cases(run), challenge_cases(seed)))
     differences = (np.stack([one.difference for one in looks]) for looks in (valid, challenged))
     return report(*differences), challenged
 
@@ -107,64 +124,58 @@ def middle_twins(looks: Sequence[Look], head: tuple[int, int]) -> tuple[Look, Lo
     return twins[len(twins) // 2]
 
 
-def drawn(found: AntecedentReport, looks: Sequence[Look]) -> list[str]:
+def drawn(found: AntecedentReport, looks: Sequence[Look], place: Place) -> list[str]:
     """The distribution over the challenge set, and the middle twins, as figures."""
     head = found.layer - 1, found.head - 1
     values = [float(one.difference[head]) for one in looks]
+    what = "Encoder self-attention from “it”" if place == "encoder" else "Cross-attention when er, sie or es is written"
     figures = [
-        caption(
-            f"Attention from “it”, layer {found.layer}, head {found.head}: right − wrong antecedent, challenge set"
-        ),
-        histogram(values, name="Distribution of the difference", x="attention to the right − to the wrong antecedent"),
-        caption("A scene in the middle of the distribution, told for either antecedent"),
+        caption(f"{what}, layer {found.layer}, head {found.head}"),
+        histogram(values, name=what, x="attention to the right − to the wrong antecedent, challenge set"),
     ]
     for one in middle_twins(looks, head):
-        right, wrong = (words(one.case.src)[one.case.antecedent[name]] for name in ("right", "wrong"))
-        row = WordMap(words(one.case.src), [f"it (= {right}, not {wrong})"], one.row[head][None])
+        src, antecedent = words(one.case.src), one.case.antecedent
+        pronoun = "it" if place == "encoder" else words(one.case.tgt)[written(words(one.case.tgt))]
+        row = WordMap(src, [f"{pronoun} (= {src[antecedent['right']]})"], one.row[head][None])
         figures.append(f'<div class="side-0">{heat_map(row, name=one.case.src)}</div>')
     return figures
 
 
 def experiment(laboratory: Laboratory) -> Finding:
     (run,) = laboratory.runs(LONG)
-    found, looks = measure(run.folder, run.translator, seed=1)
+    found, looks = measure(run.folder, run.translator, "encoder", seed=1)
+    deciding, decisions = measure(run.folder, run.translator, "decoder", seed=1)
+    contrasts = [contrast for contrast in challenge(seed=1, per_tag=PER_TAG) if contrast.tag == "pronoun"]
+    accuracy = contrastive_accuracy(run.translator, contrasts)["pronoun"].share
     stacks = {label: laboratory.runs(recipe) for label, recipe in STACKS.items()}
     bleu = {label: spread(one.bleu("valid") for one in runs) for label, runs in stacks.items()}
-    low, high = found.challenge.interval
-    looks_right = low > 0
-    needed = all(
-        max(bleu[label]["values"]) < min(bleu["residual and norm"]["values"])
-        for label in STACKS
-        if label != "residual and norm"
-    )
+    whole, *without = bleu.values()
+    looks_right = found.challenge.interval[0] > 0
+    needed = all(max(of["values"]) < min(whole["values"]) for of in without)
     return Finding(
         held=looks_right and needed,
         summary=(
-            f"The encoder head that looks best on validation (layer {found.layer}, head {found.head}) gives the right "
-            f"antecedent {found.challenge.mean:+.2f} [{low:+.2f}, {high:+.2f}] more of the attention from “it” than "
-            f"the wrong one on {found.challenge.number} challenge sentences; in {found.challenge.positive:.0%} of "
-            f"them it gives more. Valid BLEU with residual and norm {shown(bleu['residual and norm'])}, "
-            + ", ".join(f"{label} {shown(bleu[label])}" for label in STACKS if label != "residual and norm")
+            f"A model that translates {accuracy:.1%} of the ambiguous pronouns right: its encoder head that looks "
+            f"best on validation gives the right antecedent {_mean(found)} more of the attention from “it” than the "
+            f"wrong one. The decoder head that looks best when er, sie or es is written (layer {deciding.layer}, head "
+            f"{deciding.head}) gives it {_mean(deciding)} more, in {deciding.challenge.positive:.0%} of "
+            f"{deciding.challenge.number} challenge sentences: "
+            + ("both look. " if looks_right else "what “it” means is settled there. ")
+            + f"Valid BLEU with residual and norm {shown(whole)}, "
+            + ", ".join(f"{label} {shown(bleu[label])}" for label in list(STACKS)[1:])
             + "."
         ),
         numbers={
-            "difference": {
-                split: {
-                    "sentences": of.number,
-                    "mean": of.mean,
-                    "interval": list(of.interval),
-                    "quantiles": list(of.quantiles),
-                    "positive": of.positive,
-                }
-                for split, of in (("valid", found.valid), ("challenge", found.challenge))
-            },
-            "by head on challenge": found.by_head,
+            "pronouns right": accuracy,
+            "encoder, from it": asdict(found),
+            "decoder, writing the pronoun": asdict(deciding),
             "it held": looks_right,
             "valid bleu": bleu,
             "residual and norm held": needed,
         },
         figures=[
-            *drawn(found, looks),
+            *drawn(found, looks, "encoder"),
+            *drawn(deciding, decisions, "decoder"),
             caption("Training with and without residual sums and norms"),
             line_plot(
                 [Line(label, runs[0].curve("nll")) for label, runs in stacks.items()],
@@ -177,14 +188,20 @@ def experiment(laboratory: Laboratory) -> Finding:
     )
 
 
+def _mean(found: AntecedentReport) -> str:
+    low, high = found.challenge.interval
+    return f"{found.challenge.mean:+.2f} [{low:+.2f}, {high:+.2f}]"
+
+
 CLAIM = Claim(
     name="antecedent",
     claim="“it” looks at what it means; residual sums and norms make a deep stack trainable.",
     measurement=(
         "Encoder self-attention from “it” to its right minus its wrong antecedent, for the head that does best on "
-        "validation sentences, over the challenge set (a head with a constant preference gets 0); and training without "
-        "residual sums, norms or both. It holds if the mean difference is above 0 (95 % bootstrap interval) and every "
-        "removal costs BLEU for every seed."
+        "validation sentences, over the challenge set (a head with a constant preference gets 0); the same for the "
+        "decoder's cross-attention when it writes the pronoun; and training without residual sums, norms or both. It "
+        "holds if the encoder's mean difference is above 0 (95 % bootstrap interval) and every removal costs BLEU for "
+        "every seed."
     ),
     recipes=(LONG, *STACKS.values()),
     experiment=experiment,
