@@ -1,4 +1,5 @@
-"""Does "it" look at what it means? Attention from the pronoun to its right minus its wrong antecedent.
+"""Does "it" look at what it means, and "bank" at what tells which bank? Attention from the pronoun to its right minus
+its wrong antecedent, and from an ambiguous noun to the words that decide it.
 
     python scripts/antecedents.py RUN [RUN …]
 
@@ -17,7 +18,9 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from heed.claims.antecedent import Look, Place, measure, middle_twins
+from heed.claims import senses
+from heed.claims.antecedent import PER_TAG, Look, Place, measure, middle_twins
+from heed.claims.senses import SenseReport
 from heed.compare.models import load_translator
 from heed.data.synthetic import words
 from heed.errors import HeedError
@@ -59,7 +62,7 @@ def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look])
     figure.savefig(path, dpi=150)
 
 
-def measured(run: Path) -> dict[Place, AntecedentReport]:
+def measured(run: Path) -> tuple[dict[Place, AntecedentReport], SenseReport]:
     """Look, choose, measure and draw."""
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
@@ -70,13 +73,13 @@ def measured(run: Path) -> dict[Place, AntecedentReport]:
     for place, title in PLACES.items():
         found[place], looks = measure(run, translator, place, seed=config["data"]["seed"])
         draw(run / "attention" / f"antecedents-{place}.png", f"{results['name']}, {title}", found[place], looks)
-    return found
+    return found, senses.measure(translator, seed=config["data"]["seed"], per_tag=PER_TAG)
 
 
 def main(runs: list[Path]) -> None:
     for run in runs:
         try:
-            found = measured(run)
+            found, sense = measured(run)
         except HeedError as error:
             print(f"{run}: {error}")
             continue
@@ -91,6 +94,11 @@ def main(runs: list[Path]) -> None:
                 )
             for layer, means in enumerate(of.by_head, start=1):
                 print(f"    layer {layer} on challenge, mean by head: {' '.join(f'{mean:+.3f}' for mean in means)}")
+        print(
+            f"  encoder, from an ambiguous noun to the {sense.share:.0%} of the words that decide it: "
+            f"{sense.mass:.2f} of the attention of layer {sense.layer}, head {sense.head} (chosen on other scenes; "
+            f"{sense.sentences} sentences)"
+        )
 
 
 if __name__ == "__main__":

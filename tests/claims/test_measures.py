@@ -12,12 +12,15 @@ from torch import Tensor, nn
 
 from heed.claims import CLAIMS, order
 from heed.claims.alignment import diagonal
+from heed.claims.antecedent import written
 from heed.claims.cost import LENGTHS, exponent, saved_bytes
 from heed.claims.heads import divergence
 from heed.claims.laboratory import Laboratory, Recipe, Trained, spread
 from heed.claims.plots import Line, histogram, line_plot
 from heed.claims.scaling import jacobian_norm, softmax_of_scores
+from heed.claims.senses import deciding_words
 from heed.claims.vanishing import factor, gradients
+from heed.data.synthetic import Contrast, words
 from heed.errors import HeedError
 from heed.layers.positions import PositionsConfig
 from heed.models.rnn import AttentionConfig, RNNConfig
@@ -154,3 +157,17 @@ def test_what_a_run_says(tmp_path: Path) -> None:
     assert run.curve("loss") == [(1, 2.5), (2, 2.0)]
     assert run.curve("valid_bleu") == [(2, 10)]
     assert (run.bleu("valid"), run.bleu("long")) == (1.5, 2.5)
+
+
+def test_deciding_words_are_those_in_which_twins_differ() -> None:
+    one, twin = (
+        Contrast(src=src, good="", bad="", tag="sense", antecedent=None, roles={})
+        for src in ("He saw a bank in the old town.", "He saw a bank beside the river.")
+    )
+    assert [words(one.src)[place] for place in deciding_words(one, twin)] == ["in", "old", "town"]
+    assert [words(twin.src)[place] for place in deciding_words(twin, one)] == ["beside", "river"]
+
+
+def test_written_pronoun_is_the_last() -> None:
+    tokens = words("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
+    assert tokens[written(tokens)] == "sie"
