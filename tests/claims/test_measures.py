@@ -3,11 +3,14 @@
 import json
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from heed.claims import CLAIMS, order
@@ -16,7 +19,7 @@ from heed.claims.antecedent import written
 from heed.claims.cost import LENGTHS, exponent, saved_bytes
 from heed.claims.heads import divergence
 from heed.claims.laboratory import Laboratory, Recipe, Trained, spread
-from heed.claims.plots import Line, histogram, line_plot
+from heed.claims.plots import BOTTOM, HEIGHT, Line, _apart, histogram, line_plot
 from heed.claims.scaling import jacobian_norm, softmax_of_scores
 from heed.claims.senses import deciding_words
 from heed.claims.vanishing import factor, gradients
@@ -171,3 +174,10 @@ def test_deciding_words_are_those_in_which_twins_differ() -> None:
 def test_written_pronoun_is_the_last() -> None:
     tokens = words("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
     assert tokens[written(tokens)] == "sie"
+
+
+@given(st.lists(st.floats(-50, 400), min_size=1, max_size=8))
+def test_names_of_lines_keep_apart(places: list[float]) -> None:
+    moved = sorted(_apart(places, 15))
+    assert all(below - above >= 14.8 for above, below in pairwise(moved))
+    assert moved[-1] <= HEIGHT - BOTTOM

@@ -177,9 +177,9 @@ CLAIM = Claim(
     claim="Self-attention does not know order; positions tell it.",
     measurement=(
         "Whether permuting the words merely permutes the encoder's states; whether the model tells who does what to "
-        "whom; BLEU beyond the trained length; and four properties of each code: *unique* (no two positions look "
-        f"alike to the scores), *bounded* (scores over {FAR} positions at most twice those over {NEAR}), *equal "
-        "distances* (a score depends on i − j alone), *deterministic* (the sentence's length changes nothing). It "
+        "whom; BLEU beyond the trained length; and four properties of each code: “unique” (no two positions look "
+        f"alike to the scores), “bounded” (scores over {FAR} positions at most twice those over {NEAR}), “equal "
+        "distances” (a score depends on i − j alone), “deterministic” (the sentence's length changes nothing). It "
         "holds if without positions the encoder is equivariant to 1e-5 and who-does-what is at chance, and neither is "
         "so with any kind (Vaswani et al. 2017, §3.5)."
     ),

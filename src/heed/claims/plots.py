@@ -151,16 +151,16 @@ def _number(value: float, log: bool) -> str:
 
 
 def _apart(places: Sequence[float], gap: float) -> list[float]:
-    """The places, moved as little as it takes that none is nearer than ``gap`` to the next."""
+    """The places, moved so that none is nearer than ``gap`` to the next and none is outside the axes."""
     order = sorted(range(len(places)), key=lambda i: places[i])
-    moved = list(places)
-    for _ in range(50):
-        for above, below in pairwise(order):
-            lack = gap - (moved[below] - moved[above])
-            if lack > 0:
-                moved[above] -= lack / 2
-                moved[below] += lack / 2
-    return [round(min(max(place, TOP), HEIGHT - BOTTOM), 1) for place in moved]
+    moved = [min(max(place, TOP), HEIGHT - BOTTOM) for place in places]
+    for above, below in pairwise(order):
+        moved[below] = max(moved[below], moved[above] + gap)
+    limit = float(HEIGHT - BOTTOM)
+    for place in reversed(order):
+        moved[place] = limit = min(moved[place], limit)
+        limit -= gap
+    return [round(place, 1) for place in moved]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
