@@ -1,13 +1,13 @@
 """`bench.py memory`: the peak memory of a training step, by the size of a micro-batch."""
 
 import argparse
-import resource
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
+from benchmark.planning import peak_mib
 from benchmark.training import SIZES, STEP_TOKENS, Training, overrides, torch_step
 from heed.data.batch import Batch
 
@@ -25,11 +25,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     found = []
     with TemporaryDirectory() as folder:
         training = Training(overrides(arguments.size, arguments), Path(folder))
-        before = _peak_mib()
+        before = peak_mib()
         print(f"memory {arguments.size}: {before:,.0f} MiB before the first step", flush=True)
         for tokens in sorted(map(int, arguments.device_tokens.split(","))):
             torch_step(training, [_batch(tokens, arguments.length, training.tokenizer.tgt_vocab)])
-            found.append({"size": arguments.size, "device_tokens": tokens, "step_mib": round(_peak_mib() - before, 1)})
+            found.append({"size": arguments.size, "device_tokens": tokens, "step_mib": round(peak_mib() - before, 1)})
             print(f"  device_tokens {tokens:>6,}: {found[-1]['step_mib']:>8,.1f} MiB", flush=True)
     return {"memory": found}
 
@@ -38,7 +38,3 @@ def _batch(device_tokens: int, length: int, vocabulary: int) -> Batch:
     rows = device_tokens // (2 * length)
     src, tgt = torch.randint(4, vocabulary, (2, rows, length))
     return Batch(src, torch.ones_like(src, dtype=torch.bool), tgt, tgt, index=torch.arange(rows))
-
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

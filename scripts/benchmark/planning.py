@@ -30,11 +30,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def _planned(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
     src, tgt = lengths(pairs)
     planner = Planner(batch_tokens=batch_tokens, device_tokens=4096, pool=20_000, seed=1)
-    before = _peak_mib()
+    before = peak_mib()
     start = time.perf_counter()
     steps = sum(1 for _ in planner.steps(src, tgt, epoch=0))
     seconds = time.perf_counter() - start
-    memory = _peak_mib() - before
+    memory = peak_mib() - before
     share = seconds / (int(src.sum() + tgt.sum()) / rate)
     print(
         f"plan: {pairs:,} pairs in {steps:,} steps: {seconds:.1f} s, {share:.3%} of training at {rate:,.0f} tokens/s; "
@@ -67,6 +67,6 @@ def _measured_rate(arguments: argparse.Namespace) -> float:
     raise HeedError(f"{arguments.out} holds no training rate: run `bench.py train` first, or give --rate.")
 
 
-def _peak_mib() -> float:
+def peak_mib() -> float:
     """The most memory that this process has had, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -21,6 +21,7 @@ from heed.data.batch import Batch, collate
 from heed.data.datamodule import StepShare, TranslationData
 from heed.training.configuration import build
 from heed.training.module import TranslationModule
+from heed.training.trainer import has_amx
 
 ROOT = Path(__file__).parents[2]
 
@@ -199,8 +200,7 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
         }
     models["joey"] = joey
     wanted = [name for name in models if name.split("-")[0] in arguments.peers]
-    amx = "amx" in torch.backends.cpu.get_cpu_capability().lower()
-    precisions = ("fp32,bf16" if amx else "fp32") if arguments.precision == "auto" else arguments.precision
+    precisions = ("fp32,bf16" if has_amx() else "fp32") if arguments.precision == "auto" else arguments.precision
 
     def maker(name: str, precision: str) -> Callable[[], Step]:
         return lambda: torch_peer.PlainLoop(models[name](), bf16=precision == "bf16").step

@@ -25,7 +25,6 @@ from heed.claims.senses import deciding_words
 from heed.claims.vanishing import factor, gradients
 from heed.data.synthetic import Contrast, words
 from heed.errors import HeedError
-from heed.layers.positions import PositionsConfig
 from heed.models.rnn import AttentionConfig, RNNConfig
 
 
@@ -93,13 +92,11 @@ def test_gradients_of_a_recurrence_that_is_known() -> None:
     torch.manual_seed(0)
     model = config.build(src_vocab=9, tgt_vocab=9, joint=False)
     with torch.no_grad():
-        recurrent = [p for name, p in model.named_parameters() if name.startswith("encoder") and p.shape == (4, 4)]
         for parameter in model.get_submodule("encoder").parameters():
             parameter.mul_(1e-3)
         hidden = dict(model.get_submodule("encoder").named_parameters())
         (name,) = [name for name in hidden if "hh" in name and hidden[name].dim() == 2]
         hidden[name].copy_(0.8 * torch.eye(4))
-    assert recurrent
     norms = gradients(model, [[4, 5, 6, 7, 8, 4, 5]], [5])
     assert factor(norms) == pytest.approx(0.8, rel=0.02)
 
@@ -110,7 +107,7 @@ def test_desiderata_are_those_of_the_formulas(kind: str) -> None:
     assert found["deterministic"]
     assert found["equal distances"] == (kind != "learned")
     assert found["bounded"] == (kind != "alibi")
-    assert PositionsConfig  # the codes themselves are tested with the layers
+    assert found["unique"]
 
 
 def test_spread_and_figures() -> None:

@@ -1,7 +1,8 @@
 """What a longer sentence costs."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -80,6 +81,17 @@ def _forward_and_backward(model: Seq2Seq, length: int) -> None:
     torch.autograd.backward(loss(model, length, maps=False))
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Times inside are of one core."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def seconds(do: Callable[[], None]) -> float:
     """The fastest of some runs; of more, where they are short."""
     do()
@@ -116,19 +128,15 @@ def exponent(values: list[float]) -> float:
 
 def experiment(laboratory: Laboratory) -> Finding:
     torch.manual_seed(0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     times: dict[str, list[float]] = {}
     memory: dict[str, list[float]] = {}
-    try:
+    with one_thread():
         for name, model in models().items():
             variants = {name: False, f"{name}, weights kept": True} if name == "transformer" else {name: False}
             times[name] = [seconds(partial(_forward_and_backward, model, n)) for n in LENGTHS]
             for variant, maps in variants.items():
                 parameters = sum(p.numel() * p.element_size() for p in model.parameters())
                 memory[variant] = [float(saved_bytes(partial(loss, model, n, maps=maps)) - parameters) for n in LENGTHS]
-    finally:
-        torch.set_num_threads(threads)
     time_exponents = {name: exponent(values) for name, values in times.items()}
     memory_exponents = {name: exponent(values) for name, values in memory.items()}
     ratio = [rnn / transformer for rnn, transformer in zip(times["RNN"], times["transformer"], strict=True)]

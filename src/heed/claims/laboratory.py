@@ -81,7 +81,8 @@ class Laboratory:
     Args:
         train: the path of ``train.py``.
         folder: where the runs are kept, in a folder each that is named after everything it was told: what was trained
-            once is not trained again, and an interrupted training goes on.
+            once is not trained again, and an interrupted training goes on. What changes in conf/ or in the code is not
+            noticed: remove the folder.
         common: settings of all recipes.
         at_once: trainings that run at a time, on one core each.
     """

@@ -3,7 +3,7 @@
 import torch
 
 from heed.claims.claim import Claim, Finding
-from heed.claims.cost import seconds
+from heed.claims.cost import one_thread, seconds
 from heed.claims.laboratory import Laboratory, shown, spread
 from heed.claims.plots import Line, line_plot, table
 from heed.claims.recipes import RNN, small
@@ -43,12 +43,8 @@ def milliseconds(kind: str, length: int) -> float:
 
 
 def experiment(laboratory: Laboratory) -> Finding:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         times = {kind: [milliseconds(kind, length) for length in LENGTHS] for kind in KINDS}
-    finally:
-        torch.set_num_threads(threads)
     runs = {kind: laboratory.runs(recipe) for kind, recipe in KINDS.items()}
     bleu = {kind: spread(run.bleu("test") for run in runs[kind]) for kind in KINDS}
     speed = {kind: spread(float(run.results["tokens_per_second"]) for run in runs[kind]) for kind in KINDS}

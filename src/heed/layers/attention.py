@@ -1,5 +1,6 @@
 """Scaled dot-product attention, with one head and nothing learned or with many (Vaswani et al. 2017, §3.2)."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -76,7 +77,7 @@ class KeyValue:
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
-class Attention(nn.Module):
+class Attention(nn.Module, ABC):
     """What attention does whatever is learned of it: project, split into heads, attend, join.
 
     Keys and values come in projected (:meth:`project`), so that a memory is projected once per sentence and a decoder
@@ -100,9 +101,9 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.positions = positions
 
+    @abstractmethod
     def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
         """What the states are found by, and what they then give."""
-        raise NotImplementedError
 
     def project(self, states: Float[Tensor, "B N D"], past: KeyValue | None = None) -> KeyValue:
         """The keys and values of these states, split into heads, behind those of the positions before them."""

@@ -5,6 +5,7 @@ tokens stand and act inside every self-attention: on queries and keys, or on the
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +24,7 @@ class AbsolutePositions(nn.Module):
         return x
 
 
-class PositionCode(AbsolutePositions):
+class PositionCode(AbsolutePositions, ABC):
     """One vector p per position, and how it meets the embedding x: *add* x + p, or *concat* W [x; p].
 
     W: 2D → D keeps the model's width whatever the merge. Written as W_x x + W_p p it shows what the two have in
@@ -36,9 +37,9 @@ class PositionCode(AbsolutePositions):
         if self.merge is not None:
             nn.init.xavier_uniform_(self.merge.weight)
 
+    @abstractmethod
     def code(self, start: int, length: int) -> Float[Tensor, "N D"]:
         """The vectors of ``length`` positions from ``start`` on."""
-        raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "B N D"], start: int = 0) -> Float[Tensor, "B N D"]:
         code = self.code(start, x.shape[1]).to(x.dtype)

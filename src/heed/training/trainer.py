@@ -135,10 +135,11 @@ def resolve_precision(precision: int | str, accelerator: str) -> Any:
     if precision != "auto":
         return precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    gains = torch.cuda.is_bf16_supported() if on_gpu else _has_amx()
+    gains = torch.cuda.is_bf16_supported() if on_gpu else has_amx()
     return "bf16-mixed" if gains else "32-true"
 
 
-def _has_amx() -> bool:
+def has_amx() -> bool:
+    """Whether the CPU has matrix tiles for bf16."""
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.exists() and "amx_bf16" in cpuinfo.read_text()
