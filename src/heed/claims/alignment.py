@@ -7,7 +7,7 @@ import numpy as np
 from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory, Trained, shown, spread
 from heed.claims.plots import caption, table
-from heed.claims.recipes import RNN, TRANSFORMER
+from heed.claims.recipes import RNN_LONGER, TRANSFORMER_LONGER
 from heed.data.synthetic import words
 from heed.evaluation.alignment import (
     Alignment,
@@ -22,7 +22,7 @@ from heed.evaluation.alignment import (
 )
 
 SENTENCES = 500
-MODELS = {RNN: "RNN + attention", TRANSFORMER: "transformer"}
+MODELS = {RNN_LONGER: "RNN + attention", TRANSFORMER_LONGER: "transformer"}
 
 
 def counts(run: Trained, split: str) -> tuple[Counts, Counts]:

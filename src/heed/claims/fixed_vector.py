@@ -3,14 +3,18 @@
 from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory, Trained, shown, spread
 from heed.claims.plots import Line, line_plot
-from heed.claims.recipes import FIXED_VECTOR, RNN, TRANSFORMER
+from heed.claims.recipes import FIXED_VECTOR_LONGER, RNN_LONGER, TRANSFORMER_LONGER
 from heed.data.synthetic import words
 from heed.evaluation.scores import corpus_scores
 
 EDGES = (10, 14, 18, 22)
 """Words with which the next bucket of the test set begins; behind the last one comes the split ``long``."""
 
-LABELS = {FIXED_VECTOR: "RNN, fixed vector", RNN: "RNN + attention", TRANSFORMER: "transformer"}
+LABELS = {
+    FIXED_VECTOR_LONGER: "RNN, fixed vector",
+    RNN_LONGER: "RNN + attention",
+    TRANSFORMER_LONGER: "transformer",
+}
 
 
 def bleu_by_length(run: Trained) -> dict[str, float]:
@@ -44,7 +48,9 @@ def experiment(laboratory: Laboratory) -> Finding:
     gains = {
         bucket: [
             attention[bucket] - fixed[bucket]
-            for attention, fixed in zip(by_model[LABELS[RNN]], by_model[LABELS[FIXED_VECTOR]], strict=True)
+            for attention, fixed in zip(
+                by_model[LABELS[RNN_LONGER]], by_model[LABELS[FIXED_VECTOR_LONGER]], strict=True
+            )
         ]
         for bucket in buckets
     }

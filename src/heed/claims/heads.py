@@ -9,7 +9,7 @@ import numpy.typing as npt
 from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory, Trained, shown, spread
 from heed.claims.plots import caption, table
-from heed.claims.recipes import TRANSFORMER
+from heed.claims.recipes import TRANSFORMER_LONGER
 from heed.data.synthetic import words
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import Map, pool, word_shares
@@ -85,7 +85,7 @@ def lost_bleu(run: Trained) -> dict[str, Floats]:
 
 
 def experiment(laboratory: Laboratory) -> Finding:
-    runs = laboratory.runs(TRANSFORMER)
+    runs = laboratory.runs(TRANSFORMER_LONGER)
     divergences = [_divergences(run) for run in runs]
     roles = [_best_heads(role_masses(run, "valid"), role_masses(run, "test")) for run in runs]
     lost = lost_bleu(runs[0])
@@ -187,6 +187,6 @@ CLAIM = Claim(
         "It holds if heads of every layer differ by more than 0.1 bits on average, and if for every seed the heads "
         "that look best at agent and patient are two, each giving at least twice what heads give on average."
     ),
-    recipes=(TRANSFORMER,),
+    recipes=(TRANSFORMER_LONGER,),
     experiment=experiment,
 )

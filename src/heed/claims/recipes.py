@@ -36,10 +36,15 @@ FIXED_VECTOR = small("rnn", "rnn-none", "model/attention=none")
 ORDERLESS = small("transformer", "transformer-no-positions", "model/positions=none")
 PARAMETER_FREE = small("transformer", "transformer-parameter-free", "model/self_attention=parameter_free")
 
-LONG_STEPS = 3000
-LONG = Recipe(
-    "transformer-long",
-    ("model=transformer", f"trainer.max_steps={LONG_STEPS}", f"trainer.validate_every={LONG_STEPS}"),
-    seeds=1,
-)
-"""The preset itself, trained for longer: what "it" means is learnt late."""
+LONG_STEPS = 2000
+
+
+def longer(recipe: Recipe) -> Recipe:
+    """The same, trained until it knows what is learnt late: what "it" means, and which head does what."""
+    steps = f"trainer.max_steps={LONG_STEPS}", f"trainer.validate_every={LONG_STEPS}"
+    return Recipe(f"{recipe.name}-longer", (*recipe.overrides, *steps), recipe.seeds)
+
+
+TRANSFORMER_LONGER = longer(TRANSFORMER)
+RNN_LONGER = longer(RNN)
+FIXED_VECTOR_LONGER = longer(FIXED_VECTOR)

@@ -201,8 +201,8 @@ class EncoderLayer(nn.Module):
 class LayerMaps:
     """What one decoder layer looked at, when that was asked for."""
 
-    cross: Float[Tensor, "B H T S"] | None
-    decoder_self: Float[Tensor, "B Hs T P"] | None
+    cross: Float[Tensor, "R H T S"] | None
+    decoder_self: Float[Tensor, "R Hs T P"] | None
 
 
 class DecoderLayer(nn.Module):
@@ -217,15 +217,17 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Float[Tensor, "R T D"],
         past: KeyValue | None,
-        self_mask: Bool[Tensor, "#B 1 #T P"],
+        self_mask: Bool[Tensor, "#R 1 #T P"],
         memory: KeyValue,
-        memory_mask: Bool[Tensor, "B 1 1 S"],
+        memory_mask: Bool[Tensor, "N 1 1 S"],
         *,
         maps: bool,
-    ) -> tuple[Float[Tensor, "B T D"], KeyValue, LayerMaps]:
+    ) -> tuple[Float[Tensor, "R T D"], KeyValue, LayerMaps]:
         """``past`` holds the keys and values of the positions before ``x`` (None: there are none).
+
+        Rows may share a memory, equally many of them each: see `TransformerState`.
 
         Returned with the new states: ``past`` extended by them, and the maps.
         """
@@ -237,31 +239,49 @@ class DecoderLayer(nn.Module):
 
         look_back, look_across, think = self.residuals
         x, (present, shown_self) = look_back(x, own_past)
-        x, shown_cross = look_across(x, lambda h: self.cross_attention(h, memory, memory_mask, maps=maps))
+        x, shown_cross = look_across(x, lambda h: self._look_across(h, memory, memory_mask, maps=maps))
         x, _ = think(x, lambda h: (self.feed_forward(h), None))
         return x, present, LayerMaps(shown_cross, shown_self)
+
+    def _look_across(
+        self, h: Float[Tensor, "R T D"], memory: KeyValue, mask: Bool[Tensor, "N 1 1 S"], *, maps: bool
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
+        """Rows that share a memory query it together, as so many positions more."""
+        N, T = mask.shape[0], h.shape[1]
+        context, weights = self.cross_attention(h.reshape(N, -1, h.shape[2]), memory, mask, maps=maps)
+        if weights is not None:
+            weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)
+        return context.view(h.shape), weights
 
 
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """Per layer the cache of what was written and the projected memory; the mask; whose sentence each row is."""
+    """Per layer the cache of what was written and the projected memory; the mask; whose sentence each row is.
+
+    If each sentence has equally many rows, one behind another, they share its memory: N sentences, R = N · K rows.
+    """
 
     past: tuple[KeyValue | None, ...]
     memory: tuple[KeyValue, ...]
-    memory_mask: Bool[Tensor, "R S"]
+    memory_mask: Bool[Tensor, "N S"]
     sentence: Int[Tensor, " R"]
     length: int
     """Positions written so far, the same for all rows."""
 
     def reorder(self, rows: Int[Tensor, " R2"]) -> "TransformerState":
-        sentence = self.sentence[rows]
-        # Beams mostly trade places within their sentence, whose memory they share: no need to copy that.
-        same = torch.equal(sentence, self.sentence)
+        sentences, place, sharing = torch.unique_consecutive(
+            self.sentence[rows], return_inverse=True, return_counts=True
+        )
+        if bool((sharing != sharing[0]).any()):
+            # Not equally many: each row gets a memory of its own.
+            sentences, place = self.sentence[rows], torch.arange(len(rows), device=rows.device)
+        # Beams mostly trade places within their sentence: no need to copy its memory.
+        same = torch.equal(sentences, torch.arange(len(self.memory_mask), device=rows.device))
         return TransformerState(
             past=tuple(cache and cache.reorder(rows) for cache in self.past),
-            memory=self.memory if same else tuple(layer.reorder(rows) for layer in self.memory),
-            memory_mask=self.memory_mask if same else self.memory_mask[rows],
-            sentence=sentence,
+            memory=self.memory if same else tuple(layer.reorder(sentences) for layer in self.memory),
+            memory_mask=self.memory_mask if same else self.memory_mask[sentences],
+            sentence=place,
             length=self.length,
         )
 
