@@ -18,7 +18,7 @@ from heed.claims import CLAIMS
 from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory
 from heed.claims.page import render
-from heed.claims.recipes import COMMON
+from heed.claims.recipes import COMMON, LONG_STEPS
 from heed.errors import HeedError
 from heed.knobs import did_you_mean
 
@@ -80,7 +80,9 @@ def write(folder: Path, found: list[tuple[Claim, Finding]], minutes: float) -> N
     machine = f"{os.cpu_count()} × {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
     facts = [
         f"Made in {minutes:.0f} minutes on {machine}, trainings of earlier calls not counted.",
-        "Models are trained by train.py on data=synthetic, one core each, with: " + " ".join(COMMON),
+        "Models are trained by train.py on data=synthetic, one core each, with: "
+        + " ".join(COMMON)
+        + f"; those called longer with {LONG_STEPS} steps.",
         "± is the standard deviation over seeds; small dots are single runs. BLEU is sacreBLEU's, 13a, mixed case, "
         "greedy search.",
     ]

@@ -160,7 +160,7 @@ def test_the_page_stands_alone(make_run: Callable[..., Path], tmp_path: Path) ->
 def test_groups_have_a_spread_over_seeds(make_run: Callable[..., Path], tmp_path: Path) -> None:
     rnn = ",".join(str(make_run(f"r{seed}", 0.2, seed=seed)) for seed in (1, 2, 3))
     other = ",".join(str(make_run(f"t{seed}", 0.1, seed=seed)) for seed in (4, 5))
-    found = compared(tmp_path / "out", "--group", f"rnn={rnn}", f"transformer={other}")
+    found = compared(tmp_path / "out", "--group", f"rnn={rnn}", "--group", f"transformer={other}")
     assert re.match(r"transformer is better than rnn: .* p < 0\.001, 2 and 3 seeds; equally many", found["verdict"][0])
     left, right = found["sides"]
     assert left["scores"]["BLEU"]["over_seeds"] == pytest.approx(np.std(left["scores_by_run"]["BLEU"], ddof=1))

@@ -196,7 +196,11 @@ def experiment(laboratory: Laboratory) -> Finding:
 def _means(measured: Sequence[tuple[AntecedentReport, list[Look]]]) -> str:
     """Of every seed on the challenge set, with its interval."""
     challenges = [found.challenge for found, _ in measured]
-    return " and ".join(f"{of.mean:+.2f} [{of.interval[0]:+.2f}, {of.interval[1]:+.2f}]" for of in challenges)
+    return " and ".join(f"{_signed(of.mean)} [{', '.join(map(_signed, of.interval))}]" for of in challenges)
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
 
 
 CLAIM = Claim(

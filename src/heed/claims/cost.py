@@ -132,7 +132,7 @@ def experiment(laboratory: Laboratory) -> Finding:
     memory: dict[str, list[float]] = {}
     with one_thread():
         for name, model in models().items():
-            variants = {name: False, f"{name}, weights kept": True} if name == "transformer" else {name: False}
+            variants = {name: False, "… weights kept": True} if name == "transformer" else {name: False}
             times[name] = [seconds(partial(_forward_and_backward, model, n)) for n in LENGTHS]
             for variant, maps in variants.items():
                 parameters = sum(p.numel() * p.element_size() for p in model.parameters())
@@ -144,13 +144,13 @@ def experiment(laboratory: Laboratory) -> Finding:
         held=(
             max(ratio[:4]) > 1
             and time_exponents["transformer"] > time_exponents["RNN"] + 0.2
-            and memory_exponents["transformer, weights kept"] > 1.7
+            and memory_exponents["… weights kept"] > 1.7
         ),
         summary=(
             f"At {LENGTHS[2]} tokens the transformer is {ratio[2]:.1f} times as fast as the RNN, on one core and "
             f"batches of one, at {LENGTHS[-1]:,} tokens {ratio[-1]:.1f} times. Beyond {LENGTHS[-3]} tokens its time "
             f"grows with the length to the power of {time_exponents['transformer']:.2f}, the RNN's with "
-            f"{time_exponents['RNN']:.2f}. Memory: {memory_exponents['transformer, weights kept']:.2f} where "
+            f"{time_exponents['RNN']:.2f}. Memory: {memory_exponents['… weights kept']:.2f} where "
             f"attention weights are kept, {memory_exponents['transformer']:.2f} with a fused kernel that never forms "
             f"them, RNN {memory_exponents['RNN']:.2f}."
         ),
@@ -190,8 +190,7 @@ def experiment(laboratory: Laboratory) -> Finding:
                         "transformer",
                         "6 layers, whatever n",
                         f"{time_exponents['transformer']:.2f}",
-                        f"{memory_exponents['transformer, weights kept']:.2f} "
-                        f"(fused: {memory_exponents['transformer']:.2f})",
+                        f"{memory_exponents['… weights kept']:.2f} (fused: {memory_exponents['transformer']:.2f})",
                     ],
                 ],
             ),

@@ -147,7 +147,7 @@ def _number(value: float, log: bool) -> str:
         mantissa, exponent = f"{value:.0e}".split("e")
         power = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
         return f"10{power}" if mantissa == "1" else f"{mantissa}·10{power}"
-    return f"{value:g}".replace("-", "−") if abs(value) < 10_000 else f"{value:,.0f}"
+    return f"{value:.4g}".replace("-", "−") if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def _apart(places: Sequence[float], gap: float) -> list[float]:

@@ -40,7 +40,7 @@ LONG_STEPS = 2000
 
 
 def longer(recipe: Recipe) -> Recipe:
-    """The same, trained until it knows what is learnt late: what "it" means, and which head does what."""
+    """The same for `LONG_STEPS`, until it knows what is learnt late: what "it" means, and which head does what."""
     steps = f"trainer.max_steps={LONG_STEPS}", f"trainer.validate_every={LONG_STEPS}"
     return Recipe(f"{recipe.name}-longer", (*recipe.overrides, *steps), recipe.seeds)
 

@@ -117,7 +117,7 @@ def experiment(laboratory: Laboratory) -> Finding:
             *(
                 line_plot(
                     [
-                        Line(label, [(LENGTH - 1 - t, float(norm)) for t, norm in enumerate(of)])
+                        Line(label, [(distance, float(norm)) for distance, norm in enumerate(of[::-1])])
                         for label, of in by_label.items()
                     ],
                     name=f"Gradient norm against distance, {when} models",

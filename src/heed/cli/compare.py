@@ -25,6 +25,7 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group",
         nargs="+",
+        action="extend",
         metavar="NAME=RUN,RUN",
         help="instead: systems, each trained with several seeds (rnn=runs/a,runs/b transformer=runs/c,runs/d)",
     )
