@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -37,6 +38,14 @@ def test_gradient_equals_torchs() -> None:
         logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
     )
     torch.testing.assert_close(ours, torch.autograd.grad(reference, logits)[0])
+
+
+def test_gradients_are_not_silently_wrong_the_second_time() -> None:
+    logits = torch.randn(3, 17, requires_grad=True)
+    loss, _ = cross_entropy(logits, torch.tensor([4, 5, PAD]), label_smoothing=0.1)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_r_drop_equals_the_formula_written_out() -> None:
