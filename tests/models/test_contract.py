@@ -270,6 +270,14 @@ def test_training_differs_from_inference_by_dropout_alone(config: Any, pairs: Pa
         assert not torch.allclose(wet.train()(pairs.src, pairs.mask, pairs.tgt), expected)
 
 
+def test_what_is_trained_is_what_decodes(config: ModelConfig, pairs: Pairs) -> None:
+    model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).eval()
+    output = model.unprojected(pairs.src, pairs.mask, pairs.tgt)
+    assert_close(output.logits(), model(pairs.src, pairs.mask, pairs.tgt))
+    where = pairs.tgt > pairs.tgt.float().mean()
+    assert_close(output[where].logits(), output.logits()[where])
+
+
 def test_gradients_reach_every_weight(config: ModelConfig, pairs: Pairs) -> None:
     model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).train()
     logits = model(pairs.src, pairs.mask, pairs.tgt)

@@ -7,8 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heed.models.seq2seq import Unprojected
 from heed.symbols import PAD
-from heed.training.loss import cross_entropy, r_drop, zero_loss
+from heed.training.loss import CHUNK, cross_entropy, r_drop, zero_loss
+
+
+def given(logits: torch.Tensor) -> Unprojected:
+    """An output layer that has these logits."""
+    return Unprojected(logits, torch.eye(logits.shape[-1], dtype=logits.dtype))
 
 
 def test_equals_the_formula_written_out() -> None:
@@ -24,25 +30,56 @@ def test_equals_the_formula_written_out() -> None:
         log_p = [score - normaliser for score in scores]
         plain -= log_p[token]
         smoothed -= (1 - epsilon) * log_p[token] + epsilon * sum(log_p) / len(log_p)
-    loss, nll = cross_entropy(logits, target, label_smoothing=epsilon)
+    loss, nll = cross_entropy(given(logits), target, label_smoothing=epsilon)
     assert math.isclose(loss.item(), smoothed, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
 
-def test_gradient_equals_torchs() -> None:
-    logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize("chunk", [17, 3 * 17, 2**21])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [True, False])
+def test_gradients_equal_torchs(
+    chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHUNK, "cpu", chunk)
+    states, table, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 5, 7), (17, 7), (17,)))
+    parts = [part.requires_grad_() for part in (states, table, *([bias] if biased else []))]
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
-    ours = torch.autograd.grad(cross_entropy(logits, target, label_smoothing=0.1)[0], logits)[0]
-    reference = F.cross_entropy(
-        logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
+    loss, nll = cross_entropy(Unprojected(*parts), target, label_smoothing=label_smoothing)
+    reference, plain = (
+        F.cross_entropy(
+            F.linear(*parts).flatten(0, 1),
+            target.flatten(),
+            ignore_index=PAD,
+            label_smoothing=smoothing,
+            reduction="sum",
+        )
+        for smoothing in (label_smoothing, 0.0)
     )
-    torch.testing.assert_close(ours, torch.autograd.grad(reference, logits)[0])
+    torch.testing.assert_close((loss, nll), (reference, plain))
+    scale = torch.rand((), dtype=torch.float64)
+    ours, torchs = (torch.autograd.grad(of * scale, parts) for of in (loss, reference))
+    torch.testing.assert_close(ours, torchs)
+
+
+def test_in_bf16_the_sums_are_exact() -> None:
+    states, table = torch.randn(40, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
+    target = torch.randint(4, 500, (40,))
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = cross_entropy(Unprojected(states, table), target, label_smoothing=0.1)[0]
+    low = [part.to(torch.bfloat16).double().detach().requires_grad_() for part in (states, table)]
+    reference = F.cross_entropy(F.linear(*low).bfloat16().double(), target, label_smoothing=0.1, reduction="sum")
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), reference, rtol=1e-4, atol=0)
+    for one, other in zip(torch.autograd.grad(ours, (states, table)), torch.autograd.grad(reference, low), strict=True):
+        assert one.dtype == torch.float32
+        assert (one.double() - other).norm() < 0.01 * other.norm()
 
 
 def test_gradients_are_not_silently_wrong_the_second_time() -> None:
     logits = torch.randn(3, 17, requires_grad=True)
-    loss, _ = cross_entropy(logits, torch.tensor([4, 5, PAD]), label_smoothing=0.1)
+    loss, _ = cross_entropy(given(logits), torch.tensor([4, 5, PAD]), label_smoothing=0.1)
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
@@ -64,12 +101,12 @@ def test_r_drop_equals_the_formula_written_out() -> None:
         forward, backward = (sum(a * math.log(a / b) for a, b in zip(*d, strict=True)) for d in ((p, q), (q, p)))
         # Half of Liang et al. 2021, eq. 4.
         expected += alpha * (forward + backward) / 2 / 2
-    loss, nll = r_drop((passes[0], passes[1]), target, label_smoothing=epsilon, alpha=alpha)
+    loss, nll = r_drop((given(passes[0]), given(passes[1])), target, label_smoothing=epsilon, alpha=alpha)
     assert math.isclose(loss.item(), expected, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
     # A sum over tokens: it may be cut into micro-batches.
-    halves = [r_drop((passes[0, s], passes[1, s]), target[s], label_smoothing=epsilon, alpha=alpha)[0]
+    halves = [r_drop((given(passes[0, s]), given(passes[1, s])), target[s], label_smoothing=epsilon, alpha=alpha)[0]
               for s in (slice(2), slice(2, 5))]  # fmt: skip
     assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
 
@@ -77,8 +114,8 @@ def test_r_drop_equals_the_formula_written_out() -> None:
 def test_passes_that_agree_are_one() -> None:
     logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
     target = torch.randint(1, 17, (3, 5))
-    once = cross_entropy(logits, target, label_smoothing=0.1)
-    twice = r_drop((logits, logits), target, label_smoothing=0.1, alpha=5.0)
+    once = cross_entropy(given(logits), target, label_smoothing=0.1)
+    twice = r_drop((given(logits), given(logits)), target, label_smoothing=0.1, alpha=5.0)
     torch.testing.assert_close(twice, once)
     gradients = [torch.autograd.grad(loss, logits)[0] for loss, _ in (twice, once)]
     torch.testing.assert_close(*gradients)
@@ -86,7 +123,7 @@ def test_passes_that_agree_are_one() -> None:
 
 def test_only_padding_costs_nothing() -> None:
     logits = torch.randn(2, 3, 5, requires_grad=True)
-    loss, nll = cross_entropy(logits, torch.full((2, 3), PAD), label_smoothing=0.1)
+    loss, nll = cross_entropy(given(logits), torch.full((2, 3), PAD), label_smoothing=0.1)
     loss.backward()
     assert loss.item() == nll.item() == 0
     assert torch.equal(logits.grad, torch.zeros_like(logits))

@@ -61,8 +61,8 @@ def test_without_r_drop_it_is_one_pass_bit_for_bit(
 ) -> None:
     model, batch = tiny_model(family).train(), a_batch()
     torch.manual_seed(3)
-    logits = model(batch.src, batch.src_mask, batch.tgt_in)
-    loss, _ = cross_entropy(logits, batch.tgt_out, label_smoothing=0.1)
+    output = model.unprojected(batch.src, batch.src_mask, batch.tgt_in)
+    loss, _ = cross_entropy(output, batch.tgt_out, label_smoothing=0.1)
     expected = torch.autograd.grad(loss, list(model.parameters()))
     after = torch.get_rng_state()
     ours, gradients = differentiated(module(model, tokenizer, alpha=0.0), batch, seed=3)
@@ -75,8 +75,8 @@ def test_without_r_drop_it_is_one_pass_bit_for_bit(
 def test_r_drop_compares_two_dropouts(family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer) -> None:
     model, batch = tiny_model(family).train(), a_batch()
     torch.manual_seed(3)
-    first, second = (model(batch.src, batch.src_mask, batch.tgt_in) for _ in range(2))
-    assert not torch.allclose(first, second)
+    first, second = (model.unprojected(batch.src, batch.src_mask, batch.tgt_in) for _ in range(2))
+    assert not torch.allclose(first.states, second.states)
     expected, _ = r_drop((first, second), batch.tgt_out, label_smoothing=0.1, alpha=2.0)
     ours, _ = differentiated(module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(ours, expected.detach())

@@ -14,7 +14,7 @@ from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
 from heed.layers.recurrence import CELLS, CellState, RecurrentLayer
 from heed.layers.scores import COVERAGE_SCORES, SCORES, Score, build_score
-from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq
+from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq, Unprojected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +301,11 @@ class RNN(Seq2Seq):
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         return self._decode(tgt_in, self.start(memory), maps=maps)[0]
 
+    def unprojected(
+        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+    ) -> Unprojected:
+        return self._read(tgt_in, self.start(self.encode(src, src_mask)))[0]
+
     def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None
         rows, device = memory.mask.shape[0], memory.mask.device
@@ -331,16 +336,21 @@ class RNN(Seq2Seq):
         return self._decode(tokens[:, None], state, maps=maps)
 
     def _decode(self, tokens: Int[Tensor, "R T"], state: RNNState, *, maps: bool) -> tuple[DecoderOutput, RNNState]:
-        """Teacher forcing and stepping are one computation: T new positions after ``state.length`` known ones."""
-        x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
-        read = self._one_by_one if self.config.attention.ties_steps else self._at_once
-        h, weights, state = read(x, state)
-        logits = self.output.logits(self.readout(h)) + self.output_bias
+        output, weights, state = self._read(tokens, state)
         attention = None
         if maps:
             cross = None if weights is None else weights[None, None]
             attention = AttentionMaps(cross=cross, encoder_self=None, decoder_self=None)
-        return DecoderOutput(logits, attention), state
+        return DecoderOutput(output.logits(), attention), state
+
+    def _read(
+        self, tokens: Int[Tensor, "R T"], state: RNNState
+    ) -> tuple[Unprojected, Float[Tensor, "R T S"] | None, RNNState]:
+        """Teacher forcing and stepping are one computation: T new positions after ``state.length`` known ones."""
+        x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
+        read = self._one_by_one if self.config.attention.ties_steps else self._at_once
+        h, weights, state = read(x, state)
+        return Unprojected(self.readout(h), self.output.weight, self.output_bias), weights, state
 
     def _at_once(
         self, x: Float[Tensor, "R T I"], state: RNNState

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -42,6 +43,25 @@ class DecoderOutput:
 
     logits: Float[Tensor, "B T V"]
     attention: AttentionMaps | None = None
+
+
+@dataclass(frozen=True)
+class Unprojected:
+    """Logits that are still to be computed, states · tableᵀ + bias.
+
+    Over a whole vocabulary they are by far the largest thing in training, and a loss need not have all at once.
+    """
+
+    states: Float[Tensor, "*B D"]
+    table: Float[Tensor, "V D"]
+    bias: Float[Tensor, " V"] | None = None
+
+    def __getitem__(self, where: Bool[Tensor, "*B"]) -> "Unprojected":
+        """Those at some places only: "N D" states."""
+        return replace(self, states=self.states[where])
+
+    def logits(self) -> Float[Tensor, "*B V"]:
+        return F.linear(self.states, self.table, self.bias)
 
 
 class DecoderState(ABC):
@@ -104,6 +124,12 @@ class Seq2Seq(nn.Module, ABC):
 
         The given state stays valid: stepping from it again gives the same answer.
         """
+
+    def unprojected(
+        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+    ) -> Unprojected:
+        """Teacher forcing up to the output layer: what training needs of a model that can be trained."""
+        raise NotImplementedError(f"{type(self).__name__} is not for training")
 
     def forward(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]

@@ -22,7 +22,15 @@ from heed.layers.feedforward import ACTIVATIONS, FeedForward
 from heed.layers.masks import causal_mask
 from heed.layers.norms import NORMS
 from heed.layers.positions import PositionsConfig, RelativePositions
-from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq
+from heed.models.seq2seq import (
+    AttentionMaps,
+    DecoderOutput,
+    DecoderState,
+    Memory,
+    ModelConfig,
+    Seq2Seq,
+    Unprojected,
+)
 
 Shown = TypeVar("Shown")
 
@@ -331,7 +339,15 @@ class Transformer(Seq2Seq):
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         mask = causal_mask(tgt_in.shape[1], tgt_in.device)[None, None]
-        return self._decode(tgt_in, self.start(memory), mask, memory.self_attention, maps=maps)[0]
+        x, attention, _ = self._read(tgt_in, self.start(memory), mask, memory.self_attention, maps=maps)
+        return DecoderOutput(self.output.logits(x), attention)
+
+    def unprojected(
+        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+    ) -> Unprojected:
+        mask = causal_mask(tgt_in.shape[1], tgt_in.device)[None, None]
+        x, *_ = self._read(tgt_in, self.start(self.encode(src, src_mask)), mask, None, maps=False)
+        return Unprojected(x, self.output.weight)
 
     def start(self, memory: Memory) -> TransformerState:
         return TransformerState(
@@ -347,9 +363,10 @@ class Transformer(Seq2Seq):
     ) -> tuple[DecoderOutput, TransformerState]:
         assert isinstance(state, TransformerState)
         mask = torch.ones(1, 1, 1, state.length + 1, dtype=torch.bool, device=tokens.device)
-        return self._decode(tokens[:, None], state, mask, None, maps=maps)
+        x, attention, state = self._read(tokens[:, None], state, mask, None, maps=maps)
+        return DecoderOutput(self.output.logits(x), attention), state
 
-    def _decode(
+    def _read(
         self,
         tokens: Int[Tensor, "B T"],
         state: TransformerState,
@@ -357,8 +374,11 @@ class Transformer(Seq2Seq):
         encoder_maps: Float[Tensor, "Le H B S S"] | None,
         *,
         maps: bool,
-    ) -> tuple[DecoderOutput, TransformerState]:
-        """Teacher forcing and stepping are one computation: T new positions after ``state.length`` known ones."""
+    ) -> tuple[Float[Tensor, "B T D"], AttentionMaps | None, TransformerState]:
+        """What the output layer is given, where the decoder looked, and the next state.
+
+        Teacher forcing and stepping are one computation: T new positions after ``state.length`` known ones.
+        """
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         memory_mask = state.memory_mask[:, None, None, :]
         caches, cross, decoder_self = [], [], []
@@ -375,8 +395,11 @@ class Transformer(Seq2Seq):
                 encoder_self=encoder_maps,
                 decoder_self=torch.stack(decoder_self).transpose(1, 2),
             )
-        output = DecoderOutput(self.output.logits(self.decoder_norm(x)), attention)
-        return output, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
+        return (
+            self.decoder_norm(x),
+            attention,
+            replace(state, past=tuple(caches), length=state.length + tokens.shape[1]),
+        )
 
 
 @contextmanager

@@ -3,58 +3,90 @@
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from heed.models.seq2seq import Unprojected
 from heed.symbols import PAD
+
+CHUNK = {"cpu": 2**21, "cuda": 2**26}
+"""Logits computed at a time: on a CPU what stays in its caches, on a GPU enough to keep it busy (256 MiB)."""
 
 
 def cross_entropy(
-    logits: Float[Tensor, "*B V"], target: Int[Tensor, "*B"], *, label_smoothing: float
+    output: Unprojected, target: Int[Tensor, "*B"], *, label_smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Summed over all tokens that are not padding, in nats: the training loss, and the plain negative log-likelihood.
 
     The training loss takes (1 - ε) from the right token and ε spread evenly over the vocabulary (Szegedy et al. 2016,
     §7; Vaswani et al. 2017, §5.4). The second value carries no gradient.
     """
-    loss, nll = _CrossEntropy.apply(logits, target, target != PAD, label_smoothing)  # type: ignore[no-untyped-call]
+    real = target != PAD
+    output = output[real]
+    loss, nll = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+        output.states, output.table, output.bias, target[real], label_smoothing, torch.is_grad_enabled()
+    )
     return loss, nll
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Forms the gradient, softmax − (1 − ε) · one-hot − ε / V, along with the loss, in the copy that drops padding.
+    """The output layer and the loss in one, some rows at a time, gradients formed along with the loss.
 
-    Softmax over a vocabulary is dear. Left to autograd, this loss would keep three such matrices and take half as long
-    again. It can be differentiated once.
+    With z = h Eᵀ + b, the gradient ∂loss/∂z = softmax(z) − (1 − ε) · one-hot − ε / V is there as soon as z is, and
+    meets E and h at once: the logits of a whole batch, the largest matrices of training, never exist. It can be
+    differentiated once.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
+        ctx: Any,
+        states: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        label_smoothing: float,
+        learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        kept = logits[real]
-        kept = kept.to(torch.promote_types(kept.dtype, torch.float32))
-        right = target[real][:, None]
-        log_sum = kept.logsumexp(-1, keepdim=True)
-        nll = (log_sum - kept.gather(-1, right)).sum()
-        evenly = (log_sum - kept.mean(-1, keepdim=True)).sum() if label_smoothing else torch.zeros_like(nll)
-        gradient = kept.sub_(log_sum).exp_().sub_(label_smoothing / kept.shape[-1])
-        gradient.scatter_add_(-1, right, torch.full_like(log_sum, label_smoothing - 1))
-        ctx.save_for_backward(gradient, real)
-        ctx.dtype = logits.dtype
+        device = states.device.type
+        factors = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        sums = torch.promote_types(factors, torch.float32)
+        low_states, low_table = states.to(factors), table.to(factors)
+        low_bias = None if bias is None else bias.to(factors)
+        by_states = torch.empty_like(states) if learning else None
+        by_table = torch.zeros_like(table, dtype=sums) if learning else None
+        by_bias = torch.zeros_like(bias, dtype=sums) if learning and bias is not None else None
+        loss, nll = states.new_zeros((), dtype=sums), states.new_zeros((), dtype=sums)
+        rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // len(table))
+        for start in range(0, len(states), rows):
+            some = slice(start, start + rows)
+            right = target[some, None]
+            logits = F.linear(low_states[some], low_table, low_bias).to(sums)
+            log_sum = logits.logsumexp(-1, keepdim=True)
+            found = (log_sum - logits.gather(-1, right)).sum()
+            evenly = (log_sum - logits.mean(-1, keepdim=True)).sum() if label_smoothing else found
+            nll = nll + found
+            loss = loss + (1 - label_smoothing) * found + label_smoothing * evenly
+            if by_states is not None and by_table is not None:
+                gradient = logits.sub_(log_sum).exp_().sub_(label_smoothing / len(table))
+                gradient.scatter_add_(-1, right, torch.full_like(log_sum, label_smoothing - 1))
+                low = gradient.to(factors)
+                by_states[some] = low @ low_table
+                by_table += low.T @ low_states[some]
+                if by_bias is not None:
+                    by_bias += gradient.sum(0)
+        ctx.save_for_backward(by_states, by_table, by_bias)
         ctx.mark_non_differentiable(nll)
-        return (1 - label_smoothing) * nll + label_smoothing * evenly, nll
+        return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, outer: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
-        gradient, real = ctx.saved_tensors
-        into = gradient.new_zeros((*real.shape, gradient.shape[-1]), dtype=ctx.dtype)
-        into[real] = gradient.mul_(outer).to(ctx.dtype)
-        return into, None, None, None
+    def backward(ctx: Any, outer: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        # In place: a second backward is an error, not a wrong number.
+        return (*(None if part is None else part.mul_(outer) for part in ctx.saved_tensors), None, None, None)
 
 
 def r_drop(
-    logits: tuple[Float[Tensor, "*B V"], Float[Tensor, "*B V"]],
+    passes: tuple[Unprojected, Unprojected],
     target: Int[Tensor, "*B"],
     *,
     label_smoothing: float,
@@ -69,17 +101,15 @@ def r_drop(
     so that α is theirs (they took 5 for translation), and α = 0 the mean of two cross-entropies.
     """
     real = target != PAD
-    log_p, log_q = (_log_probs(each, real) for each in logits)
+    log_p, log_q = (_log_probs(each[real].logits()) for each in passes)
     (loss_p, nll_p), (loss_q, nll_q) = (_cross_entropy(each, target[real], label_smoothing) for each in (log_p, log_q))
     # KL(P ‖ Q) + KL(Q ‖ P) = Σ (P - Q) (log P - log Q)
     divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
     return (loss_p + loss_q + alpha * divergence) / 2, (nll_p + nll_q) / 2
 
 
-def _log_probs(logits: Float[Tensor, "*B V"], real: Bool[Tensor, "*B"]) -> Float[Tensor, "N V"]:
-    # In fp32 or better.
-    kept = logits[real]
-    return kept.log_softmax(-1, dtype=torch.promote_types(kept.dtype, torch.float32))
+def _log_probs(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def _cross_entropy(

@@ -21,7 +21,7 @@ from heed.errors import HeedError
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.knobs import AtLeast0, NotNegative, Share
 from heed.model_folder import refuse_another_architecture
-from heed.models.seq2seq import Seq2Seq
+from heed.models.seq2seq import Seq2Seq, Unprojected
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import find_device_tokens, out_of_memory_explained
 
@@ -123,13 +123,13 @@ class TranslationModule(L.LightningModule):
     def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of a micro-batch, summed over its target tokens: what is minimised, and the plain negative log-likelihood."""
 
-        def logits() -> Tensor:
-            return self.model(batch.src, batch.src_mask, batch.tgt_in)
+        def output() -> Unprojected:
+            return self.model.unprojected(batch.src, batch.src_mask, batch.tgt_in)
 
         if not self.r_drop:
-            return cross_entropy(logits(), batch.tgt_out, label_smoothing=self.label_smoothing)
+            return cross_entropy(output(), batch.tgt_out, label_smoothing=self.label_smoothing)
         # Two passes: one over a doubled batch would leave the two copies the same layers where layers are dropped.
-        passes = logits(), logits()
+        passes = output(), output()
         return r_drop(passes, batch.tgt_out, label_smoothing=self.label_smoothing, alpha=self.r_drop)
 
     def _without_sync(self) -> Any:
@@ -158,8 +158,8 @@ class TranslationModule(L.LightningModule):
             self._evaluate_in_memory(split, batch, search)
 
     def _evaluate_in_memory(self, split: str, batch: Batch, search: Search) -> None:
-        logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
-        _, nll = cross_entropy(logits, batch.tgt_out, label_smoothing=0.0)
+        output = self.model.unprojected(batch.src, batch.src_mask, batch.tgt_in)
+        _, nll = cross_entropy(output, batch.tgt_out, label_smoothing=0.0)
         total, tokens = self._losses.get(split, (0.0, 0))
         self._losses[split] = (total + nll.item(), tokens + batch.tgt_tokens)
         # Search in fp32, so that a translation never depends on what else is in its batch.
