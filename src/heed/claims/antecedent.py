@@ -26,8 +26,8 @@ PER_TAG = 400
 
 STACKS = {
     "residual and norm": TRANSFORMER,
-    "no norm": small("transformer", "transformer-no-norm", "model.norm=none"),
-    "no residual": small("transformer", "transformer-no-residual", "model.residual=false"),
+    "no norm": small("transformer", "transformer-no-norm", "model.norm=none", seeds=1),
+    "no residual": small("transformer", "transformer-no-residual", "model.residual=false", seeds=1),
     "neither": small("transformer", "transformer-neither", "model.residual=false", "model.norm=none", seeds=1),
 }
 

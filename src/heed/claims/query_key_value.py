@@ -4,11 +4,11 @@ from heed.claims.claim import Claim, Finding
 from heed.claims.context import TAGS
 from heed.claims.laboratory import Laboratory, shown, spread
 from heed.claims.plots import Line, line_plot, table
-from heed.claims.recipes import PARAMETER_FREE, TRANSFORMER
+from heed.claims.recipes import PARAMETER_FREE_LONGER, TRANSFORMER_LONGER
 from heed.compare.challenge import contrastive_accuracy
 from heed.data.synthetic import challenge
 
-MODELS = {TRANSFORMER: "learned Q, K, V", PARAMETER_FREE: "softmax(XXᵀ)X"}
+MODELS = {TRANSFORMER_LONGER: "learned Q, K, V", PARAMETER_FREE_LONGER: "softmax(XXᵀ)X"}
 
 
 def experiment(laboratory: Laboratory) -> Finding:

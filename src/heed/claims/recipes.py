@@ -34,7 +34,6 @@ TRANSFORMER = small("transformer", "transformer")
 RNN = small("rnn", "rnn")
 FIXED_VECTOR = small("rnn", "rnn-none", "model/attention=none")
 ORDERLESS = small("transformer", "transformer-no-positions", "model/positions=none")
-PARAMETER_FREE = small("transformer", "transformer-parameter-free", "model/self_attention=parameter_free")
 
 LONG_STEPS = 2000
 
@@ -48,3 +47,6 @@ def longer(recipe: Recipe) -> Recipe:
 TRANSFORMER_LONGER = longer(TRANSFORMER)
 RNN_LONGER = longer(RNN)
 FIXED_VECTOR_LONGER = longer(FIXED_VECTOR)
+PARAMETER_FREE_LONGER = longer(
+    small("transformer", "transformer-parameter-free", "model/self_attention=parameter_free")
+)
