@@ -82,7 +82,7 @@ def write(folder: Path, found: list[tuple[Claim, Finding]], minutes: float) -> N
         f"Made in {minutes:.0f} minutes on {machine}, trainings of earlier calls not counted.",
         "Models are trained by train.py on data=synthetic, one core each, with: "
         + " ".join(COMMON)
-        + f"; those called longer with {LONG_STEPS} steps.",
+        + f" (where it says so: trainer.max_steps={LONG_STEPS}).",
         "± is the standard deviation over seeds; small dots are single runs. BLEU is sacreBLEU's, 13a, mixed case, "
         "greedy search.",
     ]

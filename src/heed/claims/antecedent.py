@@ -13,7 +13,7 @@ from heed.claims import senses
 from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory, shown, spread
 from heed.claims.plots import Line, caption, histogram, line_plot, table
-from heed.claims.recipes import TRANSFORMER, TRANSFORMER_LONGER, small
+from heed.claims.recipes import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.figures import WordMap, heat_map
 from heed.data.synthetic import challenge, words
@@ -209,7 +209,8 @@ CLAIM = Claim(
     measurement=(
         "Encoder self-attention from “it” to its right minus its wrong antecedent, for the head that does best on "
         "validation sentences, over the challenge set (a head with a constant preference gets 0); the same for the "
-        "decoder's cross-attention when it writes the pronoun; and training without residual sums, norms or both. It "
+        "decoder's cross-attention when it writes the pronoun, both "
+        f"after {LONG_STEPS:,} steps; and training without residual sums, norms or both. It "
         "holds if the encoder's mean difference is above 0 (95 % bootstrap interval) and every removal costs BLEU, for "
         "every seed."
     ),

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from heed.claims.claim import Claim, Finding
 from heed.claims.laboratory import Laboratory, Trained, shown, spread
 from heed.claims.plots import caption, table
-from heed.claims.recipes import TRANSFORMER_LONGER
+from heed.claims.recipes import LONG_STEPS, TRANSFORMER_LONGER
 from heed.data.synthetic import words
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import Map, pool, word_shares
@@ -183,7 +183,8 @@ CLAIM = Claim(
     claim="Heads attend to different things: one to who, another to what was done.",
     measurement=(
         "Jensen-Shannon divergence between the heads of a layer; attention of encoder heads from the verb to its "
-        "agent and its patient, which the corpus knows; BLEU lost when one head is switched off (Michel et al. 2019). "
+        "agent and its patient, which the corpus knows; BLEU lost when one head is switched off (Michel et al. 2019); "
+        f"after {LONG_STEPS:,} steps. "
         "It holds if heads of every layer differ by more than 0.1 bits on average, and if for every seed the heads "
         "that look best at agent and patient are two, each giving at least twice what heads give on average."
     ),

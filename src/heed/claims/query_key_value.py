@@ -4,7 +4,7 @@ from heed.claims.claim import Claim, Finding
 from heed.claims.context import TAGS
 from heed.claims.laboratory import Laboratory, shown, spread
 from heed.claims.plots import Line, line_plot, table
-from heed.claims.recipes import PARAMETER_FREE_LONGER, TRANSFORMER_LONGER
+from heed.claims.recipes import LONG_STEPS, PARAMETER_FREE_LONGER, TRANSFORMER_LONGER
 from heed.compare.challenge import contrastive_accuracy
 from heed.data.synthetic import challenge
 
@@ -66,7 +66,8 @@ CLAIM = Claim(
     claim="Similarity alone is not enough; Q, K and V learn the context.",
     measurement=(
         "BLEU and contrastive accuracy of a transformer whose self-attention is softmax(XXᵀ/√d)X, with nothing "
-        "learned, and of the same with learned projections. It holds if the latter is better in both, for every seed."
+        "learned, and of the same with learned projections, after "
+        f"{LONG_STEPS:,} steps. It holds if the latter is better in both, for every seed."
     ),
     recipes=tuple(MODELS),
     experiment=experiment,
