@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.layers.dropout import SequenceDropout
 from heed.layers.recurrence import CELLS, RecurrentLayer
 
 B, T, D_IN, D = 3, 5, 7, 11
@@ -74,23 +73,3 @@ def test_the_mask_stands_on_what_enters_the_gates_and_on_nothing_else(cell: str)
         one = slice(b, b + 1)
         expected, _ = layer(x[one], tuple(part[one] for part in before))
         assert_close(out[one], expected)
-
-
-def test_variational_dropout_drops_the_same_at_every_step() -> None:
-    dropout = SequenceDropout(0.4, variational=True)
-    mask = dropout.mask(101, 103, torch.device("cpu"))
-    assert mask is not None
-    assert set(mask.unique().tolist()) == {0.0, 1 / 0.6}
-    assert_close((mask == 0).double().mean().item(), 0.4, atol=0.02, rtol=0)
-    x = torch.randn(101, 3, 103)
-    assert_close(dropout(x, mask), torch.stack([x[:, t] * mask for t in range(3)], 1))
-    assert dropout.eval().mask(101, 103, torch.device("cpu")) is None
-    assert SequenceDropout(0.0, variational=True).mask(101, 103, torch.device("cpu")) is None
-
-
-def test_standard_dropout_drops_anew_at_every_step() -> None:
-    dropout = SequenceDropout(0.4, variational=False)
-    assert dropout.mask(101, 103, torch.device("cpu")) is None
-    dropped = dropout(torch.ones(101, 2, 103), None)
-    assert_close((dropped == 0).double().mean().item(), 0.4, atol=0.02, rtol=0)
-    assert not torch.equal(dropped[:, 0], dropped[:, 1])

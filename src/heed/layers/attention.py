@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.layers.dropout import dropout as drop
 from heed.layers.masks import masked_softmax
 from heed.layers.positions import RelativePositions
 
@@ -36,7 +37,7 @@ def attend(
     if bias is not None:
         scores = scores + bias
     weights = masked_softmax(scores, mask)
-    return F.dropout(weights, dropout) @ value, weights
+    return drop(weights, dropout) @ value, weights
 
 
 def attend_fused(

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from heed.layers.dropout import Dropout
+
 
 def swiglu(x: Float[Tensor, "*B FF"]) -> Float[Tensor, "*B F"]:
     """silu(a) · b of the two halves a and b of the last axis: one gates the other (Shazeer 2020, eq. 6)."""
@@ -29,7 +31,7 @@ class FeedForward(nn.Module):
         self.widen = nn.Linear(d_model, parts * d_ff)
         self.narrow = nn.Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for weight in (*self.widen.weight.chunk(parts), self.narrow.weight):
             nn.init.xavier_uniform_(weight)
         for bias in (self.widen.bias, self.narrow.bias):

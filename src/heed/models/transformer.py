@@ -17,6 +17,7 @@ from heed.layers.attention import (
     ParameterFreeAttention,
     SelfAttentionConfig,
 )
+from heed.layers.dropout import Dropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.feedforward import ACTIVATIONS, FeedForward
 from heed.layers.masks import causal_mask
@@ -126,7 +127,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.norm = nn.Identity() if config.norm == "none" else NORMS[config.norm_kind](config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
         self.adds = config.residual
 
@@ -316,7 +317,7 @@ class Transformer(Seq2Seq):
         self.max_target_length = config.positions.max_length
         self.src_positions = config.positions.absolute(d_model=config.d_model)
         self.tgt_positions = config.positions.absolute(d_model=config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layer_dropout = LayerDropout(config.layer_dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
