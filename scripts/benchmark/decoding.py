@@ -20,6 +20,7 @@ from heed.data.batch import collate
 from heed.data.encoded import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
+from heed.malloc import keep_freed_memory
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The section ``decode`` of bench.json, and of ``skipped``."""
+    keep_freed_memory()  # as `heed translate` does; peers in this process gain by it, too
     with TemporaryDirectory() as folder:
         loaded = model_folder.load(arguments.model or _trained(Path(folder), arguments))
         model, longest = loaded.model, arguments.longest

@@ -115,8 +115,10 @@ def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: 
     """`load_translator` for a model folder that is loaded already."""
     import torch
 
+    from heed.malloc import keep_freed_memory
     from heed.translator import Translator
 
+    keep_freed_memory()
     chosen = build_search(folder.config.get("search"), **search)
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from heed.decoding.search import Hypothesis, Search, stable_topk, write
+from heed.decoding.search import Hypothesis, Search, log_sum_exp, stable_topk, write
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD
@@ -84,7 +84,7 @@ class SampleSearch(Search):
         token = torch.where(whole > 0, token, EOS).to(logits.device)
         if logits.dtype != torch.float64:
             logits = logits.float()
-        return logits.gather(1, token[:, None]).squeeze(1) - logits.logsumexp(1), token
+        return (logits.gather(1, token[:, None]) - log_sum_exp(logits)).squeeze(1), token
 
     def shares(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         """What tokens are drawn in proportion to, 0 for those cut off.

@@ -1,8 +1,6 @@
 """Lightning's Trainer, with what this project decides for everybody."""
 
-import ctypes
 import logging
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from lightning.pytorch.loggers import Logger
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.knobs import AtLeast1
+from heed.malloc import keep_freed_memory
 
 
 def build_trainer(
@@ -117,17 +116,6 @@ class WholeCheckpoints(TorchCheckpointIO):
         if not isinstance(checkpoint, dict) or not {"state_dict", "loops", "callbacks"} <= checkpoint.keys():
             raise HeedError(f"{path} is no checkpoint of heed: name another with ckpt_path=.")
         return checkpoint
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to reuse freed memory instead of giving it back: 5 to 7 % faster on a CPU.
-
-    It would otherwise unmap every large tensor, and the kernel zero its pages again, tens of thousands a step.
-    """
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
-        libc.mallopt(m_mmap_max, 0)
-        libc.mallopt(m_trim_threshold, 2**31 - 1)
 
 
 def resolve_precision(precision: int | str, accelerator: str) -> Any:
