@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from heed import model_folder
 from heed.cli import main as heed
 from heed.decoding import BeamSearch
+from heed.training.schedules import Cosine
 from heed.translator import Translator
 
 ROOT = Path(__file__).parent.parent
@@ -159,6 +160,20 @@ def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str
     again = run("stopped", *common, "trainer.max_steps=9", "resume=true")
     assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(whole).items())
     assert [row["step"] for row in metrics(again)] == ["3", "5", "6", "7", "9", "9"]
+
+
+def test_what_a_run_is_told_stands_over_what_its_checkpoint_remembers(run: Run, files: list[str]) -> None:
+    common = [*files, *TINY["transformer"], *LIMITS, "callbacks.log_every=1", "trainer.validate_every=3"]
+    first = run("first", *common, "trainer.max_steps=3", "schedule=constant", "optimizer.lr=1e-3")
+    (checkpoint,) = first.glob("checkpoints/last-*.ckpt")
+    told = ["schedule=cosine", "schedule.warmup_steps=0", "optimizer.lr=5e-4", "optimizer.weight_decay=0.25"]
+    second = run("second", *common, "trainer.max_steps=6", *told, f"ckpt_path='{checkpoint}'")
+    rates = {int(row["step"]): float(row["lr"]) for row in metrics(second) if row["lr"]}
+    expected = Cosine(warmup_steps=0, total_steps=6, floor=0.02)
+    assert rates == {step: pytest.approx(5e-4 * expected(step - 1)) for step in (4, 5, 6)}
+    (last,) = second.glob("checkpoints/last-*.ckpt")
+    matrices, vectors = torch.load(last, weights_only=False)["optimizer_states"][0]["param_groups"]
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.25, 0.0)
 
 
 @pytest.mark.slow

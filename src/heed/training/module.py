@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShare, TranslationData
@@ -73,12 +72,11 @@ class TranslationModule(L.LightningModule):
         assert isinstance(data, TranslationData)
         return data
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Optimizer:
         matrices = [p for p in self.parameters() if p.dim() > 1]
         vectors = [p for p in self.parameters() if p.dim() <= 1]
         # Decay pulls on matrices alone: a bias or a norm's gain has no reason to be small.
-        optimizer = self.make_optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
-        return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, self.schedule)}
+        return self.make_optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
 
     def on_fit_start(self) -> None:
         if self.data.planner.auto:
@@ -95,10 +93,14 @@ class TranslationModule(L.LightningModule):
                 f"{path} was trained with another tokenizer, so that its ids mean other pieces: give the same data and "
                 "tokenizer, or take the weights alone from its finished run with init_from=."
             )
+        # What a run is told stands over what a checkpoint remembers of betas, decay and the like.
+        for saved, told in zip(
+            checkpoint["optimizer_states"][0]["param_groups"], self.configure_optimizers().param_groups, strict=True
+        ):
+            saved.update({setting: value for setting, value in told.items() if setting != "params"})
 
     def training_step(self, share: StepShare, _: int) -> dict[str, Tensor]:
         optimizer: Any = self.optimizers()
-        schedule: Any = self.lr_schedulers()
         optimizer.zero_grad()
         loss = torch.zeros((), device=self.device)
         nll = torch.zeros((), device=self.device)
@@ -115,8 +117,9 @@ class TranslationModule(L.LightningModule):
         if not share.micro_batches:
             self.manual_backward(zero_loss(self.model))
         norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm or float("inf"))
+        for group in optimizer.param_groups:
+            group["lr"] = optimizer.defaults["lr"] * self.schedule(self.global_step)
         optimizer.step()
-        schedule.step()
         self.data.cursor = (share.epoch, share.step + 1)
         return {"loss_sum": loss, "nll_sum": nll, "grad_norm": norm.detach()}
 
