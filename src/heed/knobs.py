@@ -73,6 +73,8 @@ def allows(hint: Any, value: Any) -> bool:
     if origin is Annotated:
         kind, *marks = arguments
         return allows(kind, value) and all(value in mark for mark in marks if isinstance(mark, Range))
+    if hint is Any:
+        return True
     if origin in (Union, types.UnionType):
         return any(allows(choice, value) for choice in arguments)
     if origin is Literal:
@@ -107,6 +109,8 @@ def described(hint: Any) -> str:
     if hint in names:
         return names[hint]
     kind = origin or hint
+    if kind is tuple and arguments and Ellipsis not in arguments:
+        return f"a list of {len(arguments)}: {', '.join(map(described, arguments))}"
     return "a mapping" if inspect.isclass(kind) and issubclass(kind, Mapping) else "a list"
 
 
