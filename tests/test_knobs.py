@@ -8,7 +8,7 @@ import pytest
 from heed.knobs import AtLeast1, Share, problems
 
 
-def target(
+def target(  # type: ignore[no-untyped-def]  # one has no type, as in other people's code
     steps: AtLeast1,
     share: Share,
     pair: tuple[float, float],
@@ -16,7 +16,7 @@ def target(
     kind: Literal["a", "b"] = "a",
     more: Mapping[str, int] | None = None,
     anything: Any = None,
-    untyped=None,  # type: ignore[no-untyped-def]
+    untyped=None,
 ) -> None: ...
 
 
