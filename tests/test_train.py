@@ -142,6 +142,7 @@ def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str
     common += ["weights=last", "trainer.validate_every=5"]
     # With everything that is random: segmentations, orders, and two dropouts a batch.
     common += ["tokenizer.sampling=0.2", "r_drop=2.0"]
+    common += ["optimizer=muon"] if family == "transformer" else []
     whole = run("whole", *common, "trainer.max_steps=9")
     # Five steps make an epoch or so: 7 is in the middle of one, and off the validation interval.
     stopped = run("stopped", *common, "trainer.max_steps=7")

@@ -88,3 +88,20 @@ def test_r_drop_compares_two_dropouts(family: str, tiny_model: Callable[..., Seq
     )
     torch.testing.assert_close(*losses)
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+def test_matrices_tables_and_vectors_are_told_apart(
+    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
+    model = tiny_model(family)
+    groups = module(model, tokenizer, alpha=0.0).configure_optimizers().param_groups
+    parameters = {parameter: name for name, parameter in model.named_parameters()}
+    names = {group["kind"]: {parameters.pop(parameter) for parameter in group["params"]} for group in groups}
+    assert not parameters, "each is in one group"
+    assert all("embedding" in name for name in names["table"])
+    assert all("bias" in name or "norm" in name for name in names["vector"])
+    assert all(name.endswith(("weight", "weight_ih_l0", "weight_hh_l0")) for name in names["matrix"]), names["matrix"]
+    assert names["table"]
+    assert len(names["matrix"]) > 5
+    assert {group["kind"]: group["weight_decay"] for group in groups}["vector"] == 0

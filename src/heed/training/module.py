@@ -73,10 +73,20 @@ class TranslationModule(L.LightningModule):
         return data
 
     def configure_optimizers(self) -> Optimizer:
-        matrices = [p for p in self.parameters() if p.dim() > 1]
-        vectors = [p for p in self.parameters() if p.dim() <= 1]
-        # Decay pulls on matrices alone: a bias or a norm's gain has no reason to be small.
-        return self.make_optimizer([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}])
+        maps = {
+            parameter
+            for module in self.model.modules()
+            if isinstance(module, (nn.Linear, nn.RNNBase, nn.RNNCellBase))
+            for parameter in module.parameters(recurse=False)
+        }
+        kinds: dict[str, list[nn.Parameter]] = {"matrix": [], "table": [], "vector": []}
+        for parameter in self.parameters():
+            kinds["vector" if parameter.dim() <= 1 else "matrix" if parameter in maps else "table"].append(parameter)
+        # Decay pulls on matrices and tables alone: a bias or a norm's gain has no reason to be small.
+        undecayed = {"vector": {"weight_decay": 0.0}}
+        return self.make_optimizer(
+            [{"kind": kind, "params": params, **undecayed.get(kind, {})} for kind, params in kinds.items()]
+        )
 
     def on_fit_start(self) -> None:
         if self.data.planner.auto:

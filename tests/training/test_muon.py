@@ -1,0 +1,75 @@
+"""Muon against its formulas in float64, and AdamW's half against torch's own."""
+
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heed.training.muon import Muon, orthogonal
+
+SETTINGS: dict[str, Any] = {
+    "momentum": 0.9,
+    "newton_schulz": 5,
+    "betas": (0.9, 0.98),
+    "eps": 1e-9,
+    "weight_decay": 0.1,
+    "fused": True,
+}
+
+
+@given(st.integers(1, 17), st.integers(1, 17), st.integers(0, 2**32))
+def test_orthogonal_keeps_directions_and_evens_their_lengths(rows: int, columns: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    matrices = torch.randn(3, rows, columns, dtype=torch.float64)
+    left, lengths, right = torch.linalg.svd(matrices, full_matrices=False)
+    turned = left.mT @ orthogonal(matrices, 5) @ right.mT
+    kept = turned.diagonal(dim1=1, dim2=2)
+    assert_close(turned, torch.diag_embed(kept), atol=1e-7, rtol=0)
+    clear = lengths > 0.01 * lengths.norm(dim=1, keepdim=True)
+    assert ((kept > 0.6) & (kept < 1.3))[clear].all()
+
+
+def test_orthogonal_leaves_nothing_as_nothing() -> None:
+    assert torch.equal(orthogonal(torch.zeros(2, 3, 5), 5), torch.zeros(2, 3, 5))
+
+
+def test_takes_the_steps_of_the_formula_and_adamws_for_all_else() -> None:
+    torch.manual_seed(1)
+    shapes = [(5, 3), (3, 7), (5, 3)]
+    matrices = [nn.Parameter(torch.randn(shape)) for shape in shapes]
+    table, vector = nn.Parameter(torch.randn(11, 3)), nn.Parameter(torch.randn(7))
+    others = [{"kind": "table", "params": [table]}, {"kind": "vector", "params": [vector], "weight_decay": 0.0}]
+    optimizer = Muon([{"kind": "matrix", "params": matrices}, *others], lr=0.02, **SETTINGS)
+    table2, vector2 = (nn.Parameter(p.detach().clone()) for p in (table, vector))
+    adamw = torch.optim.AdamW(
+        [{"params": [table2]}, {"params": [vector2], "weight_decay": 0.0}],
+        lr=0.02,
+        betas=(0.9, 0.98),
+        eps=1e-9,
+        weight_decay=0.1,
+    )
+    expected = [m.detach().double() for m in matrices]
+    means = [torch.zeros_like(e) for e in expected]
+    for _ in range(4):
+        for parameter in (*matrices, table, vector):
+            parameter.grad = torch.randn_like(parameter)
+        table2.grad, vector2.grad = table.grad, vector.grad
+        for i, matrix in enumerate(matrices):
+            gradient = _grad(matrix).double()
+            means[i] = 0.9 * means[i] + 0.1 * gradient
+            turned = orthogonal((0.9 * means[i] + 0.1 * gradient)[None], 5)[0]
+            expected[i] = (1 - 0.02 * 0.1) * expected[i] - 0.02 * 0.2 * max(gradient.shape) ** 0.5 * turned
+        optimizer.step()
+        adamw.step()
+    for matrix, reference in zip(matrices, expected, strict=True):
+        assert_close(matrix.detach(), reference.float(), atol=1e-5, rtol=1e-4)
+    assert_close(table, table2)
+    assert_close(vector, vector2)
+
+
+def _grad(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
