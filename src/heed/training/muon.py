@@ -1,7 +1,7 @@
 """Muon: an optimizer that turns a matrix as far as its gradient asks, in all directions alike."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ class Muon(AdamW):
         params: groups with "kind": "matrix" are Muon's (a map from vectors to vectors, which a table is not).
         momentum: μ.
         newton_schulz: iterations of :func:`orthogonal`.
-        betas: AdamW's, as are ``eps`` and ``fused``.
+        betas: AdamW's two, as are ``eps`` and ``fused``.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Muon(AdamW):
         lr: NotNegative,
         momentum: Share,
         newton_schulz: AtLeast1,
-        betas: tuple[Share, Share],
+        betas: Sequence[Share],
         eps: NotNegative,
         weight_decay: NotNegative,
         fused: bool,
@@ -72,7 +72,8 @@ class Muon(AdamW):
         assert matrix.grad is not None
         state = self.state[matrix]
         if not state:
-            state["momentum"] = torch.zeros_like(matrix)
+            # AdamW looks for a step in every state that it loads.
+            state.update(step=torch.zeros(()), momentum=torch.zeros_like(matrix))
         mean: Tensor = state["momentum"]
         mean.lerp_(matrix.grad, 1 - self.momentum)
         return matrix.grad.lerp(mean, self.momentum)
