@@ -59,11 +59,7 @@ def attend_fused(
 
 @dataclass(frozen=True)
 class KeyValue:
-    """Projected keys and values: of a whole memory, or of the positions decoded so far (the KV cache).
-
-    In memory the heads of a position stand side by side, as a projection writes them, so that whole positions can be
-    copied: in a beam search that copies every step, what is scattered by heads takes three times as long.
-    """
+    """Projected keys and values: of a whole memory, or of the positions decoded so far (the KV cache)."""
 
     key: Float[Tensor, "B H S E"]
     value: Float[Tensor, "B H S E"]
@@ -75,12 +71,11 @@ class KeyValue:
 
     def append(self, new: "KeyValue") -> "KeyValue":
         """These positions, then the new ones."""
-        pairs = ((self.key, new.key), (self.value, new.value))
-        return KeyValue(*(torch.cat([part.transpose(1, 2) for part in pair], 1).transpose(1, 2) for pair in pairs))
+        return KeyValue(torch.cat((self.key, new.key), 2), torch.cat((self.value, new.value), 2))
 
     def reorder(self, rows: Int[Tensor, " R"]) -> "KeyValue":
         """Row r becomes this one's row ``rows[r]``."""
-        return KeyValue(*(x.transpose(1, 2).index_select(0, rows).transpose(1, 2) for x in (self.key, self.value)))
+        return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
 class Attention(nn.Module, ABC):

@@ -71,7 +71,7 @@ class Muon(AdamW):
         """Nesterov's: the mean gradient, and this one once more."""
         assert matrix.grad is not None
         state = self.state[matrix]
-        if not state:
+        if "momentum" not in state:
             # AdamW looks for a step in every state that it loads.
             state.update(step=torch.zeros(()), momentum=torch.zeros_like(matrix))
         mean: Tensor = state["momentum"]
