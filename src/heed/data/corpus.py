@@ -1,37 +1,31 @@
 """From any source of parallel text to one cleaned corpus: built-in, files of any kind, or the Hugging Face hub.
 
-Each class is one value of ``data=…``; its ``load()`` gives the same `Corpus`. A sentence is one line from here on: line
-breaks inside a field (a JSON string may hold some) become spaces, and nothing else of the text is changed.
+Each class is one value of ``data=…``; its ``load()`` gives the same `Corpus`.
 """
 
-import gzip
-import hashlib
 import json
-import re
-import unicodedata
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heed.data.cache import BLOCK, blocks, mapped_dataset, text_fingerprint
+from heed.data.cache import blocks, text_fingerprint
 from heed.data.cleaning import Cleaning, CleaningReport
+from heed.data.files import (
+    Source,
+    file_entries,
+    first_line,
+    language_by_script,
+    languages_by_name,
+    named_by_file,
+    one_line,
+    read_files,
+)
 from heed.errors import HeedError
 from heed.knobs import AtLeast0, AtLeast1
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-Source = str | Sequence[str]
-"""A pair of text files [source, target], or one JSONL or parquet file."""
-
-Block = tuple[list[str], list[str]]
-"""Sources and targets of some consecutive pairs."""
-
-UNKNOWN_LANGUAGE = "und"
-"""ISO 639-2 for a language nobody named. BLEU then uses its default tokenizer, 13a."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +152,12 @@ class FilesCorpus:
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
-        self.train = _entries("train", train)
-        self.valid = _entries("valid", valid)
+        self.train = file_entries("train", train)
+        self.valid = file_entries("valid", valid)
         if isinstance(test, Mapping):
-            self.tests = {name: _entries(f"test.{name}", entries) for name, entries in test.items()}
+            self.tests = {name: file_entries(f"test.{name}", entries) for name, entries in test.items()}
         else:
-            self.tests = _named_by_file(_entries("test", test))
+            self.tests = named_by_file(file_entries("test", test))
         if taken := {"train", "valid"} & set(self.tests):
             raise HeedError(f"data.test: a test set cannot be called {taken.pop()}, which is another split's name.")
         self.fields = src_field, tgt_field
@@ -179,9 +173,9 @@ class FilesCorpus:
             HeedError: naming the file, and the line where there is one, that cannot be used.
         """
         train, valid = self._read(self.train), self._read(self.valid)
-        guesses = _languages(self.train[0], self.fields)
+        guesses = languages_by_name(self.train[0], self.fields)
         languages = [
-            told or guess or _language_by_script(next(blocks(valid))[side])
+            told or guess or language_by_script(next(blocks(valid))[side])
             for side, (told, guess) in enumerate(zip(self.languages, guesses, strict=True))
         ]
         return _prepare(
@@ -200,7 +194,7 @@ class FilesCorpus:
     def _read(self, entries: Sequence[tuple[Path, ...]]) -> "Dataset":
         from datasets import concatenate_datasets
 
-        return concatenate_datasets([_read_files(files, self.fields, self.cache_dir) for files in entries])
+        return concatenate_datasets([read_files(files, self.fields, self.cache_dir) for files in entries])
 
 
 class HubCorpus:
@@ -267,7 +261,7 @@ class HubCorpus:
 
     def _read(self, root: Path, split: str) -> "Dataset":
         files = tuple(root / f"{self.stems[split]}.{language}" for language in self.languages)
-        return _read_files(files, ("", ""), self.cache_dir)
+        return read_files(files, ("", ""), self.cache_dir)
 
     def _download(self, split: str) -> "Dataset":
         src, tgt = self.languages
@@ -290,7 +284,7 @@ class HubCorpus:
             dataset = load_dataset(self.repository, split=self.splits[split], revision=self.revision)
         except Exception as error:  # of several HTTP libraries, by version
             raise HeedError(
-                f"{self.repository} could not be loaded from the Hugging Face hub ({_first_line(error)}): {from_folder}"
+                f"{self.repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {from_folder}"
             ) from error
         if missing := {src, tgt} - set(dataset.column_names):
             raise HeedError(
@@ -298,12 +292,12 @@ class HubCorpus:
                 f"data.src_lang and data.tgt_lang are two of {', '.join(dataset.column_names)}."
             )
 
-        def one_line(batch: Mapping[str, list[str | None]]) -> dict[str, list[str]]:
+        def one_line_each(batch: Mapping[str, list[str | None]]) -> dict[str, list[str]]:
             return {
-                side: [_one_line(text or "") for text in batch[lang]] for side, lang in (("src", src), ("tgt", tgt))
+                side: [one_line(text or "") for text in batch[lang]] for side, lang in (("src", src), ("tgt", tgt))
             }
 
-        return dataset.map(one_line, batched=True, remove_columns=dataset.column_names)
+        return dataset.map(one_line_each, batched=True, remove_columns=dataset.column_names)
 
 
 def _prepare(
@@ -355,199 +349,3 @@ def _reversed(split: "Dataset") -> "Dataset":
         meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
     texts = [json.dumps(meta, ensure_ascii=False) for meta in metas]
     return turned.remove_columns("meta").add_column("meta", texts)
-
-
-# Files
-
-
-def _entries(key: str, entries: Sequence[Source]) -> list[tuple[Path, ...]]:
-    """The files of a list on the command line: (source, target) or (one file with both)."""
-    if not entries or isinstance(entries, str):
-        raise HeedError(f"data.{key} is a list of pairs such as '[[a.en,a.de],[b.en,b.de]]', not {entries!r}.")
-    files = [(entry,) if isinstance(entry, str) else tuple(entry) for entry in entries]
-    for entry in files:
-        if len(entry) == 1 and _format(Path(entry[0])) == "text":
-            raise HeedError(
-                f"data.{key}: {entry[0]} stands alone. Text comes in pairs, '[[source file,target file]]'; "
-                "one file with both sides ends in .jsonl, .jsonl.gz or .parquet."
-            )
-        if len(entry) > 2 or (len(entry) == 2 and any(_format(Path(file)) != "text" for file in entry)):
-            raise HeedError(f"data.{key}: {list(entry)} is not a pair of text files, '[[source file,target file]]'.")
-    return [tuple(Path(file).expanduser() for file in entry) for entry in files]
-
-
-def _named_by_file(entries: list[tuple[Path, ...]]) -> dict[str, list[tuple[Path, ...]]]:
-    """One test set is "test"; several go by the names of their (source) files, numbered where two agree."""
-    if len(entries) == 1:
-        return {"test": entries}
-    named: dict[str, list[tuple[Path, ...]]] = {}
-    for entry in entries:
-        stem = re.sub(r"(\.jsonl|\.parquet|\.\w+)?(\.gz)?$", "", entry[0].name)
-        name, number = stem, 2
-        while name in {"train", "valid", *named}:
-            name, number = f"{stem}-{number}", number + 1
-        named[name] = [entry]
-    return named
-
-
-def _format(file: Path) -> str:
-    plain = file.with_suffix("") if file.suffix == ".gz" else file
-    return {".jsonl": "jsonl", ".parquet": "parquet"}.get(plain.suffix, "text")
-
-
-def _read_files(files: tuple[Path, ...], fields: tuple[str, str], cache_dir: Path) -> "Dataset":
-    """The pairs of one entry as a memory-mapped dataset; rewritten when a file changes."""
-    import pyarrow as pa
-
-    for file in files:
-        if not file.is_file():
-            raise HeedError(f"{file} does not exist (relative paths start at {Path.cwd()}).")
-    stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = hashlib.blake2b(repr((stats, fields)).encode(), digest_size=8).hexdigest()
-    schema = pa.schema([("src", pa.string()), ("tgt", pa.string())])
-    tables = (pa.table(block, schema=schema) for block in _pairs(files, fields))
-    dataset = mapped_dataset(cache_dir / "text" / f"{files[0].name}-{key}.arrow", schema, tables)
-    if not len(dataset):
-        raise HeedError(f"{' and '.join(map(str, files))}: no sentences.")
-    return dataset
-
-
-def _pairs(files: tuple[Path, ...], fields: tuple[str, str]) -> Iterator[Block]:
-    if len(files) == 2:
-        yield from _text_pairs(*files)
-    elif _format(files[0]) == "jsonl":
-        yield from _jsonl_pairs(files[0], fields)
-    else:
-        yield from _parquet_pairs(files[0], fields)
-
-
-def _text_pairs(src_file: Path, tgt_file: Path) -> Iterator[Block]:
-    src_lines = tgt_lines = 0
-    src: list[str]
-    tgt: list[str]
-    for src, tgt in zip_longest(_lines(src_file), _lines(tgt_file), fillvalue=[]):
-        src_lines, tgt_lines = src_lines + len(src), tgt_lines + len(tgt)
-        if len(src) == len(tgt):
-            yield [_one_line(text) for text in src], [_one_line(text) for text in tgt]
-    if src_lines != tgt_lines:
-        raise HeedError(
-            f"{src_file} has {src_lines:,} lines and {tgt_file} {tgt_lines:,}: "
-            "line n of one must translate line n of the other."
-        )
-
-
-def _lines(file: Path) -> Iterator[list[str]]:
-    """Lines as only "\\n" ends them, ``BLOCK`` at a time. Python's text mode would also split at a lone "\\r"."""
-    number = 0
-    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-        while raw := _block(stream, file):
-            lines = []
-            for line in raw:
-                number += 1
-                try:
-                    lines.append(line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n"))
-                except UnicodeDecodeError as error:
-                    raise HeedError(
-                        f"{file}, line {number:,}: not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x}). "
-                        f"Convert it first, for instance: iconv -f ISO-8859-1 -t UTF-8 {file}"
-                    ) from error
-            yield lines
-
-
-def _block(stream: Iterable[bytes], file: Path) -> list[bytes]:
-    try:
-        return list(islice(stream, BLOCK))
-    except (EOFError, OSError, zlib.error) as error:
-        raise HeedError(f"{file} cannot be read: {_first_line(error)}") from error
-
-
-def _jsonl_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
-    number = 0
-    for lines in _lines(file):
-        block: Block = ([], [])
-        for line in lines:
-            number += 1
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                for column, field in zip(block, fields, strict=True):
-                    column.append(_one_line(_field(record, field)))
-            except (ValueError, KeyError) as error:
-                raise HeedError(f"{file}, line {number:,}: {_reason(error)}") from error
-        yield block
-
-
-def _parquet_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with pq.ParquetFile(file) as table:
-            columns = [name for name in table.schema_arrow.names if name in {field.split(".")[0] for field in fields}]
-            for batch in table.iter_batches(batch_size=BLOCK, columns=columns):
-                block: Block = ([], [])
-                for record in batch.to_pylist():
-                    number += 1
-                    for column, field in zip(block, fields, strict=True):
-                        column.append(_one_line(_field(record, field)))
-                yield block
-    except (ValueError, KeyError) as error:  # what is no parquet file is a ValueError, too
-        raise HeedError(f"{file}{f', row {number:,}' if number else ''}: {_reason(error)}") from error
-
-
-def _field(record: Any, field: str) -> str:
-    """The text under a dotted path.
-
-    Raises:
-        KeyError: with a sentence, where there is none.
-    """
-    value = record
-    for key in field.split("."):
-        if not isinstance(value, Mapping) or key not in value:
-            has = ", ".join(map(str, value)) if isinstance(value, Mapping) else f"{value!r:.40}"
-            raise KeyError(
-                f"no field {field!r} (there is: {has}); data.src_field and data.tgt_field name the two sides."
-            )
-        value = value[key]
-    if not isinstance(value, str):
-        raise KeyError(f"field {field!r} is {value!r:.40}, which is not text.")
-    value.encode()  # JSON can write half a surrogate pair, which is no text: UnicodeEncodeError, a ValueError
-    return value
-
-
-def _reason(error: Exception) -> str:
-    return str(error.args[0]) if isinstance(error, KeyError) else _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _one_line(text: str) -> str:
-    return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-# Languages
-
-
-def _languages(entry: tuple[Path, ...], fields: tuple[str, str]) -> tuple[str | None, str | None]:
-    """Language codes from the two files' suffixes, or from the two fields of one file, where they differ."""
-    if len(entry) == 2:
-        names = [(file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:] for file in entry]
-    else:
-        names = [field.split(".")[-1] for field in fields]
-    codes = [
-        name if re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]+)*", name) and name not in {"src", "tgt", "trg", "txt"} else None
-        for name in names
-    ]
-    return (codes[0], codes[1]) if codes[0] != codes[1] else (None, None)
-
-
-def _language_by_script(sentences: Sequence[str]) -> str:
-    """The three languages whose BLEU tokenizers are their own, each known by letters no other language uses."""
-    scripts = [unicodedata.name(letter, "").split(" ")[0] for letter in "".join(sentences[:200]) if letter.isalpha()]
-    for language, script in (("ja", "HIRAGANA"), ("ko", "HANGUL"), ("zh", "CJK")):
-        if scripts.count(script) > 0.2 * len(scripts):
-            return language
-    return UNKNOWN_LANGUAGE

@@ -94,6 +94,7 @@ class TranslationModule(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["tokenizer"] = self.tokenizer.hash
+        checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         path = Path(str(self.trainer.ckpt_path))
@@ -103,10 +104,15 @@ class TranslationModule(L.LightningModule):
                 f"{path} was trained with another tokenizer, so that its ids mean other pieces: give the same data and "
                 "tokenizer, or take the weights alone from its finished run with init_from=."
             )
+        optimizer = self.configure_optimizers()
+        name, before = type(optimizer).__name__, checkpoint.get("optimizer", "another optimizer")
+        if name != before:
+            raise HeedError(
+                f"{path} remembers gradients as {before} does, and {name} cannot go on from that: give the same "
+                "optimizer, or take the weights alone from its finished run with init_from=."
+            )
         # What a run is told stands over what a checkpoint remembers of betas, decay and the like.
-        for saved, told in zip(
-            checkpoint["optimizer_states"][0]["param_groups"], self.configure_optimizers().param_groups, strict=True
-        ):
+        for saved, told in zip(checkpoint["optimizer_states"][0]["param_groups"], optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in told.items() if setting != "params"})
 
     def training_step(self, share: StepShare, _: int) -> dict[str, Tensor]:
