@@ -84,9 +84,12 @@ class TranslationModule(L.LightningModule):
             kinds["vector" if parameter.dim() <= 1 else "matrix" if parameter in maps else "table"].append(parameter)
         # Decay pulls on matrices and tables alone: a bias or a norm's gain has no reason to be small.
         undecayed = {"vector": {"weight_decay": 0.0}}
-        return self.make_optimizer(
+        optimizer = self.make_optimizer(
             [{"kind": kind, "params": params, **undecayed.get(kind, {})} for kind, params in kinds.items()]
         )
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        return optimizer
 
     def on_fit_start(self) -> None:
         if self.data.planner.auto:
@@ -134,7 +137,7 @@ class TranslationModule(L.LightningModule):
             self.manual_backward(zero_loss(self.model))
         norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm or float("inf"))
         for group in optimizer.param_groups:
-            group["lr"] = optimizer.defaults["lr"] * self.schedule(self.global_step)
+            group["lr"] = group["initial_lr"] * self.schedule(self.global_step)
         optimizer.step()
         self.data.cursor = (share.epoch, share.step + 1)
         return {"loss_sum": loss, "nll_sum": nll, "grad_norm": norm.detach()}

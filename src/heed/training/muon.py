@@ -19,10 +19,12 @@ class Muon(AdamW):
 
         M ← μ M + (1 − μ) G,    W ← (1 − η λ) W − η · 0.2 √max(r, c) · orthogonal(μ M + (1 − μ) G),
 
-    the size of which is about that of AdamW's (Liu et al. 2025, eq. 4), so that one learning rate η serves both.
+    the size of which is about that of AdamW's (Liu et al. 2025, eq. 4).
 
     Args:
         params: groups with "kind": "matrix" are Muon's (a map from vectors to vectors, which a table is not).
+        lr: η.
+        adamw_lr: the rate of all else.
         momentum: μ.
         newton_schulz: iterations of :func:`orthogonal`.
         betas: AdamW's two, as are ``eps`` and ``fused``.
@@ -33,6 +35,7 @@ class Muon(AdamW):
         params: Iterable[dict[str, Any]],
         *,
         lr: NotNegative,
+        adamw_lr: NotNegative,
         momentum: Share,
         newton_schulz: AtLeast1,
         betas: Sequence[Share],
@@ -41,18 +44,19 @@ class Muon(AdamW):
         fused: bool,
     ) -> None:
         beta1, beta2 = betas
-        super().__init__(params, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=fused)
+        rated = [{**group, "lr": lr if group["kind"] == "matrix" else adamw_lr} for group in params]
+        super().__init__(rated, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=fused)
         self.momentum = momentum
         self.newton_schulz = newton_schulz
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         groups = self.param_groups
-        self.param_groups = [group for group in groups if group.get("kind") != "matrix"]
+        self.param_groups = [group for group in groups if group["kind"] != "matrix"]
         loss = super().step(closure)
         self.param_groups = groups
         with torch.no_grad():
             for group in groups:
-                if group.get("kind") == "matrix":
+                if group["kind"] == "matrix":
                     self._turn(group)
         return loss
 
