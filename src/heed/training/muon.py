@@ -44,19 +44,19 @@ class Muon(AdamW):
         fused: bool,
     ) -> None:
         beta1, beta2 = betas
-        rated = [{**group, "lr": lr if group["kind"] == "matrix" else adamw_lr} for group in params]
+        rated = [{**group, "lr": lr if group.get("kind") == "matrix" else adamw_lr} for group in params]
         super().__init__(rated, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=fused)
         self.momentum = momentum
         self.newton_schulz = newton_schulz
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         groups = self.param_groups
-        self.param_groups = [group for group in groups if group["kind"] != "matrix"]
+        self.param_groups = [group for group in groups if group.get("kind") != "matrix"]
         loss = super().step(closure)
         self.param_groups = groups
         with torch.no_grad():
             for group in groups:
-                if group["kind"] == "matrix":
+                if group.get("kind") == "matrix":
                     self._turn(group)
         return loss
 
