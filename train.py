@@ -31,6 +31,7 @@ class Schema:
     init_from: str | None
     label_smoothing: float
     r_drop: float
+    table_rate: float
     clip_norm: float
     cache_dir: str
     batching: Any
@@ -114,6 +115,7 @@ def one_run(cfg: DictConfig) -> None:
         search=parts["search"],
         label_smoothing=cfg.label_smoothing,
         r_drop=cfg.r_drop,
+        table_rate=cfg.table_rate,
         clip_norm=cfg.clip_norm,
         seed=cfg.seed,
     )

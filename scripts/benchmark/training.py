@@ -80,6 +80,7 @@ class Training:
             search=parts["search"],
             label_smoothing=cfg.label_smoothing,
             r_drop=cfg.r_drop,
+            table_rate=cfg.table_rate,
             clip_norm=cfg.clip_norm,
             seed=cfg.seed,
         )

@@ -42,11 +42,11 @@ def test_takes_the_steps_of_the_formula_and_adamws_for_all_else() -> None:
     matrices = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     table, vector = nn.Parameter(torch.randn(11, 3)), nn.Parameter(torch.randn(7))
     others = [{"kind": "table", "params": [table]}, {"kind": "vector", "params": [vector], "weight_decay": 0.0}]
-    optimizer = Muon([{"kind": "matrix", "params": matrices}, *others], lr=0.02, adamw_lr=0.03, **SETTINGS)
+    optimizer = Muon([{"kind": "matrix", "params": matrices}, *others], lr=0.02, **SETTINGS)
     table2, vector2 = (nn.Parameter(p.detach().clone()) for p in (table, vector))
     adamw = torch.optim.AdamW(
         [{"params": [table2]}, {"params": [vector2], "weight_decay": 0.0}],
-        lr=0.03,
+        lr=0.02,
         betas=(0.9, 0.98),
         eps=1e-9,
         weight_decay=0.1,

@@ -49,7 +49,7 @@ def build(cfg: Any) -> dict[str, Any]:
     from heed.training.module import TranslationModule
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    scalars = {name: config[name] for name in ("label_smoothing", "r_drop", "clip_norm", "seed")}
+    scalars = {name: config[name] for name in ("label_smoothing", "r_drop", "table_rate", "clip_norm", "seed")}
     found = problems(TranslationModule, scalars, where="", partial=True)
     nodes = {name: node for name, node in config.items() if isinstance(node, dict)}
     for name, node in nodes.items():

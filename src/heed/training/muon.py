@@ -19,12 +19,10 @@ class Muon(AdamW):
 
         M ← μ M + (1 − μ) G,    W ← (1 − η λ) W − η · 0.2 √max(r, c) · orthogonal(μ M + (1 − μ) G),
 
-    the size of which is about that of AdamW's (Liu et al. 2025, eq. 4).
+    the size of which is about that of AdamW's (Liu et al. 2025, eq. 4), so that one learning rate η serves both.
 
     Args:
         params: groups with "kind": "matrix" are Muon's (a map from vectors to vectors, which a table is not).
-        lr: η.
-        adamw_lr: the rate of all else.
         momentum: μ.
         newton_schulz: iterations of :func:`orthogonal`.
         betas: AdamW's two, as are ``eps`` and ``fused``.
@@ -35,7 +33,6 @@ class Muon(AdamW):
         params: Iterable[dict[str, Any]],
         *,
         lr: NotNegative,
-        adamw_lr: NotNegative,
         momentum: Share,
         newton_schulz: AtLeast1,
         betas: Sequence[Share],
@@ -44,8 +41,7 @@ class Muon(AdamW):
         fused: bool,
     ) -> None:
         beta1, beta2 = betas
-        rated = [{**group, "lr": lr if group.get("kind") == "matrix" else adamw_lr} for group in params]
-        super().__init__(rated, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=fused)
+        super().__init__(params, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=weight_decay, fused=fused)
         self.momentum = momentum
         self.newton_schulz = newton_schulz
 
