@@ -14,7 +14,15 @@ from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
 from heed.layers.recurrence import CELLS, CellState, RecurrentLayer
 from heed.layers.scores import COVERAGE_SCORES, SCORES, Score, build_score
-from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq, Unprojected
+from heed.models.seq2seq import (
+    AttentionMaps,
+    DecoderOutput,
+    DecoderState,
+    Memory,
+    ModelConfig,
+    TrainableSeq2Seq,
+    Unprojected,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +250,7 @@ class Encoder(nn.Module):
         return x, tuple(finals)
 
 
-class RNN(Seq2Seq):
+class RNN(TrainableSeq2Seq):
     """Encoder states are memory; at each step the decoder looks at them and writes one token."""
 
     config: RNNConfig

@@ -79,7 +79,7 @@ class ModelConfig(ABC):
     """The name under which model folders know this architecture."""
 
     @abstractmethod
-    def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "Seq2Seq":
+    def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "TrainableSeq2Seq":
         """A freshly initialised model. ``joint``: both sides share one vocabulary, so that embeddings may be tied."""
 
     @abstractmethod
@@ -125,12 +125,6 @@ class Seq2Seq(nn.Module, ABC):
         The given state stays valid: stepping from it again gives the same answer.
         """
 
-    def unprojected(
-        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
-    ) -> Unprojected:
-        """Teacher forcing up to the output layer: what training needs of a model that can be trained."""
-        raise NotImplementedError(f"{type(self).__name__} is not for training")
-
     def forward(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
@@ -141,3 +135,13 @@ class Seq2Seq(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+
+class TrainableSeq2Seq(Seq2Seq):
+    """A model with weights of its own to learn; search, scoring and ensembles do without what it adds."""
+
+    @abstractmethod
+    def unprojected(
+        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+    ) -> Unprojected:
+        """Teacher forcing up to the output layer."""

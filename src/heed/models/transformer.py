@@ -29,7 +29,7 @@ from heed.models.seq2seq import (
     DecoderState,
     Memory,
     ModelConfig,
-    Seq2Seq,
+    TrainableSeq2Seq,
     Unprojected,
 )
 
@@ -295,7 +295,7 @@ class TransformerState(DecoderState):
         )
 
 
-class Transformer(Seq2Seq):
+class Transformer(TrainableSeq2Seq):
     """Attention is all it has: no recurrence, so that all positions of a known target are computed at once."""
 
     config: TransformerConfig

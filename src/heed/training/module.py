@@ -20,7 +20,7 @@ from heed.errors import HeedError
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.knobs import AtLeast0, NotNegative, Share
 from heed.model_folder import refuse_another_architecture
-from heed.models.seq2seq import Seq2Seq, Unprojected
+from heed.models.seq2seq import TrainableSeq2Seq, Unprojected
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import find_device_tokens, out_of_memory_explained
 
@@ -34,7 +34,7 @@ class TranslationModule(L.LightningModule):
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: TrainableSeq2Seq,
         tokenizer: Tokenizer,
         *,
         optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer],
