@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Product = tuple[tuple[int, ...], tuple[int, ...], bool, bool]
-"""The two operands' sizes, and which of them is a transposed view: the kernels care."""
+Product = tuple[tuple[int, ...], tuple[int, ...], bool, bool, torch.dtype]
+"""The two operands' sizes, which of them is a transposed view (the kernels care), and what they are numbers of."""
 
 OPERANDS = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1}
 """Where among the arguments the first of the two factors stands."""
@@ -23,7 +23,7 @@ class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if (first := OPERANDS.get(func._schema.name)) is not None:
             a, b = args[first : first + 2]
-            self.seen[tuple(a.shape), tuple(b.shape), not a.is_contiguous(), not b.is_contiguous()] += 1
+            self.seen[tuple(a.shape), tuple(b.shape), not a.is_contiguous(), not b.is_contiguous(), a.dtype] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -39,8 +39,8 @@ def matmul_seconds(
 ) -> tuple[float, float]:
     """What these products take, operands and results in memory (the best of some repetitions), and FLOP/s."""
     seconds, flops = 0.0, 0.0
-    for (a_shape, b_shape, a_turned, b_turned), count in products.items():
-        a, b = _matrix(a_shape, a_turned), _matrix(b_shape, b_turned)
+    for (a_shape, b_shape, a_turned, b_turned, dtype), count in products.items():
+        a, b = _matrix(a_shape, a_turned, dtype), _matrix(b_shape, b_turned, dtype)
         out = a @ b
         times = []
         for _ in range(repetitions):
@@ -52,5 +52,6 @@ def matmul_seconds(
     return seconds, flops / seconds
 
 
-def _matrix(shape: tuple[int, ...], turned: bool) -> Tensor:
-    return torch.randn(*shape[:-2], shape[-1], shape[-2]).mT if turned else torch.randn(shape)
+def _matrix(shape: tuple[int, ...], turned: bool, dtype: torch.dtype) -> Tensor:
+    *batch, rows, columns = shape
+    return torch.randn(*batch, columns, rows).to(dtype).mT if turned else torch.randn(shape).to(dtype)

@@ -21,7 +21,7 @@ from heed.data.batch import Batch, collate
 from heed.data.datamodule import StepShare, TranslationData
 from heed.training.configuration import build
 from heed.training.module import TranslationModule
-from heed.training.trainer import has_amx
+from heed.training.trainer import multiplies_in_bf16
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,9 +104,12 @@ class Turns(Callback):  # type: ignore[misc]
     its steps and their collation, a whole step as one batch.
     """
 
-    def __init__(self, peers: Mapping[str, Step], *, rounds: int, steps: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self, peers: Mapping[str, Step], *, rounds: int, warmup: int, steps: int, now: Callable[[], float]
+    ) -> None:
         self.peers = peers
         self.rounds = rounds
+        self.warmup = warmup
         self.now = now
         self.steps = steps
         self.rates: dict[str, list[float]] = {name: [] for name in ("heed", *peers)}
@@ -133,9 +136,8 @@ class Turns(Callback):  # type: ignore[misc]
             self._note(name, tokens)
         self.last = batch
         self._taken = []
-        # The first round is for warming up.
-        if len(self.rates["heed"]) > self.rounds:
-            self.rates = {name: rates[1:] for name, rates in self.rates.items()}
+        if len(self.rates["heed"]) == self.warmup + self.rounds:
+            self.rates = {name: rates[self.warmup :] for name, rates in self.rates.items()}
             raise SeenEnoughError
         self._clock = self.now()
 
@@ -146,13 +148,16 @@ class Turns(Callback):  # type: ignore[misc]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", choices=("transformer", "rnn"), default="transformer")
     parser.add_argument("--sizes", help=f"of transformers: {', '.join(SIZES)} (default: d256,tiny)")
-    parser.add_argument("--rounds", type=int, default=7, help="that count, after one for warming up")
+    parser.add_argument("--rounds", type=int, default=7, help="that count")
+    parser.add_argument(
+        "--warmup", type=int, default=10, help="rounds before them: new shapes cost the first hundred steps memory"
+    )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps of each side in a round")
     parser.add_argument("--step-tokens", type=int, default=STEP_TOKENS, help="target tokens of an optimizer step")
     parser.add_argument(
         "--precision",
         default="auto",
-        help="of the peers: fp32, bf16, or both with a comma (default: both where the CPU has AMX, else fp32)",
+        help="of the peers: fp32, bf16, or both with a comma (default: both where the CPU has products for bf16, else fp32)",
     )
     parser.add_argument("--set", nargs="*", default=[], metavar="KNOB=VALUE", help="of train.py, for heed's side alone")
 
@@ -169,7 +174,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
             peers, missing = those_able(_makers(arguments, training))
-            turns = Turns(peers, rounds=arguments.rounds, steps=arguments.steps, now=arguments.now)
+            turns = Turns(peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now)
             training.fit(turns)
         skipped |= missing
         facts = {"size": size, "threads": arguments.threads, "vocabulary": vocabulary}
@@ -201,7 +206,7 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
         }
     models["joey"] = joey
     wanted = [name for name in models if name.split("-")[0] in arguments.peers]
-    precisions = ("fp32,bf16" if has_amx() else "fp32") if arguments.precision == "auto" else arguments.precision
+    precisions = ("fp32,bf16" if multiplies_in_bf16() else "fp32") if arguments.precision == "auto" else arguments.precision
 
     def maker(name: str, precision: str) -> Callable[[], Step]:
         return lambda: torch_peer.PlainLoop(models[name](), bf16=precision == "bf16").step
@@ -233,9 +238,10 @@ def _limit(training: Training, turns: Turns, now: Callable[[], float]) -> dict[s
 
 
 def torch_step(training: Training, batches: Sequence[Batch]) -> None:
-    """Forward and backward passes of one step, without Lightning."""
+    """Forward and backward passes of one step, in the run's precision, without Lightning's loop."""
     training.model.train()
     for batch in batches:
-        loss, _ = training.module.summed_loss(batch)
+        with training.trainer.precision_plugin.forward_context():
+            loss, _ = training.module.summed_loss(batch)
         torch.autograd.backward(loss / batch.tgt_tokens)
     training.module.zero_grad()

@@ -16,7 +16,7 @@ from heed.layers.attention import (
     ParameterFreeAttention,
     SelfAttentionConfig,
     attend,
-    attend_fused,
+    attend_fast,
 )
 from heed.layers.masks import causal_mask
 from heed.layers.positions import PositionsConfig, RelativePositions
@@ -92,7 +92,7 @@ def test_both_paths_equal_the_formula_and_so_do_their_gradients(
         context, shown = attend(query, key, value, mask, bias=bias, scaled=scaled)
         assert_close(shown, weights)
     else:
-        context = attend_fused(query, key, value, mask, bias=bias, scaled=scaled)
+        context = attend_fast(query, key, value, mask, bias=bias, scaled=scaled)
     assert_close(context, expected)
     upstream = torch.randn_like(context)
     for ours, theirs in zip(
@@ -114,18 +114,20 @@ def test_plain_path_passes_gradcheck() -> None:
     assert torch.autograd.gradcheck(lambda *inputs: attend(*inputs, mask), (query, key, value))
 
 
+@pytest.mark.parametrize("short", [0, S])
 @pytest.mark.parametrize("kind", ["alibi", "relative"])
-def test_both_paths_agree_under_autocast(kind: str) -> None:
-    """A bias in fp32 meets queries in bf16."""
+def test_both_paths_agree_under_autocast(kind: str, short: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bias in fp32 meets queries in bf16; few keys do without the fused kernel, as many as ``short``."""
+    monkeypatch.setattr("heed.layers.attention.SHORT", short)
     torch.set_default_dtype(torch.float32)
     positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(num_heads=H, width=E, causal=True)
     ours = MultiHeadAttention(d_model=D, num_heads=H, scaled=True, dropout=0.0, positions=positions)
     states = torch.randn(B, S, D)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        fused, plain = (
+        fast, plain = (
             ours(states, ours.project(states), causal_mask(S)[None, None], maps=maps)[0] for maps in (False, True)
         )
-    assert_close(fused, plain, atol=0.03, rtol=0)
+    assert_close(fast, plain, atol=0.03, rtol=0)
 
 
 def test_weights_shown_are_those_before_dropout() -> None:

@@ -34,8 +34,10 @@ class _CrossEntropy(torch.autograd.Function):
     """The output layer and the loss in one, some rows at a time, gradients formed along with the loss.
 
     With z = h Eᵀ + b, the gradient ∂loss/∂z = softmax(z) − (1 − ε) · one-hot − ε / V is there as soon as z is, and
-    meets E and h at once: the logits of a whole batch, the largest matrices of training, never exist. It can be
-    differentiated once.
+    meets E and h at once: the logits of a whole batch, the largest matrices of training, never exist. What ε spreads
+    evenly is the same for all tokens or all rows, and costs them no pass of their own. It can be differentiated once.
+
+    A probability below the smallest normal number (in fp32 87 nats) counts as that in the loss, not in the gradient.
     """
 
     @staticmethod
@@ -56,27 +58,36 @@ class _CrossEntropy(torch.autograd.Function):
         by_states = torch.empty_like(states) if learning else None
         by_table = torch.zeros_like(table, dtype=sums) if learning else None
         by_bias = torch.zeros_like(bias, dtype=sums) if learning and bias is not None else None
-        loss, nll = states.new_zeros((), dtype=sums), states.new_zeros((), dtype=sums)
+        nll, right_logits = states.new_zeros((), dtype=sums), states.new_zeros((), dtype=sums)
         rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // len(table))
         for start in range(0, len(states), rows):
             some = slice(start, start + rows)
             right = target[some, None]
-            logits = F.linear(low_states[some], low_table, low_bias).to(sums)
-            probs = logits.softmax(-1)
-            # log Σ exp z, without another pass of exponentials: the likeliest token's z − log p.
-            log_sum = logits.amax(-1, keepdim=True) - probs.amax(-1, keepdim=True).log()
-            found = (log_sum - logits.gather(-1, right)).sum()
-            evenly = (log_sum - logits.mean(-1, keepdim=True)).sum() if label_smoothing else found
-            nll = nll + found
-            loss = loss + (1 - label_smoothing) * found + label_smoothing * evenly
+            logits = F.linear(low_states[some], low_table, low_bias)
+            probs = logits.softmax(-1, dtype=sums)
+            nll = nll - probs.gather(-1, right).clamp_min(torch.finfo(sums).tiny).log().sum()
+            right_logits = right_logits + logits.gather(-1, right).sum(dtype=sums)
             if by_states is not None and by_table is not None:
-                gradient = probs.sub_(label_smoothing / len(table))
-                gradient.scatter_add_(-1, right, torch.full_like(log_sum, label_smoothing - 1))
+                gradient = probs.scatter_add_(-1, right, probs.new_full(right.shape, label_smoothing - 1))
                 low = gradient.to(factors)
                 by_states[some] = low @ low_table
                 by_table += low.T @ low_states[some]
                 if by_bias is not None:
                     by_bias += gradient.sum(0)
+        loss = (1 - label_smoothing) * nll
+        if label_smoothing:
+            # Σ −log p of all tokens alike: log Σ exp z, which is the right token's z − log p, less the mean z.
+            all_states, all_tokens = low_states.sum(0, dtype=sums), low_table.sum(0, dtype=sums)
+            mean_logits = all_states @ all_tokens / len(table)
+            if low_bias is not None:
+                mean_logits = mean_logits + len(states) * low_bias.mean(dtype=sums)
+            loss = loss + label_smoothing * (nll + right_logits - mean_logits)
+            share = label_smoothing / len(table)
+            if by_states is not None and by_table is not None:
+                by_states -= share * all_tokens
+                by_table -= share * all_states
+            if by_bias is not None:
+                by_bias -= share * len(states)
         ctx.save_for_backward(by_states, by_table, by_bias)
         ctx.mark_non_differentiable(nll)
         return loss, nll

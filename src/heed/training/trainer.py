@@ -119,15 +119,15 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def resolve_precision(precision: int | str, accelerator: str) -> Any:
-    """bf16 autocast on a GPU that has it and on a CPU with AMX tiles; elsewhere a CPU is slower in bf16: fp32."""
+    """bf16 autocast on a GPU that has it and on a CPU that multiplies in it; elsewhere a CPU is slower in bf16: fp32."""
     if precision != "auto":
         return precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    gains = torch.cuda.is_bf16_supported() if on_gpu else has_amx()
+    gains = torch.cuda.is_bf16_supported() if on_gpu else multiplies_in_bf16()
     return "bf16-mixed" if gains else "32-true"
 
 
-def has_amx() -> bool:
-    """Whether the CPU has matrix tiles for bf16."""
+def multiplies_in_bf16() -> bool:
+    """Whether the CPU has products for bf16: AMX tiles, or AVX-512's dot products."""
     cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.exists() and "amx_bf16" in cpuinfo.read_text()
+    return cpuinfo.exists() and any(flag in cpuinfo.read_text() for flag in ("amx_bf16", "avx512_bf16"))
