@@ -185,6 +185,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "logger=none",
         f"cache_dir={tmp_path / 'cache'}",
         "batching.batch_tokens=90",
+        "trainer.precision=32-true",
     ]
     # Plain SGD: Adam divides by the gradient's size, and where that is 0 but for rounding, rounding is what it follows.
     common += [

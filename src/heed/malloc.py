@@ -1,16 +1,21 @@
-"""What glibc does with freed memory."""
+"""What becomes of freed memory on a CPU."""
 
 import ctypes
+import os
 import sys
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to reuse freed memory instead of giving it back: on a CPU 5 to 8 % faster training and translating.
+    """Have freed memory reused instead of given back, and kept in one piece. Before the first matrix product.
 
-    It would otherwise unmap every large tensor, and the kernel zero its pages again, tens of thousands a step. For the
-    whole process and for good, so programs call it, not the library.
+    For the whole process and for good, so programs call it, not the library.
     """
+    # glibc would unmap every large tensor, and the kernel zero its pages again, tens of thousands a step: without that,
+    # training and translating are 5 to 8 % faster.
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         m_trim_threshold, m_mmap_max = -1, -4  # malloc.h
         libc.mallopt(m_mmap_max, 0)
         libc.mallopt(m_trim_threshold, 2**31 - 1)
+    # oneDNN, which multiplies in bf16, keeps what it made for the last 1024 shapes of products. It lies between the
+    # tensors, new shapes come with every step, and glibc ends up searching: a fifth of the time of a tiny model.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")

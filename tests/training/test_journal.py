@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from heed.training.trainer import resolve_precision
+
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=100",
         "callbacks.log_every=2", "callbacks.maps=0"]  # fmt: skip
@@ -20,7 +22,7 @@ def test_a_run_says_what_it_will_do_how_long_it_takes_and_what_it_did(
     results = json.loads((folder / "results.json").read_text())
     before, _, after = told.partition("step      2")
     assert "synthetic, en → de; pairs: train 60, valid 10, test 6, long 4;" in before
-    assert f"rnn, {results['params']:,} parameters, on 1 × cpu in 32-true" in before
+    assert f"rnn, {results['params']:,} parameters, on 1 × cpu in {resolve_precision('auto', 'cpu')}" in before
     assert str(folder) in before
     # Steps of whole epochs are an estimate: a step comes close to batch_tokens, it does not hit it.
     (planned,) = re.findall(r"at most (\d+) steps", before)
