@@ -50,11 +50,12 @@ def test_a_step_equals_torchs_cell_and_passes_gradcheck(cell: str) -> None:
     layer, x, before = case(cell)
     theirs = {"tanh": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}[cell](D_IN, D)
     theirs.load_state_dict({name.removesuffix("_l0"): weight for name, weight in layer.layer.state_dict().items()})
-    after = layer.step(layer.gates(x[:, 0]), before)
+    after = layer.step(layer.gates(x[:, 0]), before, layer.recurrence())
     expected = theirs(x[:, 0], before if len(before) > 1 else before[0])
     assert_close(after, expected if isinstance(expected, tuple) else (expected,))
     assert torch.autograd.gradcheck(
-        lambda x, *rest: layer.step(layer.gates(x), rest[: len(before)]), (x[:, 0], *before, *layer.parameters())
+        lambda x, *rest: layer.step(layer.gates(x), rest[: len(before)], layer.recurrence()),
+        (x[:, 0], *before, *layer.parameters()),
     )
 
 

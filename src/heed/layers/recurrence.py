@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from heed.layers.unrolled import Unrolled
+
 CellState = tuple[Tensor, ...]
 """What a layer remembers, each "B D": (h, c) of an LSTM, (h,) of the others. The first is also its output."""
 
@@ -103,13 +105,21 @@ class RecurrentLayer(nn.Module):
         weight, _, bias, _ = self.layer.all_weights[0]
         return F.linear(x, weight, bias)
 
+    def recurrence(self) -> Unrolled:
+        """The state's share of the gates, for the steps of one pass."""
+        _, weight, _, bias = self.layer.all_weights[0]
+        return Unrolled(weight, bias)
+
     def step(
-        self, gates: Float[Tensor, "B G"], before: CellState, mask: Float[Tensor, "B D"] | None = None
+        self,
+        gates: Float[Tensor, "B G"],
+        before: CellState,
+        recurrence: Unrolled,
+        mask: Float[Tensor, "B D"] | None = None,
     ) -> CellState:
         """The state one position further."""
         h = before[0] if mask is None else before[0] * mask
-        _, weight, _, bias = self.layer.all_weights[0]
-        return self.cell.advance(gates, F.linear(h, weight, bias), before)
+        return self.cell.advance(gates, recurrence(h), before)
 
     def _step_by_step(
         self,
@@ -119,9 +129,9 @@ class RecurrentLayer(nn.Module):
         mask: Float[Tensor, "B D"] | None,
     ) -> tuple[Float[Tensor, "B T D"], CellState]:
         ends = None if lengths is None else lengths.to(x.device)[:, None]
-        out = []
+        out, recurrence = [], self.recurrence()
         for t, gates in enumerate(self.gates(x).unbind(1)):
-            after = self.step(gates, state, mask)
+            after = self.step(gates, state, recurrence, mask)
             if ends is None:
                 out.append(after[0])
             else:

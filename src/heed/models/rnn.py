@@ -14,6 +14,7 @@ from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
 from heed.layers.recurrence import CELLS, CellState, RecurrentLayer
 from heed.layers.scores import COVERAGE_SCORES, SCORES, Score, build_score
+from heed.layers.unrolled import Unrolled
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderOutput,
@@ -367,7 +368,7 @@ class RNN(TrainableSeq2Seq):
         h, first = self._layer(0)(x, state.layers[0], mask=state.masks.states[0])
         h, layers = self._upper_layers(h, first, state)
         context, weights = (None, None) if self.score is None else self._look(h, state)
-        h = self._attentional(h, context, state.masks)
+        h = self._attentional(h, context, state.masks, self._combining())
         return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
 
     def _one_by_one(
@@ -376,16 +377,18 @@ class RNN(TrainableSeq2Seq):
         """The same where every position needs what attention found at the one before."""
         attention, first_layer = self.config.attention, self._layer(0)
         attentional, seen = [], []
+        recurrence, combine = first_layer.recurrence(), self._combining()
+        extra = None if self.extra is None else Unrolled(self.extra.weight)
         for gates in first_layer.gates(x).unbind(1):
             if attention.context_first:
                 context, weights = self._look(state.layers[-1][0][:, None], state)
-            if self.extra is not None:
-                gates = gates + self.extra(context.squeeze(1) if attention.context_first else state.feed)
-            first = first_layer.step(gates, state.layers[0], state.masks.states[0])
+            if extra is not None:
+                gates = gates + extra(context.squeeze(1) if attention.context_first else state.feed)
+            first = first_layer.step(gates, state.layers[0], recurrence, state.masks.states[0])
             h, layers = self._upper_layers(first[0][:, None], first, state)
             if not attention.context_first:
                 context, weights = self._look(h, state)
-            h = self._attentional(h, context, state.masks)
+            h = self._attentional(h, context, state.masks, combine)
             attentional.append(h)
             seen.append(weights)
             state = replace(
@@ -423,12 +426,21 @@ class RNN(TrainableSeq2Seq):
         weights = self.reach(scores, query, state.mask, state.length)
         return weights @ state.memory, weights
 
+    def _combining(self) -> Unrolled | None:
+        """W_c, for the steps of one pass."""
+        return None if self.score is None else Unrolled(self.combine.weight)
+
     def _attentional(
-        self, h: Float[Tensor, "R T D"], context: Float[Tensor, "R T D"] | None, masks: Masks
+        self,
+        h: Float[Tensor, "R T D"],
+        context: Float[Tensor, "R T D"] | None,
+        masks: Masks,
+        combine: Unrolled | None,
     ) -> Float[Tensor, "R T D"]:
         """h̃_t, which the output reads: h_t itself without attention."""
-        if context is not None:
-            h = torch.tanh(self.combine(torch.cat((context, h), 2)))
+        if combine is not None:
+            assert context is not None
+            h = torch.tanh(combine(torch.cat((context, h), 2)))
         return self.dropout(h, masks.output)
 
 
