@@ -32,8 +32,10 @@ def test_training_side_by_side(tmp_path: Path, threads: None) -> None:
 
     out = tmp_path / "bench.json"
     out.write_text(json.dumps({"decode": [1], "skipped": {"x": "y"}}))
-    settings = ["trainer.precision=32-true", "data.train=300", "data.valid=20", "data.test=20", "data.long=20", f"cache_dir={tmp_path}"]
-    options = ["--rounds", "2", "--warmup", "1", "--steps", "1", "--step-tokens", "150", "--precision", "fp32", "--out", str(out)]
+    settings = ["data.train=300", "data.valid=20", "data.test=20", "data.long=20", f"cache_dir={tmp_path}"]
+    settings += ["trainer.precision=32-true"]
+    options = ["--rounds", "2", "--warmup", "1", "--steps", "1", "--step-tokens", "150", "--precision", "fp32"]
+    options += ["--out", str(out)]
     bench.main(["train", "--peers", "torch,joey", "--sizes", "smallest", *options, "--set", *settings])
 
     found = json.loads(out.read_text())

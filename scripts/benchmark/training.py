@@ -157,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         default="auto",
-        help="of the peers: fp32, bf16, or both with a comma (default: both where the CPU has products for bf16, else fp32)",
+        help="peers': fp32, bf16, or both with a comma (default: both where the CPU has bf16 products, else fp32)",
     )
     parser.add_argument("--set", nargs="*", default=[], metavar="KNOB=VALUE", help="of train.py, for heed's side alone")
 
@@ -174,7 +174,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
             peers, missing = those_able(_makers(arguments, training))
-            turns = Turns(peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now)
+            turns = Turns(
+                peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now
+            )
             training.fit(turns)
         skipped |= missing
         facts = {"size": size, "threads": arguments.threads, "vocabulary": vocabulary}
@@ -206,7 +208,9 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
         }
     models["joey"] = joey
     wanted = [name for name in models if name.split("-")[0] in arguments.peers]
-    precisions = ("fp32,bf16" if multiplies_in_bf16() else "fp32") if arguments.precision == "auto" else arguments.precision
+    precisions = (
+        ("fp32,bf16" if multiplies_in_bf16() else "fp32") if arguments.precision == "auto" else arguments.precision
+    )
 
     def maker(name: str, precision: str) -> Callable[[], Step]:
         return lambda: torch_peer.PlainLoop(models[name](), bf16=precision == "bf16").step

@@ -53,7 +53,7 @@ def attend_fast(
     scaled: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "*B T V"]:
-    """The same context as :func:`attend`: torch's fused kernels, which never form the weights, where they are faster."""
+    """The context of :func:`attend`, from torch's fused kernels, which never form the weights, where they pay."""
     if query.device.type == "cpu" and query.dtype == torch.bfloat16 and key.shape[-2] <= SHORT:
         return attend(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0]
     added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)

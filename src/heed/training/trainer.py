@@ -119,7 +119,7 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def resolve_precision(precision: int | str, accelerator: str) -> Any:
-    """bf16 autocast on a GPU that has it and on a CPU that multiplies in it; elsewhere a CPU is slower in bf16: fp32."""
+    """bf16 autocast on a GPU that has it and on a CPU that multiplies in it; other CPUs are slower in bf16."""
     if precision != "auto":
         return precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
@@ -130,4 +130,4 @@ def resolve_precision(precision: int | str, accelerator: str) -> Any:
 def multiplies_in_bf16() -> bool:
     """Whether the CPU has products for bf16: AMX tiles, or AVX-512's dot products."""
     cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.exists() and any(flag in cpuinfo.read_text() for flag in ("amx_bf16", "avx512_bf16"))
+    return cpuinfo.exists() and bool({"amx_bf16", "avx512_bf16"} & set(cpuinfo.read_text().split()))
