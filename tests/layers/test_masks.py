@@ -56,6 +56,21 @@ def test_a_row_with_nothing_to_see_is_zero_and_so_is_its_gradient(dtype: torch.d
     assert scores.grad[[0, 2]].all()
 
 
+@pytest.mark.parametrize("keys", [1, 14, 25, 64])
+def test_in_bf16_it_is_the_exact_one_rounded(keys: int) -> None:
+    scores = (4 * torch.randn(3, 9, keys)).bfloat16().requires_grad_()
+    mask = torch.rand(3, 9, keys) < 0.7
+    weights, exact = masked_softmax(scores, mask), masked_softmax(scores.double(), mask)
+    assert weights.dtype == torch.bfloat16
+    assert_close(weights.double(), exact, rtol=2**-8, atol=1e-12)
+    outer = torch.randn(3, 9, keys).bfloat16()
+    ours, reference = (
+        torch.autograd.grad(of, scores, direction)[0] for of, direction in ((weights, outer), (exact, outer.double()))
+    )
+    assert ours.dtype == torch.bfloat16
+    assert_close(ours, reference, rtol=0.02, atol=0.02)
+
+
 def test_gradient_is_that_of_the_function() -> None:
     mask = torch.rand(2, 3, 5) < 0.6
     mask[0, 1] = False

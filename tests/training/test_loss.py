@@ -77,6 +77,18 @@ def test_in_bf16_the_sums_are_exact() -> None:
         assert (one.double() - other).norm() < 0.01 * other.norm()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> None:
+    """e^-20 is nothing in fp16."""
+    logits = torch.tensor([[20.0, 0.0, 20.0]], dtype=torch.float32, requires_grad=True)
+    output = Unprojected(logits, torch.eye(3, dtype=torch.float32))
+    with torch.autocast("cpu", dtype):
+        loss, nll = cross_entropy(output, torch.tensor([1]), label_smoothing=0.0)
+    torch.testing.assert_close(nll.item(), 20 + math.log(2), rtol=1e-3, atol=0)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(gradient, torch.tensor([[0.5, -1.0, 0.5]], dtype=torch.float32))
+
+
 def test_gradients_are_not_silently_wrong_the_second_time() -> None:
     logits = torch.randn(3, 17, requires_grad=True)
     loss, _ = cross_entropy(given(logits), torch.tensor([4, 5, PAD]), label_smoothing=0.1)

@@ -23,6 +23,7 @@ from heed.layers.feedforward import ACTIVATIONS, FeedForward
 from heed.layers.masks import causal_mask
 from heed.layers.norms import NORMS
 from heed.layers.positions import PositionsConfig, RelativePositions
+from heed.layers.precision import for_products
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderOutput,
@@ -133,7 +134,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], tuple[Tensor, Shown]]) -> tuple[Tensor, Shown]:
         """The sum, and whatever the sublayer has to show."""
-        update, shown = sublayer(self.norm(x) if self.pre else x)
+        update, shown = sublayer(for_products(self.norm(x) if self.pre else x))
         update = self.dropout(update)
         x = x + update if self.adds else update
         return (x if self.pre else self.norm(x)), shown
@@ -351,9 +352,10 @@ class Transformer(TrainableSeq2Seq):
         return Unprojected(x, self.output.weight)
 
     def start(self, memory: Memory) -> TransformerState:
+        states = for_products(memory.states)
         return TransformerState(
             past=(None,) * len(self.decoder),
-            memory=tuple(cast(DecoderLayer, layer).cross_attention.project(memory.states) for layer in self.decoder),
+            memory=tuple(cast(DecoderLayer, layer).cross_attention.project(states) for layer in self.decoder),
             memory_mask=memory.mask,
             sentence=torch.arange(memory.mask.shape[0], device=memory.mask.device),
             length=0,

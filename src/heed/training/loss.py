@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heed.layers.precision import products_dtype
 from heed.models.seq2seq import Unprojected
 from heed.symbols import PAD
 
@@ -51,7 +52,7 @@ class _CrossEntropy(torch.autograd.Function):
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
         device = states.device.type
-        factors = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        factors = products_dtype(states)
         sums = torch.promote_types(factors, torch.float32)
         low_states, low_table = states.to(factors), table.to(factors)
         low_bias = None if bias is None else bias.to(factors)
@@ -59,21 +60,24 @@ class _CrossEntropy(torch.autograd.Function):
         by_table = torch.zeros_like(table, dtype=sums) if learning else None
         by_bias = torch.zeros_like(bias, dtype=sums) if learning and bias is not None else None
         nll, right_logits = states.new_zeros((), dtype=sums), states.new_zeros((), dtype=sums)
+        # Probabilities are rounded for the gradient's products anyway; but in fp16 small ones are none.
+        wide = torch.finfo(factors).tiny <= torch.finfo(torch.float32).tiny
         rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // len(table))
         for start in range(0, len(states), rows):
             some = slice(start, start + rows)
-            right = target[some, None]
             logits = F.linear(low_states[some], low_table, low_bias)
-            probs = logits.softmax(-1, dtype=sums)
-            nll = nll - probs.gather(-1, right).clamp_min(torch.finfo(sums).tiny).log().sum()
-            right_logits = right_logits + logits.gather(-1, right).sum(dtype=sums)
+            probs = logits.softmax(-1, dtype=factors if learning and wide else sums)
+            right = torch.arange(len(logits), device=logits.device), target[some]
+            right_probs = probs[right].to(sums)
+            nll = nll - right_probs.clamp_min(torch.finfo(sums).tiny).log().sum()
+            right_logits = right_logits + logits[right].sum(dtype=sums)
             if by_states is not None and by_table is not None:
-                gradient = probs.scatter_add_(-1, right, probs.new_full(right.shape, label_smoothing - 1))
-                low = gradient.to(factors)
-                by_states[some] = low @ low_table
-                by_table += low.T @ low_states[some]
+                gradient = probs.to(factors)
+                gradient[right] = (right_probs + (label_smoothing - 1)).to(factors)
+                by_states[some] = gradient @ low_table
+                by_table += gradient.T @ low_states[some]
                 if by_bias is not None:
-                    by_bias += gradient.sum(0)
+                    by_bias += gradient.sum(0, dtype=sums)
         loss = (1 - label_smoothing) * nll
         if label_smoothing:
             # Σ −log p of all tokens alike: log Σ exp z, which is the right token's z − log p, less the mean z.
