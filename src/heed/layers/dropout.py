@@ -30,12 +30,16 @@ class _Dropout(torch.autograd.Function):
         kept = torch.ge(drawn, drops - 2**15, out=torch.empty_like(drawn, dtype=x.dtype))
         ctx.save_for_backward(kept)
         ctx.growth = 2**16 / (2**16 - drops)
-        return x.mul(kept).mul_(ctx.growth)
+        return _product(x, kept, ctx.growth)
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
-        return outer.mul(kept).mul_(ctx.growth), None
+        return _product(outer, kept, ctx.growth), None
+
+
+def _product(x: Tensor, kept: Tensor, growth: float) -> Tensor:
+    return torch.addcmul(x.new_zeros(()), x, kept, value=growth)  # one pass for two
 
 
 class Dropout(nn.Module):
