@@ -1,5 +1,6 @@
 """The stream of steps: one plan for all, the same from any cursor on, and new segmentations in every epoch."""
 
+import re
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from heed.data.plan import Planner
 from heed.data.tokenizer import TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import EOS, PAD
+from heed.training.run import idle_devices
 
 PAIRS = Dataset.from_dict(
     {
@@ -130,6 +132,16 @@ def test_both_directions_double_training_alone(tmp_path: Path) -> None:
             assert tuple(tokenizer.decode_tgt([src, tgt])) == (en_de if into_de else en_de[::-1])
         (batch,) = both.val_dataloader()
         assert [tokenizer.src_pieces(src[:1]) for _, src, _ in sentences(batch)] == [["<2de>"]] * 2
+
+
+@pytest.mark.parametrize("devices", [3, 4, 16])
+def test_advice_on_idle_devices_keeps_them_busy(tmp_path: Path, devices: int) -> None:
+    taken = data(tmp_path)
+    assert idle_devices(2, taken) == []
+    (advice,) = idle_devices(devices, taken)
+    assert f"{devices - 2} of {devices} will be idle" in advice
+    taken.planner.device_tokens = int(re.findall(r"try (\d+)", advice)[0])
+    assert idle_devices(devices, taken) == []
 
 
 def test_a_tokenizer_of_other_directions_is_refused(tmp_path: Path) -> None:

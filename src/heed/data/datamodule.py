@@ -134,6 +134,12 @@ class TranslationData(L.LightningDataModule):
         """Target tokens of one epoch, EOS counted."""
         return int(self.splits["train"].tgt.lengths.sum()) + len(self.splits["train"])
 
+    @property
+    def step_tokens(self) -> float:
+        """Tokens of a step on both sides, EOS counted: about so many."""
+        src = self.splits["train"].src
+        return self.planner.batch_tokens * (1 + (src.lengths.sum() + len(src.lengths)) / self.train_tgt_tokens)
+
     def train_dataloader(self) -> DataLoader[StepShare]:
         return DataLoader(StepStream(self, *self._place()), batch_size=None)
 

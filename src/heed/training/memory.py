@@ -58,8 +58,7 @@ def find_device_tokens(module: "TranslationModule") -> int:
         return data.planner.device_tokens
     train = data.splits["train"]
     src, tgt = int(train.src.lengths.max()) + 1, int(train.tgt.lengths.max()) + 1
-    per_target = 1 + (train.src.lengths.sum() + len(train)) / data.train_tgt_tokens
-    enough = data.planner.batch_tokens * per_target / trainer.world_size
+    enough = data.step_tokens / trainer.world_size
     rows = 1
     while rows * (src + tgt) < enough and _fits(module, 2 * rows, src, tgt):
         rows *= 2

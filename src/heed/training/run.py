@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -216,9 +217,23 @@ def announcement(folder: Path, trainer: L.Trainer, module: TranslationModule, da
             f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
             f"Training: {f'at most {steps:,} steps' if steps else 'no limit of steps'}, {per_epoch:,.0f} an epoch, "
             f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+            *idle_devices(trainer.world_size, data),
             f"Folder:   {folder}",
         )
     )
+
+
+def idle_devices(devices: int, data: TranslationData) -> list[str]:
+    """A line of advice where a step is cut into fewer micro-batches than there are devices."""
+    planner = data.planner
+    portions = math.ceil(data.step_tokens / planner.device_tokens)
+    if planner.auto or portions >= devices:
+        return []
+    return [
+        f"Devices:  {devices - portions} of {devices} will be idle, for a step's {data.step_tokens:,.0f} source and "
+        f"target tokens fit into {portions} × batching.device_tokens={planner.device_tokens}; "
+        f"try {math.floor(data.step_tokens / (devices - 0.5))} (another cut rounds differently, and drops other states)."
+    ]
 
 
 def _summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
