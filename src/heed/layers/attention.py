@@ -55,7 +55,9 @@ def attend_fast(
 ) -> Float[Tensor, "*B T V"]:
     """The context of :func:`attend`, from torch's fused kernels, which never form the weights, where they pay."""
     if query.device.type == "cpu" and query.dtype == torch.bfloat16 and key.shape[-2] <= SHORT:
-        return attend(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0]
+        # Heads split off a projection lie scattered, and a product would gather the keys transposed, which is slow.
+        parts = (part.contiguous() for part in (query, key, value))
+        return attend(*parts, mask, bias=bias, scaled=scaled, dropout=dropout)[0]
     added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=added, dropout_p=dropout, scale=None if scaled else 1.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,7 +16,8 @@ def swiglu(x: Float[Tensor, "*B FF"]) -> Float[Tensor, "*B F"]:
     return F.silu(gate) * value
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": swiglu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": swiglu}
+"""ReLU in place: its own result is all that its gradient needs."""
 
 
 class FeedForward(nn.Module):

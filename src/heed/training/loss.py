@@ -11,8 +11,8 @@ from heed.layers.precision import products_dtype
 from heed.models.seq2seq import Unprojected
 from heed.symbols import PAD
 
-CHUNK = {"cpu": 2**22, "cuda": 2**26}
-"""Logits computed at a time: on a CPU 16 MiB, about its last cache, on a GPU enough to keep it busy (256 MiB)."""
+CHUNK = {"cpu": 2**24, "cuda": 2**28}
+"""Bytes of logits at a time: on a CPU about its last cache, on a GPU enough to keep it busy."""
 
 
 def cross_entropy(
@@ -62,7 +62,7 @@ class _CrossEntropy(torch.autograd.Function):
         nll, right_logits = states.new_zeros((), dtype=sums), states.new_zeros((), dtype=sums)
         # Probabilities are rounded for the gradient's products anyway; but in fp16 small ones are none.
         wide = torch.finfo(factors).tiny <= torch.finfo(torch.float32).tiny
-        rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // len(table))
+        rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // (len(table) * factors.itemsize))
         for start in range(0, len(states), rows):
             some = slice(start, start + rows)
             logits = F.linear(low_states[some], low_table, low_bias)
