@@ -101,6 +101,16 @@ def test_both_paths_equal_the_formula_and_so_do_their_gradients(
         assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("queries", [1, 5, 9])
+@pytest.mark.parametrize("rows", [3, 60])
+def test_one_query_of_many_rows_equals_torch(queries: int, rows: int) -> None:
+    query, key, value = (torch.randn(rows, 4, n, 6, dtype=torch.float32) for n in (queries, 7, 7))
+    mask = torch.rand(rows, 1, 1, 7) < 0.7
+    mask[:, :, :, 0] = True
+    context = attend_fast(query, key, value, mask)
+    assert_close(context, F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
+
+
 @masks
 def test_plain_path_equals_torch(mask: Tensor) -> None:
     query, key, value = qkv()

@@ -16,6 +16,12 @@ from heed.layers.positions import RelativePositions
 SHORT = 256
 """Keys up to which a CPU is faster in bf16 without torch's fused kernel: of 25 keys three times, gradient included."""
 
+FEW = 8
+"""Queries up to which it is faster without in fp32, too, for many rows: such as the one query of a search, twice."""
+
+MANY = 128
+"""Rows × heads that are many."""
+
 
 def attend(
     query: Float[Tensor, "*B T E"],
@@ -54,10 +60,12 @@ def attend_fast(
     dropout: float = 0.0,
 ) -> Float[Tensor, "*B T V"]:
     """The context of :func:`attend`, from torch's fused kernels, which never form the weights, where they pay."""
-    if query.device.type == "cpu" and query.dtype == torch.bfloat16 and key.shape[-2] <= SHORT:
+    small = key.shape[-2] <= SHORT and query.dtype == torch.bfloat16
+    small |= query.shape[-2] <= FEW and query.shape[:-2].numel() >= MANY
+    if small and query.device.type == "cpu":
         # Heads split off a projection lie scattered, and a product would gather the keys transposed, which is slow.
-        parts = (part.contiguous() for part in (query, key, value))
-        return attend(*parts, mask, bias=bias, scaled=scaled, dropout=dropout)[0]
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        return attend(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0]
     added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=added, dropout_p=dropout, scale=None if scaled else 1.0

@@ -232,7 +232,7 @@ def idle_devices(devices: int, data: TranslationData) -> list[str]:
     return [
         f"Devices:  {devices - portions} of {devices} will be idle, for a step's {data.step_tokens:,.0f} source and "
         f"target tokens fit into {portions} × batching.device_tokens={planner.device_tokens}; "
-        f"try {math.floor(data.step_tokens / (devices - 0.5))} (another cut rounds differently, and drops other states)."
+        f"try {math.floor(data.step_tokens / (devices - 0.5))} (another cut rounds otherwise, and drops other states)."
     ]
 
 

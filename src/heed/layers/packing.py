@@ -1,0 +1,52 @@
+"""Linear layers of a model that has learned, made ready for the products of the CPU it is on."""
+
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from heed.layers.embedding import TokenEmbedding
+
+
+def mkl_is_slow() -> bool:
+    """Whether torch multiplies fp32 at half this CPU's speed: its MKL does without AVX-512 on AMD's."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return (
+        torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and cpuinfo.exists()
+        and {"AuthenticAMD", "avx512f"} <= set(cpuinfo.read_text().split())
+    )
+
+
+def pack(model: nn.Module) -> None:
+    """Have a model's linear layers multiply by oneDNN, and not by MKL, when nothing is to be learned from it.
+
+    Their weights must not change after the first product. The model's parameters stay as they are.
+    """
+    for module in model.modules():
+        # Attributes of these modules alone, in front of their class's methods.
+        if isinstance(module, nn.Linear):
+            vars(module)["forward"] = Packed(module.weight, module.bias).product
+        elif isinstance(module, TokenEmbedding):
+            vars(module)["logits"] = Packed(module.weight, None).product
+
+
+class Packed:
+    """x Wᵀ + b by oneDNN, with W as it lies best for that, laid out once."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight
+        self.bias = bias
+        self._laid_out: Tensor | None = None
+
+    def product(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
+        # What oneDNN computes has no gradient.
+        if torch.is_grad_enabled() or not (x.dtype == self.weight.dtype == torch.float32 and x.device.type == "cpu"):
+            return F.linear(x, self.weight, self.bias)
+        if self._laid_out is None:
+            self._laid_out = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._laid_out, self.bias, "none", [], "")
+        return product
