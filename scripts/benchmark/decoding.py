@@ -20,7 +20,7 @@ from heed.data.batch import collate
 from heed.data.encoded import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
-from heed.layers.packing import mkl_is_slow, pack
+from heed.layers.packing import pack
 from heed.malloc import keep_freed_memory
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
@@ -43,8 +43,7 @@ class HeedDecoding:
 
     def __init__(self, model: Seq2Seq, *, longest: int) -> None:
         self.model = model.eval()
-        if mkl_is_slow():
-            pack(model)  # as `heed translate` does
+        pack(model)  # as `heed translate` does
         self.longest = longest
 
     def translate(self, batches: Batches, *, beam: int) -> list[list[int]]:

@@ -17,11 +17,11 @@ from lightning.pytorch.callbacks import Callback
 from benchmark.matmul import matmul_seconds, products_of
 from benchmark.peers import UnableError, installed, those_able
 from benchmark.rounds import rows
+from heed.cpu import multiplies_in_bf16
 from heed.data.batch import Batch, collate
 from heed.data.datamodule import StepShare, TranslationData
 from heed.training.configuration import build
 from heed.training.module import TranslationModule
-from heed.training.trainer import multiplies_in_bf16
 
 ROOT = Path(__file__).parents[2]
 

@@ -115,7 +115,7 @@ def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: 
     """`load_translator` for a model folder that is loaded already."""
     import torch
 
-    from heed.layers.packing import mkl_is_slow, pack
+    from heed.layers.packing import pack
     from heed.malloc import keep_freed_memory
     from heed.translator import Translator
 
@@ -126,8 +126,7 @@ def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: 
         model = folder.model.to(device)
     except RuntimeError as error:
         raise HeedError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from error
-    if mkl_is_slow():
-        pack(model)
+    pack(model)
     return Translator(model, folder.tokenizer, chosen, batch_tokens=args.batch_tokens)
 
 

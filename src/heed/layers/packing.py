@@ -1,31 +1,21 @@
 """Linear layers of a model that has learned, made ready for the products of the CPU it is on."""
 
-from pathlib import Path
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from heed.cpu import leaves_mkl_behind
 from heed.layers.embedding import TokenEmbedding
 
 
-def mkl_is_slow() -> bool:
-    """Whether torch multiplies fp32 at half this CPU's speed: its MKL does without AVX-512 on AMD's."""
-    cpuinfo = Path("/proc/cpuinfo")
-    return (
-        torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        and cpuinfo.exists()
-        and {"AuthenticAMD", "avx512f"} <= set(cpuinfo.read_text().split())
-    )
-
-
 def pack(model: nn.Module) -> None:
-    """Have a model's linear layers multiply by oneDNN, and not by MKL, when nothing is to be learned from it.
+    """Where MKL is slow, have a model's linear layers multiply by oneDNN, unless something is to be learned from it.
 
     Their weights must not change after the first product. The model's parameters stay as they are.
     """
+    if not (leaves_mkl_behind() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return
     for module in model.modules():
         # Attributes of these modules alone, in front of their class's methods.
         if isinstance(module, nn.Linear):

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from heed.layers.precision import products_dtype
+
 Uses = list[tuple[Tensor, Tensor]]
 """Of a backward pass: the gradient of every output, and the input it came from."""
 
@@ -37,8 +39,7 @@ class _Collect(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor | None, uses: Uses) -> tuple[Tensor, Tensor | None]:
-        device = weight.device.type
-        factors = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        factors = products_dtype(weight)
         ctx.uses, ctx.dtype, ctx.biased = uses, weight.dtype, bias is not None
         ctx.set_materialize_grads(False)
         return weight.to(factors, copy=True), None if bias is None else bias.to(factors, copy=True)

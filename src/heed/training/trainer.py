@@ -12,6 +12,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 
+from heed.cpu import multiplies_in_bf16
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.knobs import AtLeast1
@@ -125,9 +126,3 @@ def resolve_precision(precision: int | str, accelerator: str) -> Any:
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
     gains = torch.cuda.is_bf16_supported() if on_gpu else multiplies_in_bf16()
     return "bf16-mixed" if gains else "32-true"
-
-
-def multiplies_in_bf16() -> bool:
-    """Whether the CPU has products for bf16: AMX tiles, or AVX-512's dot products."""
-    cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.exists() and bool({"amx_bf16", "avx512_bf16"} & set(cpuinfo.read_text().split()))
