@@ -123,6 +123,65 @@ def test_r_drop_equals_the_formula_written_out() -> None:
     assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
 
 
+@pytest.mark.parametrize("chunk", [8 * 17, 3 * 8 * 17, 2**24])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [True, False])
+def test_r_drops_gradients_equal_torchs(
+    chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHUNK, "cpu", chunk)
+    shapes = ((3, 5, 7), (3, 5, 7), (17, 7), (17,))
+    one, other, table, bias = (torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in shapes)
+    layer = [table, *([bias] if biased else [])]
+    target = torch.randint(1, 17, (3, 5))
+    target[0, 2:] = PAD
+    loss, _ = r_drop(
+        (Unprojected(one, *layer), Unprojected(other, *layer)), target, label_smoothing=label_smoothing, alpha=3.0
+    )
+    reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, alpha=3.0)
+    torch.testing.assert_close(loss, reference)
+    scale = torch.rand((), dtype=torch.float64)
+    ours, torchs = (torch.autograd.grad(of * scale, (one, other, *layer)) for of in (loss, reference))
+    torch.testing.assert_close(ours, torchs)
+
+
+def in_full(
+    states: tuple[torch.Tensor, ...],
+    layer: list[torch.Tensor],
+    target: torch.Tensor,
+    *,
+    label_smoothing: float,
+    alpha: float,
+) -> torch.Tensor:
+    """R-Drop's loss by torch's own functions, differentiated by torch."""
+    real = target != PAD
+    logits = [F.linear(each[real], *layer) for each in states]
+    entropies = [
+        F.cross_entropy(each, target[real], label_smoothing=label_smoothing, reduction="sum") for each in logits
+    ]
+    log_p, log_q = (each.log_softmax(-1) for each in logits)
+    divergences = [F.kl_div(b, a, log_target=True, reduction="sum") for a, b in ((log_p, log_q), (log_q, log_p))]
+    return sum(entropies) / 2 + alpha * sum(divergences) / 4
+
+
+def test_in_bf16_r_drop_is_as_exact_as_torchs_own() -> None:
+    one, table = torch.randn(400, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
+    other = (one + torch.randn_like(one) / 4).detach().requires_grad_()
+    target = torch.randint(4, 500, (400,))
+    parts = (one, other, table)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, _ = r_drop((Unprojected(one, table), Unprojected(other, table)), target, label_smoothing=0.1, alpha=5.0)
+        torchs = in_full((one, other), [table], target, label_smoothing=0.1, alpha=5.0)
+    exact_parts = [part.double().detach().requires_grad_() for part in parts]
+    exact = in_full((exact_parts[0], exact_parts[1]), exact_parts[2:], target, label_smoothing=0.1, alpha=5.0)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), exact, rtol=1e-3, atol=0)
+    gradients = (torch.autograd.grad(*of) for of in ((ours, parts), (torchs, parts), (exact, exact_parts)))
+    for mine, theirs, right in zip(*gradients, strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - right).norm() < 1.1 * (theirs - right).norm() < 0.05 * right.norm()
+
+
 def test_passes_that_agree_are_one() -> None:
     logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
     target = torch.randint(1, 17, (3, 5))

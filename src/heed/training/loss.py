@@ -63,7 +63,8 @@ class _SummedLoss(torch.autograd.Function):
 
     With z = h Eᵀ + b, the gradient ∂loss/∂z = softmax(z) − (1 − ε) · one-hot − ε / V is there as soon as z is, and
     meets E and h at once: the logits of a whole batch, the largest matrices of training, never exist. What ε spreads
-    evenly is the same for all tokens or all rows, and costs them no pass of their own. It can be differentiated once.
+    evenly is the same for all tokens or all rows, and costs them no pass of their own. The losses of two passes are
+    added, and α/2 times what `_divergence` says of them. It can be differentiated once.
 
     A probability below the smallest normal number (in fp32 87 nats) counts as that in the loss, not in the gradient.
     """
@@ -110,7 +111,7 @@ class _SummedLoss(torch.autograd.Function):
                 right_logits += each[right].sum(dtype=sums)
                 if by_states is None or by_table is None:
                     continue
-                # What is subtracted from a probability of one must not be lost in rounding before it.
+                # Where p is almost 1, p − 1 is what rounding would take away: first the difference.
                 right_gradients = gradient[right].to(sums) + (label_smoothing - 1)
                 gradient = gradient.to(factors)
                 gradient[right] = right_gradients.to(factors)
