@@ -13,7 +13,7 @@ from heed.models.seq2seq import Unprojected
 from heed.symbols import PAD
 
 CHUNK = {"cpu": 2**24, "cuda": 2**28}
-"""Bytes of logits at a time: on a CPU about its last cache, on a GPU enough to keep it busy."""
+"""Bytes of probabilities at a time: on a CPU about its last cache, on a GPU enough to keep it busy."""
 
 
 def cross_entropy(
@@ -95,7 +95,7 @@ class _SummedLoss(torch.autograd.Function):
         alone = len(states) == 1
         wide = torch.finfo(factors).tiny <= torch.finfo(torch.float32).tiny
         probs_dtype = factors if learning and wide and alone else sums
-        rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // (len(table) * factors.itemsize))
+        rows = max(1, CHUNK.get(device, CHUNK["cuda"]) // (len(table) * probs_dtype.itemsize))
         for start in range(0, len(target), rows):
             some = slice(start, start + rows)
             right = torch.arange(len(target[some]), device=target.device), target[some]
