@@ -90,6 +90,7 @@ class _SummedLoss(torch.autograd.Function):
         by_bias = torch.zeros_like(bias, dtype=sums) if learning and bias is not None else None
         nll, right_logits = states.new_zeros((), dtype=sums), states.new_zeros((), dtype=sums)
         divergence = states.new_zeros((), dtype=sums)
+        tokens = len(states) * len(target)
         # Probabilities are rounded for the gradient's products anyway; but in fp16 small ones are none, and two passes
         # differ by little.
         alone = len(states) == 1
@@ -125,14 +126,14 @@ class _SummedLoss(torch.autograd.Function):
             all_states, all_tokens = low_states.sum((0, 1), dtype=sums), low_table.sum(0, dtype=sums)
             mean_logits = all_states @ all_tokens / len(table)
             if low_bias is not None:
-                mean_logits = mean_logits + states[..., 0].numel() * low_bias.mean(dtype=sums)
+                mean_logits = mean_logits + tokens * low_bias.mean(dtype=sums)
             loss = loss + label_smoothing * (nll + right_logits - mean_logits)
             share = label_smoothing / len(table)
             if by_states is not None and by_table is not None:
                 by_states -= share * all_tokens
                 by_table -= share * all_states
             if by_bias is not None:
-                by_bias -= share * states[..., 0].numel()
+                by_bias -= share * tokens
         ctx.save_for_backward(by_states, by_table, by_bias)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -153,12 +154,12 @@ def _divergence(
     """
     p, q = probs
     difference = (logits[0] - logits[1]).to(p.dtype)
-    by_p, by_q = ((each * difference).sum(-1, keepdim=True) for each in probs)
+    mean_p, mean_q = ((each * difference).sum(-1, keepdim=True) for each in probs)
     by_logits = [
         torch.add(1 + weight - pull * mean, difference, alpha=pull).mul_(own).sub_(other, alpha=weight)
-        for pull, mean, own, other in ((weight, by_p, p, q), (-weight, by_q, q, p))
+        for pull, mean, own, other in ((weight, mean_p, p, q), (-weight, mean_q, q, p))
     ]
-    return weight * (by_p - by_q).sum(), by_logits
+    return weight * (mean_p - mean_q).sum(), by_logits
 
 
 def zero_loss(model: torch.nn.Module) -> Float[Tensor, ""]:
