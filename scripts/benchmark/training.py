@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,12 +15,16 @@ import torch
 from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import Callback
 
+from benchmark.apart import Apart, Step
 from benchmark.matmul import matmul_seconds, products_of
 from benchmark.peers import UnableError, installed, those_able
 from benchmark.rounds import rows
 from heed.cpu import multiplies_in_bf16
-from heed.data.batch import Batch, collate
+from heed.data.batch import Batch
 from heed.data.datamodule import StepShare, TranslationData
+from heed.data.encoded import EncodedSplit, Ragged
+from heed.models.rnn import RNNConfig
+from heed.models.transformer import TransformerConfig
 from heed.training.configuration import build
 from heed.training.module import TranslationModule
 
@@ -35,9 +40,6 @@ SIZES = {
 
 STEP_TOKENS = 3700
 """Target tokens of an optimizer step: what fits into sentences × longest side ≤ 4096."""
-
-Step = Callable[[Sequence[Batch]], None]
-"""One optimizer step over these batches."""
 
 
 class Training:
@@ -98,14 +100,14 @@ class SeenEnoughError(Exception):
 
 
 class Turns(Callback):  # type: ignore[misc]
-    """While Lightning waits, peers take the steps that heed has taken, on the same clock.
+    """While Lightning waits, peers take the steps that heed has taken, each in a process of its own.
 
     heed's time is all that passes from step to step: planning, collation, loop and callbacks too. A peer is timed over
     its steps and their collation, a whole step as one batch.
     """
 
     def __init__(
-        self, peers: Mapping[str, Step], *, rounds: int, warmup: int, steps: int, now: Callable[[], float]
+        self, peers: Mapping[str, Apart], *, rounds: int, warmup: int, steps: int, now: Callable[[], float]
     ) -> None:
         self.peers = peers
         self.rounds = rounds
@@ -125,15 +127,12 @@ class Turns(Callback):  # type: ignore[misc]
         if len(self._taken) < self.steps:
             return
         tokens = sum(share.src_tokens + share.tgt_tokens for share in self._taken)
-        self._note("heed", tokens)
+        self.rates["heed"].append(tokens / (self.now() - self._clock))
         assert isinstance(pl_module, TranslationModule)
         train = pl_module.data.encode_train(batch.epoch)
-        for name, step in self.peers.items():
-            self._clock = self.now()
-            for share in self._taken:
-                index = np.concatenate([part.index.numpy() for _, part in share.micro_batches])
-                step([collate(index, train.src, train.tgt)])
-            self._note(name, tokens)
+        steps = [_pairs_of(share, train) for share in self._taken]
+        for name, peer in self.peers.items():
+            self.rates[name].append(tokens / peer.seconds(steps))
         self.last = batch
         self._taken = []
         if len(self.rates["heed"]) == self.warmup + self.rounds:
@@ -141,8 +140,11 @@ class Turns(Callback):  # type: ignore[misc]
             raise SeenEnoughError
         self._clock = self.now()
 
-    def _note(self, name: str, tokens: int) -> None:
-        self.rates[name].append(tokens / (self.now() - self._clock))
+
+def _pairs_of(share: StepShare, train: EncodedSplit) -> EncodedSplit:
+    index = np.concatenate([batch.index.numpy() for _, batch in share.micro_batches])
+    src, tgt = (Ragged.of([side[int(i)].tolist() for i in index]) for side in (train.src, train.tgt))
+    return EncodedSplit(src, tgt)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,34 +196,39 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
     return [*SIZES[size], *batching, *data, *arguments.set]
 
 
-def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Step]]:
-    from benchmark import hf_peer, torch_peer
-
-    vocabulary, config = training.tokenizer.tgt_vocab, training.config
-    if arguments.model == "rnn":
-        models: dict[str, Callable[[], torch.nn.Module]] = {"torch": lambda: torch_peer.RNN(vocabulary, config)}
-    else:
-        models = {
-            "torch": lambda: torch_peer.Transformer(vocabulary, config, dropout_as_ours=False),
-            "torch-our-dropout": lambda: torch_peer.Transformer(vocabulary, config, dropout_as_ours=True),
-            "hf": lambda: hf_peer.MarianTraining(vocabulary, config),
-        }
-    models["joey"] = joey
-    wanted = [name for name in models if name.split("-")[0] in arguments.peers]
+def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Apart]]:
+    peers = ["torch", "torch-our-dropout", "hf", "joey"] if arguments.model == "transformer" else ["torch", "joey"]
     precisions = (
         ("fp32,bf16" if multiplies_in_bf16() else "fp32") if arguments.precision == "auto" else arguments.precision
     )
 
-    def maker(name: str, precision: str) -> Callable[[], Step]:
-        return lambda: torch_peer.PlainLoop(models[name](), bf16=precision == "bf16").step
+    def maker(name: str, precision: str) -> Callable[[], Apart]:
+        make = partial(loop_of, name, training.tokenizer.tgt_vocab, training.config, bf16=precision == "bf16")
+        return lambda: Apart(make, now=arguments.now)
 
+    wanted = [name for name in peers if name.split("-")[0] in arguments.peers]
     return {f"{name} {precision}": maker(name, precision) for name in wanted for precision in precisions.split(",")}
 
 
-def joey() -> torch.nn.Module:
-    """Joey NMT has no step to be called from outside its own loop, and so cannot take turns."""
-    installed("joeynmt")
-    raise UnableError("its trainer takes no single steps: time its own loop instead")
+def loop_of(peer: str, vocabulary: int, config: RNNConfig | TransformerConfig, *, bf16: bool) -> Step:
+    """A peer's model, fresh, in the plain loop.
+
+    Raises:
+        UnableError: It is not installed, or takes no single steps.
+    """
+    from benchmark import hf_peer, torch_peer
+
+    model: torch.nn.Module
+    if peer == "joey":
+        installed("joeynmt")
+        raise UnableError("its trainer takes no single steps: time its own loop instead")
+    if isinstance(config, RNNConfig):
+        model = torch_peer.RNN(vocabulary, config)
+    elif peer == "hf":
+        model = hf_peer.MarianTraining(vocabulary, config)
+    else:
+        model = torch_peer.Transformer(vocabulary, config, dropout_as_ours=peer == "torch-our-dropout")
+    return torch_peer.PlainLoop(model, bf16=bf16).step
 
 
 def _limit(training: Training, turns: Turns, now: Callable[[], float]) -> dict[str, Any]:
