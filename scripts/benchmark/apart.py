@@ -12,6 +12,7 @@ import torch
 from benchmark.peers import UnableError
 from heed.data.batch import Batch, collate
 from heed.data.encoded import EncodedSplit
+from heed.errors import HeedError
 
 Step = Callable[[Sequence[Batch]], None]
 """One optimizer step over these batches."""
@@ -44,8 +45,15 @@ class Apart:
     def seconds(self, steps: Sequence[EncodedSplit]) -> float:
         """How long one step over each of these took, collation included."""
         self.connection.send(steps)
-        taken: float = self.connection.recv()
+        try:
+            taken: float = self.connection.recv()
+        except EOFError:
+            raise HeedError("A peer's process has ended: its message is above, or it ran out of memory.") from None
         return taken
+
+    def close(self) -> None:
+        """End the process."""
+        self.connection.close()
 
 
 def _work(make: Callable[[], Step], now: Callable[[], float], threads: int, connection: Connection) -> None:

@@ -180,6 +180,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now
             )
             training.fit(turns)
+        for peer in peers.values():
+            peer.close()
         skipped |= missing
         facts = {"size": size, "threads": arguments.threads, "vocabulary": vocabulary}
         found += rows(turns.rates, unit="tokens/s", **facts)
