@@ -1,78 +1,86 @@
-"""Peers that train in processes of their own, so that none gains or loses by another's heap."""
+"""Peers that work in processes of their own, so that none gains or loses by another's heap."""
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 
 from benchmark.peers import UnableError
-from heed.data.batch import Batch, collate
-from heed.data.encoded import EncodedSplit
 from heed.errors import HeedError
 
-Step = Callable[[Sequence[Batch]], None]
-"""One optimizer step over these batches."""
+Work = TypeVar("Work")
+Done = TypeVar("Done")
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34)}
 """What people set around torch on a CPU: freed memory is kept. What else heed does about memory is its own merit."""
 
 
-class Apart:
-    """A peer's steps, taken and timed in another process.
+def timed(do: Callable[[Work], Done], work: Work, now: Callable[[], float]) -> tuple[Done, float]:
+    """What came of it, and the seconds it took."""
+    start = now()
+    done = do(work)
+    return done, now() - start
+
+
+class Apart(Generic[Work, Done]):
+    """What a peer does, done and timed in another process.
 
     Args:
-        make: What the process begins with; may be pickled.
+        make: How that process begins; gives what it does from then on. It, all work and all that is done are pickled.
         now: The clock, in seconds.
 
     Raises:
         UnableError: ``make`` did.
     """
 
-    def __init__(self, make: Callable[[], Step], *, now: Callable[[], float]) -> None:
+    def __init__(self, make: Callable[[], Callable[[Work], Done]], *, now: Callable[[], float]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        worker = context.Process(target=_work, args=(make, now, torch.get_num_threads(), theirs), daemon=True)
+        worker = context.Process(target=_serve, args=(make, now, torch.get_num_threads(), theirs), daemon=True)
         with _environment():
             worker.start()
         theirs.close()
-        if (reason := self.connection.recv()) is not None:
+        if (reason := self._receive()) is not None:
             raise UnableError(reason)
 
-    def seconds(self, steps: Sequence[EncodedSplit]) -> float:
-        """How long one step over each of these took, collation included."""
-        self.connection.send(steps)
-        try:
-            taken: float = self.connection.recv()
-        except EOFError:
-            raise HeedError("A peer's process has ended: its message is above, or it ran out of memory.") from None
-        return taken
+    def __call__(self, work: Work) -> tuple[Done, float]:
+        """What came of it, and the seconds it took."""
+        self.connection.send(work)
+        done: Done
+        done, seconds = self._receive()
+        return done, seconds
 
     def close(self) -> None:
         """End the process."""
         self.connection.close()
 
+    def _receive(self) -> Any:
+        try:
+            return self.connection.recv()
+        except EOFError:
+            raise HeedError("A peer's process has ended: it says why above, or it ran out of memory.") from None
 
-def _work(make: Callable[[], Step], now: Callable[[], float], threads: int, connection: Connection) -> None:
+
+def _serve(
+    make: Callable[[], Callable[[Any], Any]], now: Callable[[], float], threads: int, connection: Connection
+) -> None:
     torch.set_num_threads(threads)
     try:
-        step = make()
+        do = make()
     except UnableError as reason:
         connection.send(str(reason))
         return
     connection.send(None)
     while True:
         try:
-            steps: Sequence[EncodedSplit] = connection.recv()
-        except EOFError:  # the benchmark is done with this peer
+            work = connection.recv()
+        except EOFError:  # nothing more to do
             return
-        start = now()
-        for pairs in steps:
-            step([collate(np.arange(len(pairs)), pairs.src, pairs.tgt)])
-        connection.send(now() - start)
+        connection.send(timed(do, work, now))
 
 
 @contextmanager

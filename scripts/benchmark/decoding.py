@@ -5,14 +5,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from benchmark.ct2_peer import CTranslate2Decoding
-from benchmark.hf_peer import MarianDecoding
+from benchmark.apart import Apart, timed
 from benchmark.peers import UnableError, those_able
 from benchmark.rounds import rows
 from heed import model_folder
@@ -27,15 +31,40 @@ from heed.models.transformer import Transformer
 
 ROOT = Path(__file__).parents[2]
 
-Batches = Sequence[tuple[Tensor, Tensor]]
-"""(src, src_mask) each."""
+KINDS = {"hf": ("fp32",), "ctranslate2": ("float32", "int8")}
+"""Types of computation."""
+
+
+Batches = Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]
+"""src and src_mask each."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all sides are given."""
+
+    batches: Batches
+    beam: int
+    """1 is greedy search."""
+
+
+Translations = list[list[int]]
+"""Target ids of all rows of all batches, one after the other, EOS left out."""
+
+Side = Callable[[Work], tuple[Translations, float]]
+"""Translates, and says how many seconds that took."""
 
 
 class Decoder(Protocol):
-    """One side."""
+    """How a side translates."""
 
-    def translate(self, batches: Batches, *, beam: int) -> list[list[int]]:
-        """Target ids of all rows of all batches, one after the other, EOS left out; beam 1 is greedy search."""
+    def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations: ...
+
+
+def translation(decoder: Decoder, work: Work) -> Translations:
+    """Its translations."""
+    batches = [(torch.from_numpy(src), torch.from_numpy(mask)) for src, mask in work.batches]
+    return decoder.translate(batches, beam=work.beam)
 
 
 class HeedDecoding:
@@ -46,7 +75,7 @@ class HeedDecoding:
         pack(model)  # as `heed translate` does
         self.longest = longest
 
-    def translate(self, batches: Batches, *, beam: int) -> list[list[int]]:
+    def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations:
         limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
         search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
         return [n_best[0].tokens for src, mask in batches for n_best in search(self.model, src, mask)]
@@ -64,54 +93,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The section ``decode`` of bench.json, and of ``skipped``."""
-    keep_freed_memory()  # as `heed translate` does; peers in this process gain by it, too
+    keep_freed_memory()  # as `heed translate` does
     with TemporaryDirectory() as folder:
-        loaded = model_folder.load(arguments.model or _trained(Path(folder), arguments))
-        model, longest = loaded.model, arguments.longest
+        trained = arguments.model or _trained(Path(folder), arguments)
+        loaded = model_folder.load(trained)
+        ours = partial(translation, HeedDecoding(loaded.model, longest=arguments.longest))
         sources = loaded.tokenizer.encode_src(_sentences(arguments, loaded.config["src_lang"]))
 
-        def of_transformers(make: Callable[[Transformer], Decoder]) -> Callable[[], Decoder]:
-            def made() -> Decoder:
-                if not isinstance(model, Transformer):
-                    raise UnableError("it has no such RNN")
-                return make(model)
+        def maker(peer: str, kind: str) -> Callable[[], Side]:
+            make = partial(peer_of, peer, kind, trained, Path(folder), arguments.longest, arguments.threads)
+            return lambda: Apart(make, now=arguments.now)
 
-            return made
-
-        makers: dict[str, Callable[[], Decoder]] = {}
-        if "hf" in arguments.peers:
-            makers["hf fp32"] = of_transformers(lambda model: MarianDecoding(model, longest=longest))
-        if "ctranslate2" in arguments.peers:
-            for kind in ("float32", "int8"):
-                place = Path(folder) / kind
-                makers[f"ctranslate2 {kind}"] = of_transformers(
-                    lambda model, kind=kind, place=place: CTranslate2Decoding(  # type: ignore[misc]
-                        model, place, kind=kind, threads=arguments.threads, longest=longest
-                    )
-                )
-        peers, skipped = those_able(makers)
-        sides: dict[str, Decoder] = {"heed": HeedDecoding(model, longest=longest), **peers}
+        peers, skipped = those_able(
+            {f"{peer} {kind}": maker(peer, kind) for peer in arguments.peers for kind in KINDS[peer]}
+        )
+        sides: dict[str, Side] = {"heed": lambda work: timed(ours, work, arguments.now), **peers}
         found: list[dict[str, Any]] = []
         for beam in map(int, arguments.beams.split(",")):
             for size in map(int, arguments.batches.split(",")):
                 print(f"decode: beam {beam}, batch {size}, {len(sources)} sentences", flush=True)
                 facts = {"beam": beam, "batch": size, "threads": arguments.threads}
-                found += _measured(sides, in_batches(sources, size), beam, arguments.rounds, arguments.now, facts)
+                found += _measured(sides, in_batches(sources, size), beam, arguments.rounds, facts)
     return {"decode": [*found, *_best(found)], "skipped": skipped}
 
 
+def peer_of(
+    peer: str, kind: str, trained: Path, folder: Path, longest: int, threads: int
+) -> Callable[[Work], Translations]:
+    """A peer with the weights of this run or model folder; ``folder`` is room for what it needs on disk.
+
+    Raises:
+        UnableError: It is not installed, or has no such model.
+    """
+    from benchmark.ct2_peer import CTranslate2Decoding
+    from benchmark.hf_peer import MarianDecoding
+
+    model = model_folder.load(trained).model
+    if not isinstance(model, Transformer):
+        raise UnableError("it has no such RNN")
+    decoder: Decoder
+    if peer == "hf":
+        decoder = MarianDecoding(model, longest=longest)
+    else:
+        decoder = CTranslate2Decoding(model, folder / kind, kind=kind, threads=threads, longest=longest)
+    return partial(translation, decoder)
+
+
 def _measured(
-    sides: dict[str, Decoder], batches: Batches, beam: int, rounds: int, now: Callable[[], float], facts: dict[str, Any]
+    sides: dict[str, Side], batches: Batches, beam: int, rounds: int, facts: dict[str, Any]
 ) -> list[dict[str, Any]]:
     rates: dict[str, list[float]] = {name: [] for name in sides}
-    outputs: dict[str, list[list[int]]] = {}
+    outputs: dict[str, Translations] = {}
     for side in sides.values():
-        side.translate(batches[-1:], beam=beam)
+        side(Work(batches[-1:], beam))
     for _ in range(rounds):
         for name, side in sides.items():
-            start = now()
-            outputs[name] = side.translate(batches, beam=beam)
-            rates[name].append(len(outputs[name]) / (now() - start))
+            outputs[name], seconds = side(Work(batches, beam))
+            rates[name].append(len(outputs[name]) / seconds)
     found = rows(rates, unit="sentences/s", **facts)
     ours = outputs["heed"]
     for row in found:
@@ -136,12 +174,10 @@ def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> Batches:
     """Longest first, as search likes them; EOS is put behind each."""
-    import numpy as np
-
     ragged = Ragged.of(sources)
     order = np.argsort(-ragged.lengths, kind="stable")
     batches = [collate(order[start : start + size], ragged, ragged) for start in range(0, len(order), size)]
-    return [(batch.src, batch.src_mask) for batch in batches]
+    return [(batch.src.numpy(), batch.src_mask.numpy()) for batch in batches]
 
 
 def _mean_length(outputs: Sequence[Sequence[int]]) -> float:

@@ -4,12 +4,14 @@ import math
 import warnings
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from heed.data.batch import Batch
+from heed.data.batch import Batch, collate
+from heed.data.encoded import EncodedSplit
 from heed.models.rnn import RNNConfig
 from heed.models.transformer import TransformerConfig
 from heed.symbols import PAD
@@ -23,20 +25,19 @@ class PlainLoop:
         self.bf16 = bf16
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
-    def step(self, batches: Sequence[Batch]) -> None:
-        tokens = sum(batch.tgt_tokens for batch in batches)
+    def take(self, steps: Sequence[EncodedSplit]) -> None:
+        """One optimizer step over each of these, all its pairs as one batch."""
+        for pairs in steps:
+            self._step(collate(np.arange(len(pairs)), pairs.src, pairs.tgt))
+
+    def _step(self, batch: Batch) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        for batch in batches:
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
-                logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
-            loss = F.cross_entropy(
-                logits.float().flatten(0, 1),
-                batch.tgt_out.flatten(),
-                ignore_index=PAD,
-                label_smoothing=0.1,
-                reduction="sum",
-            )
-            torch.autograd.backward(loss / tokens)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+            logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
+        loss = F.cross_entropy(
+            logits.float().flatten(0, 1), batch.tgt_out.flatten(), ignore_index=PAD, label_smoothing=0.1
+        )
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
 

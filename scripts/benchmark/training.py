@@ -15,7 +15,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import Callback
 
-from benchmark.apart import Apart, Step
+from benchmark.apart import Apart
 from benchmark.matmul import matmul_seconds, products_of
 from benchmark.peers import UnableError, installed, those_able
 from benchmark.rounds import rows
@@ -40,6 +40,10 @@ SIZES = {
 
 STEP_TOKENS = 3700
 """Target tokens of an optimizer step: what fits into sentences × longest side ≤ 4096."""
+
+
+Steps = Sequence[EncodedSplit]
+"""The pairs of each optimizer step."""
 
 
 class Training:
@@ -107,7 +111,7 @@ class Turns(Callback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, peers: Mapping[str, Apart], *, rounds: int, warmup: int, steps: int, now: Callable[[], float]
+        self, peers: Mapping[str, Apart[Steps, None]], *, rounds: int, warmup: int, steps: int, now: Callable[[], float]
     ) -> None:
         self.peers = peers
         self.rounds = rounds
@@ -132,7 +136,8 @@ class Turns(Callback):  # type: ignore[misc]
         train = pl_module.data.encode_train(batch.epoch)
         steps = [_pairs_of(share, train) for share in self._taken]
         for name, peer in self.peers.items():
-            self.rates[name].append(tokens / peer.seconds(steps))
+            _, seconds = peer(steps)
+            self.rates[name].append(tokens / seconds)
         self.last = batch
         self._taken = []
         if len(self.rates["heed"]) == self.warmup + self.rounds:
@@ -198,13 +203,13 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
     return [*SIZES[size], *batching, *data, *arguments.set]
 
 
-def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Apart]]:
+def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Apart[Steps, None]]]:
     peers = ["torch", "torch-our-dropout", "hf", "joey"] if arguments.model == "transformer" else ["torch", "joey"]
     precisions = (
         ("fp32,bf16" if multiplies_in_bf16() else "fp32") if arguments.precision == "auto" else arguments.precision
     )
 
-    def maker(name: str, precision: str) -> Callable[[], Apart]:
+    def maker(name: str, precision: str) -> Callable[[], Apart[Steps, None]]:
         make = partial(loop_of, name, training.tokenizer.tgt_vocab, training.config, bf16=precision == "bf16")
         return lambda: Apart(make, now=arguments.now)
 
@@ -212,8 +217,10 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
     return {f"{name} {precision}": maker(name, precision) for name in wanted for precision in precisions.split(",")}
 
 
-def loop_of(peer: str, vocabulary: int, config: RNNConfig | TransformerConfig, *, bf16: bool) -> Step:
-    """A peer's model, fresh, in the plain loop.
+def loop_of(
+    peer: str, vocabulary: int, config: RNNConfig | TransformerConfig, *, bf16: bool
+) -> Callable[[Steps], None]:
+    """The plain loop with a peer's model, fresh.
 
     Raises:
         UnableError: It is not installed, or takes no single steps.
@@ -230,7 +237,7 @@ def loop_of(peer: str, vocabulary: int, config: RNNConfig | TransformerConfig, *
         model = hf_peer.MarianTraining(vocabulary, config)
     else:
         model = torch_peer.Transformer(vocabulary, config, dropout_as_ours=peer == "torch-our-dropout")
-    return torch_peer.PlainLoop(model, bf16=bf16).step
+    return torch_peer.PlainLoop(model, bf16=bf16).take
 
 
 def _limit(training: Training, turns: Turns, now: Callable[[], float]) -> dict[str, Any]:
