@@ -12,7 +12,14 @@ from torch.testing import assert_close
 from heed.errors import HeedError
 from heed.layers.attention import MultiHeadAttention, attend
 from heed.layers.masks import causal_mask
-from heed.layers.positions import AbsolutePositions, LearnedBias, PositionCode, PositionsConfig, RelativePositions
+from heed.layers.positions import (
+    AbsolutePositions,
+    LearnedBias,
+    PositionCode,
+    PositionsConfig,
+    RelativePositions,
+    Waves,
+)
 
 B, N, D = 2, 7, 11
 H, E = 3, 6
@@ -62,6 +69,19 @@ def test_positions_keep_their_precision_under_autocast(kind: str) -> None:
     else:
         expected = torch.tensor([turned([1.0] * E, 997 + n) for n in range(N)])
     assert_close(found.view(N, -1), expected, atol=2e-4, rtol=0)
+
+
+def test_waves_are_the_same_whoever_asked_before() -> None:
+    waves = Waves(D)
+    with torch.inference_mode():
+        waves(0, N)
+    weight = torch.randn(2, N, 1, requires_grad=True)
+    for start in (0, 2, 100, 3):
+        found = torch.stack(waves(start, N))
+        assert torch.equal(found, torch.stack(Waves(D)(start, N)))
+        torch.autograd.grad((weight * found).sum(), weight)  # what was written in inference mode could not be saved
+    waves.float()
+    assert waves(0, N)[0].dtype == torch.float32
 
 
 def test_sinusoids_are_not_weights() -> None:

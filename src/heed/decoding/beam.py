@@ -61,10 +61,10 @@ class BeamSearch(Search):
             N, K, _ = tokens.shape
             output, state = model.step(tokens[:, :, -1].flatten(), state)
             gain, token = next_tokens(output.logits[:, -1], self.beam)
-            extended = log_prob[..., None] + gain.view(N, K, -1)
+            extended = log_prob[..., None] + gain.reshape(N, K, -1)
             log_prob, choice = stable_topk(extended.flatten(1), self.beam)
             place = choice // extended.shape[2]
-            token = token.view(N, -1).gather(1, choice)
+            token = token.reshape(N, -1).gather(1, choice)
             tokens = torch.cat([tokens.take_along_dim(place[..., None], 1), token[..., None]], dim=2)
 
             cut = torch.tensor([limits[sentence] == length for sentence in sentences], device=device)

@@ -117,8 +117,11 @@ def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R 
     # Never above 0, rounded or not, on which the beam's proof that it may stop rests.
     log_probs = values - log_sum_exp(logits)
     allowed = (tokens != PAD) & (tokens != BOS)
-    order = allowed.int().argsort(dim=1, descending=True, stable=True)[:, : min(k, logits.shape[1] - never)]
-    return log_probs.gather(1, order), tokens.gather(1, order)
+    if not allowed.all():
+        order = allowed.int().argsort(dim=1, descending=True, stable=True)
+        log_probs, tokens = log_probs.gather(1, order), tokens.gather(1, order)
+    candidates = min(k, logits.shape[1] - never)
+    return log_probs[:, :candidates], tokens[:, :candidates]
 
 
 def log_sum_exp(logits: Float[Tensor, "R V"]) -> Float[Tensor, "R 1"]:
@@ -134,16 +137,10 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
 
     ``Tensor.topk`` leaves ties open, so the answer could change with the kernel, and the kernel with the batch.
     """
-    k = min(k, x.shape[1])
+    # One value beyond k tells whether a tie goes on past the edge.
     values, indices = x.topk(min(k + 1, x.shape[1]), dim=1)
-    by_index = indices.argsort(dim=1)
-    by_value = values.gather(1, by_index).argsort(dim=1, descending=True, stable=True)
-    order = by_index.gather(1, by_value)
-    values, indices = values.gather(1, order), indices.gather(1, order)
-    # One value beyond k tells whether the tie goes on past the edge: then only a full sort knows who is first.
-    if values.shape[1] > k:
-        tied = (values[:, k - 1] == values[:, k]).nonzero().squeeze(1)
-        if len(tied):
-            all_values, all_indices = x[tied].sort(dim=1, descending=True, stable=True)
-            values[tied, :k], indices[tied, :k] = all_values[:, :k], all_indices[:, :k]
+    tied = (values[:, 1:] == values[:, :-1]).any(1)
+    if tied.any():
+        ordered = x[tied].sort(dim=1, descending=True, stable=True)
+        values[tied], indices[tied] = (part[:, : values.shape[1]] for part in ordered)
     return values[:, :k], indices[:, :k]

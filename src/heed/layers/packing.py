@@ -33,8 +33,9 @@ class Packed:
         self._laid_out: Tensor | None = None
 
     def product(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
-        # What oneDNN computes has no gradient.
-        if torch.is_grad_enabled() or not (x.dtype == self.weight.dtype == torch.float32 and x.device.type == "cpu"):
+        fitting = x.dtype == self.weight.dtype == torch.float32 and x.device.type == "cpu"
+        # What oneDNN computes has no gradient; and to call it costs more than a product with one row.
+        if torch.is_grad_enabled() or not fitting or x.numel() == x.shape[-1]:
             return F.linear(x, self.weight, self.bias)
         if self._laid_out is None:
             self._laid_out = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())

@@ -49,19 +49,44 @@ class PositionCode(AbsolutePositions, ABC):
         return marked
 
 
-class SinusoidalPositions(PositionCode):
-    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(same) (Vaswani et al. 2017, §3.5). No length limit."""
+class Waves(nn.Module):
+    """sin and cos of position × frequency, the frequencies 10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1.
+
+    In the frequencies' own precision, which autocast leaves alone: bf16 knows no integer between 256 and 258.
+    """
 
     frequencies: Tensor
 
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        frequencies = torch.exp(-math.log(10_000.0) * (torch.arange(0, width, 2) / width))
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        # A step of a search would spend a tenth of its time on them otherwise.
+        self._known = frequencies.new_empty(2, 0, len(frequencies))
+
+    def forward(self, start: int, length: int) -> tuple[Float[Tensor, "N W"], Float[Tensor, "N W"]]:
+        """Both of positions ``start .. start + length - 1``."""
+        stop = start + length
+        known, wanted = self._known, self.frequencies
+        if (known.device, known.dtype) != (wanted.device, wanted.dtype) or known.shape[1] < stop:
+            with torch.inference_mode(False):  # training may read what a search has written
+                positions = torch.arange(2 * stop, device=wanted.device, dtype=wanted.dtype)
+                angles = torch.outer(positions, wanted)
+                known = self._known = torch.stack((angles.sin(), angles.cos()))
+        sin, cos = known[:, start:stop]
+        return sin, cos
+
+
+class SinusoidalPositions(PositionCode):
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(same) (Vaswani et al. 2017, §3.5). No length limit."""
+
     def __init__(self, *, d_model: int, merge: str) -> None:
         super().__init__(d_model=d_model, merge=merge)
+        self.waves = Waves(d_model)
         self.d_model = d_model
-        self.register_buffer("frequencies", _frequencies(d_model), persistent=False)
 
     def code(self, start: int, length: int) -> Float[Tensor, "N D"]:
-        angles = _angles(self.frequencies, start, length)
-        return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, : self.d_model]
+        return torch.stack(self.waves(start, length), -1).flatten(1)[:, : self.d_model]
 
 
 class LearnedPositions(PositionCode):
@@ -106,15 +131,12 @@ class RotaryPositions(RelativePositions):
     with its neighbour: the same function up to the order of W^Q's and W^K's rows, in longer strides.
     """
 
-    frequencies: Tensor
-
     def __init__(self, *, width: int) -> None:
         super().__init__()
-        self.register_buffer("frequencies", _frequencies(width), persistent=False)
+        self.waves = Waves(width)
 
     def turn(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
-        angles = _angles(self.frequencies, start, x.shape[2])
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        sin, cos = (wave.to(x.dtype) for wave in self.waves(start, x.shape[2]))
         a, b = x.chunk(2, -1)
         return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
@@ -173,17 +195,6 @@ class LearnedBias(RelativePositions):
     def bias(self, queries: int, keys: int) -> Float[Tensor, "1 H T S"]:
         distances = _distances(queries, keys, self.weight.device).clamp(-self.FARTHEST, self.FARTHEST)
         return self.weight[self.buckets[distances + self.FARTHEST]].permute(2, 0, 1)[None]
-
-
-def _frequencies(width: int) -> Float[Tensor, " W"]:
-    """10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1."""
-    return torch.exp(-math.log(10_000.0) * (torch.arange(0, width, 2) / width))
-
-
-def _angles(frequencies: Float[Tensor, " W"], start: int, length: int) -> Float[Tensor, "N W"]:
-    """Position × frequency, in the frequencies' own precision: bf16 knows no integer between 256 and 258."""
-    positions = torch.arange(start, start + length, device=frequencies.device, dtype=frequencies.dtype)
-    return torch.outer(positions, frequencies)
 
 
 def _distances(queries: int, keys: int, device: torch.device) -> Tensor:
