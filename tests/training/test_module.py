@@ -90,8 +90,11 @@ def test_without_r_drop_it_is_one_pass_bit_for_bit(
 def test_r_drop_compares_two_dropouts(family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer) -> None:
     model, batch = tiny_model(family).train(), a_batch()
     torch.manual_seed(3)
-    first, second = (model.unprojected(batch.src, batch.src_mask, batch.tgt_in) for _ in range(2))
-    assert not torch.allclose(first.states, second.states)
+    twice = (part.repeat_interleave(2, 0) for part in (batch.src, batch.src_mask, batch.tgt_in))
+    both = model.unprojected(*twice)
+    first, second = both[::2], both[1::2]
+    for one, other in zip(first.states, second.states, strict=True):
+        assert not torch.allclose(one, other)
     expected, _ = r_drop((first, second), batch.tgt_out, label_smoothing=0.1, alpha=2.0)
     ours, _ = differentiated(module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(ours, expected.detach())

@@ -56,8 +56,8 @@ class Unprojected:
     table: Float[Tensor, "V D"]
     bias: Float[Tensor, " V"] | None = None
 
-    def __getitem__(self, where: Bool[Tensor, "*B"]) -> "Unprojected":
-        """Those at some places only: "N D" states."""
+    def __getitem__(self, where: Bool[Tensor, "*B"] | slice) -> "Unprojected":
+        """Those at some places only ("N D" states), or of some rows."""
         return replace(self, states=self.states[where])
 
     def logits(self) -> Float[Tensor, "*B V"]:
