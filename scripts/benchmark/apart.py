@@ -40,9 +40,9 @@ class Apart(Generic[Work, Done]):
     def __init__(self, make: Callable[[], Callable[[Work], Done]], *, now: Callable[[], float]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        worker = context.Process(target=_serve, args=(make, now, torch.get_num_threads(), theirs), daemon=True)
+        self.process = context.Process(target=_serve, args=(make, now, torch.get_num_threads(), theirs), daemon=True)
         with _environment():
-            worker.start()
+            self.process.start()
         theirs.close()
         if (reason := self._receive()) is not None:
             raise UnableError(reason)
@@ -55,8 +55,9 @@ class Apart(Generic[Work, Done]):
         return done, seconds
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and see it gone: what is measured next shall have the machine to itself."""
         self.connection.close()
+        self.process.join()
 
     def _receive(self) -> Any:
         try:
