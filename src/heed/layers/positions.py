@@ -61,7 +61,7 @@ class Waves(nn.Module):
         super().__init__()
         frequencies = torch.exp(-math.log(10_000.0) * (torch.arange(0, width, 2) / width))
         self.register_buffer("frequencies", frequencies, persistent=False)
-        # A step of a search would spend a tenth of its time on them otherwise.
+        # Kept, for rotary positions ask twice a layer, in a search at every step.
         self._known = frequencies.new_empty(2, 0, len(frequencies))
 
     def forward(self, start: int, length: int) -> tuple[Float[Tensor, "N W"], Float[Tensor, "N W"]]:
