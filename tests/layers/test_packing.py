@@ -7,7 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from heed.layers.embedding import TokenEmbedding
-from heed.layers.packing import Packed, pack
+from heed.layers.packing import SMALL, Packed, pack
 
 pytestmark = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch was built without oneDNN's linear layers"
@@ -20,8 +20,9 @@ def parameter(*shape: int) -> nn.Parameter:
 
 @pytest.mark.parametrize("shape", [(1, 7), (3, 1, 7), (2, 5, 4, 7), (0, 7)])
 @pytest.mark.parametrize("biased", [True, False])
-def test_is_the_linear_map(shape: tuple[int, ...], biased: bool) -> None:
-    weight, bias = parameter(11, 7), parameter(11) if biased else None
+@pytest.mark.parametrize("width", [11, SMALL // 7 + 1])
+def test_is_the_linear_map(shape: tuple[int, ...], biased: bool, width: int) -> None:
+    weight, bias = parameter(width, 7), parameter(width) if biased else None
     packed = Packed(weight, bias).product
     x = torch.randn(*shape, dtype=torch.float32)
     scattered = torch.randn(*shape[:-1], 14, dtype=torch.float32)[..., ::2]

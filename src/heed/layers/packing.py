@@ -8,6 +8,9 @@ from torch import Tensor, nn
 from heed.cpu import leaves_mkl_behind
 from heed.layers.embedding import TokenEmbedding
 
+SMALL = 2**17
+"""Weights of which MKL makes a product with one row sooner: there, to call oneDNN costs more than to multiply."""
+
 
 def pack(model: nn.Module) -> None:
     """Where MKL is slow, have a model's linear layers multiply by oneDNN, unless something is to be learned from it.
@@ -34,8 +37,9 @@ class Packed:
 
     def product(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         fitting = x.dtype == self.weight.dtype == torch.float32 and x.device.type == "cpu"
-        # What oneDNN computes has no gradient; and to call it costs more than a product with one row.
-        if torch.is_grad_enabled() or not fitting or x.numel() == x.shape[-1]:
+        small = x.numel() == x.shape[-1] and self.weight.numel() <= SMALL
+        # What oneDNN computes has no gradient.
+        if torch.is_grad_enabled() or not fitting or small:
             return F.linear(x, self.weight, self.bias)
         if self._laid_out is None:
             self._laid_out = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
