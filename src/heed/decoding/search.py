@@ -14,6 +14,12 @@ from heed.errors import HeedError
 from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
 
+PART = 64
+"""Neighbours of which the search for the largest values asks for the maximum first."""
+
+LONG = 2**15
+"""Values of which that pays."""
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -138,9 +144,26 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
     ``Tensor.topk`` leaves ties open, so the answer could change with the kernel, and the kernel with the batch.
     """
     # One value beyond k tells whether a tie goes on past the edge.
-    values, indices = x.topk(min(k + 1, x.shape[1]), dim=1)
+    values, indices = _topk(x, min(k + 1, x.shape[1]))
     tied = (values[:, 1:] == values[:, :-1]).any(1)
     if tied.any():
         ordered = x[tied].sort(dim=1, descending=True, stable=True)
         values[tied], indices[tied] = (part[:, : values.shape[1]] for part in ordered)
     return values[:, :k], indices[:, :k]
+
+
+def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+    """``x.topk(k, dim=1)``, on a CPU in half its time where rows are long and many.
+
+    A row's k largest values lie in the k of its parts that have the largest maxima.
+    """
+    length = x.shape[1]
+    whole = length - length % PART
+    if x.device.type != "cpu" or length < 4 * k * PART or x.numel() < LONG:
+        values, indices = x.topk(k, dim=1)
+        return values, indices
+    parts = x[:, :whole].view(len(x), -1, PART).amax(2).topk(k, dim=1).indices
+    among = (parts[..., None] * PART + torch.arange(PART)).flatten(1)
+    among = torch.cat([among, torch.arange(whole, length).expand(len(x), -1)], dim=1)
+    values, places = x.gather(1, among).topk(k, dim=1)
+    return values, among.gather(1, places)
