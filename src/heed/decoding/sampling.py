@@ -84,7 +84,8 @@ class SampleSearch(Search):
         token = torch.where(whole > 0, token, EOS).to(logits.device)
         if logits.dtype != torch.float64:
             logits = logits.float()
-        return (logits.gather(1, token[:, None]) - log_sum_exp(logits)).squeeze(1), token
+        likeliest = logits.argmax(1, keepdim=True)
+        return (logits.gather(1, token[:, None]) - log_sum_exp(logits, likeliest)).squeeze(1), token
 
     def shares(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         """What tokens are drawn in proportion to, 0 for those cut off.

@@ -88,6 +88,10 @@ class KeyValue:
         """These positions, then the new ones."""
         return KeyValue(torch.cat((self.key, new.key), 2), torch.cat((self.value, new.value), 2))
 
+    def contiguous(self) -> "KeyValue":
+        """The same, with the numbers of each head side by side."""
+        return KeyValue(self.key.contiguous(), self.value.contiguous())
+
     def reorder(self, rows: Int[Tensor, " R"]) -> "KeyValue":
         """Row r becomes this one's row ``rows[r]``."""
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))

@@ -341,17 +341,23 @@ class Transformer(TrainableSeq2Seq):
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         mask = causal_mask(tgt_in.shape[1], tgt_in.device)[None, None]
-        x, attention, _ = self._read(tgt_in, self.start(memory), mask, memory.self_attention, maps=maps)
+        x, attention, _ = self._read(tgt_in, self._unread(memory), mask, memory.self_attention, maps=maps)
         return DecoderOutput(self.output.logits(x), attention)
 
     def unprojected(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
     ) -> Unprojected:
         mask = causal_mask(tgt_in.shape[1], tgt_in.device)[None, None]
-        x, *_ = self._read(tgt_in, self.start(self.encode(src, src_mask)), mask, None, maps=False)
+        x, *_ = self._read(tgt_in, self._unread(self.encode(src, src_mask)), mask, None, maps=False)
         return Unprojected(x, self.output.weight)
 
     def start(self, memory: Memory) -> TransformerState:
+        state = self._unread(memory)
+        # Heads split off a projection lie scattered, and a search reads these at every step.
+        return replace(state, memory=tuple(layer.contiguous() for layer in state.memory))
+
+    def _unread(self, memory: Memory) -> TransformerState:
+        """Nothing written, the memory projected."""
         states = for_products(memory.states)
         return TransformerState(
             past=(None,) * len(self.decoder),
