@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM stop a run where nothing is lost, and it goes on as if nothing had been."""
 
+import csv
 import json
 import os
 import random
@@ -88,11 +89,16 @@ def same_weights(*folders: Path) -> bool:
     return all(torch.equal(tensor, other[name]) for other in others for name, tensor in first.items())
 
 
+def metrics(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
 @pytest.mark.slow
 def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    settings = [*corpus(pairs=40, words=5), *TINY, f"cache_dir={tmp_path / 'cache'}"]
+    settings = [*corpus(pairs=40, words=5), *TINY, "trainer.validate_every=3", f"cache_dir={tmp_path / 'cache'}"]
     folder = tmp_path / "runs" / "stopped"
     command = [sys.executable, "train.py", *settings, f"hydra.run.dir={folder}", "callbacks.log_every=1"]
     stops = []
@@ -113,14 +119,16 @@ def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
         assert command[2:].count("resume=true") == 1
     assert 0 < stops[0] < stops[1]
 
-    end = [*settings, f"trainer.max_steps={stops[1] + 3}"]
+    end = [*settings, f"trainer.max_steps={stops[1] + 7}"]
     resumed, whole = run("stopped", *end, "callbacks.log_every=1", "resume=true"), run("whole", *end)
     assert same_weights(whole, resumed)
-    assert json.loads((resumed / "results.json").read_text())["steps"] == stops[1] + 3
-    # Every step was taken once.
-    steps = [int(row.partition(",")[0]) for row in (resumed / "metrics.csv").read_text().splitlines()[1:]]
-    assert sorted(set(steps)) == list(range(1, stops[1] + 4))
-    assert len(steps) == len(set(steps)) + 1  # the last also has a validation
+    assert json.loads((resumed / "results.json").read_text())["steps"] == stops[1] + 7
+    # Every step was taken once, and the same ones were validated.
+    rows = metrics(resumed)
+    assert [int(row["step"]) for row in rows if row["loss"]] == list(range(1, stops[1] + 8))
+    validations = [(row["step"], row["valid_loss"]) for row in rows if row["valid_loss"]]
+    assert validations == [(row["step"], row["valid_loss"]) for row in metrics(whole) if row["valid_loss"]]
+    assert len(validations) > stops[1] // 3
 
 
 @pytest.mark.slow

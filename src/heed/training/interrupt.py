@@ -84,6 +84,10 @@ class StopOnSignal(Callback):
     ) -> None:
         """The end of the step before: only now has Lightning finished counting it."""
         if trainer.strategy.reduce_boolean_decision(self._asked, all=False):
+            # Lightning has counted the step that does not come, and would from then on validate a step too early.
+            begun = trainer.fit_loop.epoch_loop.batch_progress
+            begun.total.ready -= 1
+            begun.current.ready -= 1
             self.last._save_topk_checkpoint(trainer, self.last._monitor_candidates(trainer))
             raise self._interrupted()
 
