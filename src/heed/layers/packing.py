@@ -11,7 +11,7 @@ from heed.cpu import leaves_mkl_behind
 from heed.layers.embedding import TokenEmbedding
 
 SMALL = 2**17
-"""Multiplications of a product that MKL makes sooner: there, to call oneDNN costs more than to multiply."""
+"""Multiplications up to which MKL makes a product sooner: to call oneDNN costs more than they do."""
 
 
 def pack(model: nn.Module) -> None:
