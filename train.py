@@ -4,13 +4,11 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from heed.training.configuration import JobFailed, build, explain
@@ -46,27 +44,19 @@ class Schema:
     logger: Any
 
 
-def run_dir(name: str, resume: bool) -> str:
-    """Where this run lives; a resumed one goes on where it was."""
-    from heed.training.run import new_or_unfinished
-
-    return str(new_or_unfinished(Path("runs"), name, resume=resume, now=f"{datetime.now():%Y-%m-%d_%H-%M-%S}"))
-
-
 ConfigStore.instance().store(name="schema", node=Schema)
-OmegaConf.register_new_resolver("run_dir", run_dir, use_cache=True)
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def train(cfg: DictConfig) -> None:
-    """One run, and where it ends early, what remains of it."""
-    from heed.training.run import telling_what_remains
+    """Claim a folder, and train a run there."""
+    from heed.training.run import claimed_folder
 
-    with telling_what_remains(Path(HydraConfig.get().runtime.output_dir)):
-        one_run(cfg)
+    with claimed_folder(cfg) as folder:
+        one_run(cfg, folder)
 
 
-def one_run(cfg: DictConfig) -> None:
+def one_run(cfg: DictConfig, folder: Path) -> None:
     """Compose, build, fit, test."""
     import torch
 
@@ -74,6 +64,7 @@ def one_run(cfg: DictConfig) -> None:
     from heed.data.datamodule import TranslationData
     from heed.data.tokenizer import Tokenizer
     from heed.files import writing
+    from heed.training.launcher import check_world_size, detect_launch, is_first_process
     from heed.training.loggers import closing
     from heed.training.module import TranslationModule
     from heed.training.run import RunFolder, announcement, chosen_weights, finish, rehearse, say
@@ -82,13 +73,15 @@ def one_run(cfg: DictConfig) -> None:
     parts = build(cfg)
     rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, config["callbacks"])
 
-    run = RunFolder(Path(HydraConfig.get().runtime.output_dir), config)
-    checkpoint = run.open()
+    launch = detect_launch()
+    run = RunFolder(folder, config)
+    checkpoint = run.open(write=is_first_process(launch))
     trainer = parts["trainer"](
         folder=run.path,
         callbacks=parts["callbacks"](folder=run.path),
         loggers=parts["logger"](folder=run.path, config=config),
     )
+    check_world_size(trainer, launch)
     parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
     corpus = parts["data"].load()
     say(str(corpus.cleaning))

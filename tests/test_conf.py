@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from heed.training.run import rehearse
 
@@ -84,3 +84,25 @@ def test_published_sizes(compose: Compose) -> None:
         final_norms = 2 * norm if config.norm == "pre" else 0
         expected = layers * (encoder + decoder) + final_norms + 8 * d
         assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_an_optimizer_and_a_schedule_keep_their_own_values_on_every_corpus(compose: Compose) -> None:
+    """Another corpus changes them only in a file named after both: data_optimizer/CORPUS_OPTIMIZER.yaml."""
+    special = 0
+    for group in ("optimizer", "schedule"):
+        for data in choices("data"):
+            for choice in choices(group):
+                files = [CONF / group / f"{choice}.yaml", CONF / f"data_{group}" / f"{data}_{choice}.yaml"]
+                special += files[1].exists()
+                own = [OmegaConf.load(file) for file in files if file.exists()]
+                cfg = compose(f"data={data}", f"{group}={choice}", "trainer.max_steps=5000")
+                expected = OmegaConf.merge({"trainer": {"max_steps": 5000}}, {group: OmegaConf.merge(*own)})
+                assert cfg[group] == expected[group], (data, choice)
+    assert special == len(choices("data_optimizer")) + len(choices("data_schedule"))
+
+
+def test_a_rate_of_the_user_stands_over_that_of_corpus_and_optimizer(compose: Compose) -> None:
+    assert compose("optimizer.lr=0.5").optimizer.lr == 0.5
+    assert compose("data=synthetic", "optimizer=muon").optimizer.lr == 1e-2
+    # `make train` keeps the rate with which its score was published.
+    assert (compose().optimizer.lr, compose().schedule.warmup_steps) == (1.5e-3, 250)

@@ -7,8 +7,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,9 @@ import lightning as L
 import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import read_write
 
 from heed import model_folder
 from heed.averaging import checkpoint_weights, mean
@@ -29,9 +30,11 @@ from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_count
 from heed.evaluation.scores import Scores
 from heed.files import replacing, writing
 from heed.models.seq2seq import ModelConfig
+from heed.runs.claim import CONFIG, LOCK, RESULTS, create, locked, newest_unfinished
 from heed.training.alignment import AlignmentErrorRate
 from heed.training.callbacks import BLEU, Journal, planned_steps
 from heed.training.interrupt import end_other_processes
+from heed.training.launcher import agree_on_folder, detect_launch, is_first_process
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 
@@ -42,20 +45,6 @@ CONTROL = ("resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "ex
 """What may differ between a run and its resumption, and does not change what is computed in a step."""
 
 
-def new_or_unfinished(runs: Path, name: str, *, resume: bool, now: str) -> Path:
-    """``runs/name/now``, or with ``resume`` the newest folder of ``runs/name`` that has no results yet."""
-    if not resume:
-        return runs / name / now
-    begun = [path for path in (runs / name).glob("*/") if (path / "checkpoints").is_dir()]
-    unfinished = sorted(path for path in begun if not (path / "results.json").exists())
-    if not unfinished:
-        raise HeedError(
-            f"resume=true found nothing to go on with: {runs / name} holds no unfinished run with a checkpoint. "
-            "Leave resume out to start one, or name another run with name=NAME."
-        )
-    return unfinished[-1]
-
-
 class RunFolder:
     """``runs/NAME/TIME``."""
 
@@ -64,12 +53,16 @@ class RunFolder:
         self.config = config
         self.checkpoints = path / "checkpoints"
 
-    def open(self) -> Path | None:
-        """Write the config down; where it begins with a checkpoint, see that it fits, and give the checkpoint."""
+    def open(self, *, write: bool) -> Path | None:
+        """Check that the run can begin as its config says, and return the checkpoint that it begins with, if any.
+
+        Args:
+            write: save the config. One process of a run does.
+        """
         for other in ("resume", "init_from"):
             if self.config["ckpt_path"] and self.config[other]:
                 raise HeedError(f"ckpt_path and {other} contradict each other: a run has one beginning.")
-        file = self.path / "config.yaml"
+        file = self.path / CONFIG
         if self.config["resume"]:
             before = _read_config(file)
             changed = [key for key in self.config if key not in CONTROL and self.config[key] != before.get(key)]
@@ -81,8 +74,7 @@ class RunFolder:
         checkpoint = self.checkpoint if self.config["resume"] else self.config["ckpt_path"]
         if checkpoint and not Path(checkpoint).is_file():
             raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+        if write:
             with replacing(file) as partial:
                 config = yaml.safe_dump(self.config, allow_unicode=True, sort_keys=False)
                 partial.write_text(config, encoding="utf-8")
@@ -117,7 +109,7 @@ class RunFolder:
         valid = tests.pop("valid")
         results = {**facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
         # Its presence says that the run is finished.
-        with replacing(self.path / "results.json") as partial:
+        with replacing(self.path / RESULTS) as partial:
             partial.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return results
 
@@ -133,26 +125,72 @@ def _read_config(file: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def telling_what_remains(folder: Path) -> Iterator[None]:
-    """Where a run ends early, says how it can go on; a folder in which nothing was trained is removed."""
-    try:
-        yield
-    except BaseException:
-        if rank_zero_only.rank in (None, 0):
-            end_other_processes()
-            if remains := _remains(folder):
-                say(remains)
-        raise
+def claimed_folder(cfg: Any) -> Iterator[Path]:
+    """Claim the run's folder for the block; when the block fails, say how the run can go on.
+
+    The folder is a new one in ``runs/NAME``, with ``resume=true`` the newest unfinished one there, or the one that
+    ``hydra.run.dir`` names. The first process claims and locks it; all processes of the run get the same one.
+
+    Args:
+        cfg: Hydra's DictConfig, which beartype cannot check.
+
+    Raises:
+        HeedError: if another process trains in the folder, or it cannot be started or resumed in.
+    """
+    job, launch = HydraConfig.get(), detect_launch()
+    given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
+    first = is_first_process(launch)
+    with ExitStack() as held:
+
+        def claim() -> Path:
+            if given != home:
+                folder = given
+            elif cfg.resume:
+                folder = newest_unfinished(home)
+            else:
+                folder = create(home, f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
+            held.enter_context(locked(folder))
+            _check_state(folder, resume=cfg.resume)
+            return folder
+
+        # Lightning names the folder to the processes it starts itself.
+        folder = agree_on_folder(launch, claim) if launch or first else given
+        with read_write(job):
+            job.run.dir = job.runtime.output_dir = str(folder)
+        try:
+            yield folder
+        except BaseException:
+            if first:
+                end_other_processes()
+                if advice := _how_to_go_on(folder):
+                    say(advice)
+            raise
 
 
-def _remains(folder: Path) -> str:
+def _check_state(folder: Path, *, resume: bool) -> None:
+    """Refuse to resume a finished run, and to start one where another has been trained."""
+    if resume and (folder / RESULTS).exists():
+        raise HeedError(
+            f"The run in {folder} is finished. To train its model further, start a new run with ckpt_path= and one of "
+            "its checkpoints; leave out resume=true."
+        )
+    if not resume and ((folder / RESULTS).exists() or RunFolder(folder, {}).checkpoint):
+        raise HeedError(
+            f"{folder} holds a run already: add resume=true to go on with it, or name another folder with "
+            "hydra.run.dir=DIR."
+        )
+
+
+def _how_to_go_on(folder: Path) -> str:
+    """What is left of a run that ended early, and the command that resumes it; remove a folder without any use."""
     if checkpoint := RunFolder(folder, {}).checkpoint:
         # A run that began with a checkpoint goes on with its own.
-        told = [word for word in sys.argv if word.partition("=")[0] not in ("resume", "ckpt_path")]
-        where = [f"hydra.run.dir={folder}"] if HydraConfig.get().mode == RunMode.MULTIRUN else []
-        command = shlex.join([Path(sys.executable).name, *told, *where, "resume=true"])
-        return f"What was trained so far is in {checkpoint}. To go on: {command}"
-    for file in ("config.yaml", "wandb/id"):
+        ours = ("resume", "ckpt_path", "hydra.run.dir")
+        told = [word for word in sys.argv if word.partition("=")[0] not in ours]
+        # By name, for a newer run may have the same name by then.
+        command = shlex.join([Path(sys.executable).name, *told, f"hydra.run.dir={folder}", "resume=true"])
+        return f"The last checkpoint is {checkpoint}. To go on: {command}"
+    for file in (CONFIG, "wandb/id", LOCK):
         if not (folder / "metrics.csv").exists():
             (folder / file).unlink(missing_ok=True)
     for emptied in (folder / "wandb", folder):

@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+from datetime import datetime
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -16,6 +17,8 @@ from omegaconf import read_write
 
 from heed.errors import HeedError
 from heed.run_table import FAILURE, OVERRIDES, read_runs, sort_runs, table
+from heed.runs.claim import create
+from heed.training.launcher import agree_on_folder, detect_launch
 
 LAUNCH_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """By them Lightning tells the processes of one job who they are; where they are set, it starts none."""
@@ -33,8 +36,11 @@ class Sweep(Callback):
 
     def on_multirun_start(self, config: Any, **_: Any) -> None:
         HydraConfig.instance().set_config(config)  # the name of the sweep's folder asks it what was chosen
-        self.folder = Path(config.hydra.sweep.dir)
+        given, home = Path(config.hydra.sweep.dir), Path("runs", config.name)
+        now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
+        self.folder = agree_on_folder(detect_launch(), lambda: create(home, now) if given == home else given)
         with read_write(config.hydra):
+            config.hydra.sweep.dir = str(self.folder)
             # Decided once: a job's own name holds its model, and a sweep over models would have as many folders.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
         # Hydra does not report the end of a sweep in which a job failed.

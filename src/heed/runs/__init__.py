@@ -1,0 +1,1 @@
+"""Run folders on disk: claiming one, and what it holds. Files only, no Lightning."""

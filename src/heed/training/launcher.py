@@ -1,0 +1,119 @@
+"""The processes of one run: who started them, and how they agree on the run's folder."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import lightning as L
+from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from lightning.pytorch.utilities import rank_zero_only
+from torch.distributed import DistError, TCPStore
+
+from heed.errors import HeedError
+
+TIMEOUT = timedelta(minutes=5)
+"""How long a process waits for the first one to claim a folder."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launcher other than this program tells each process it starts."""
+
+    launcher: str
+    rank: int
+    world_size: int
+    address: str
+    port: int
+    store_exists: bool = False
+    """The launcher itself serves a key-value store at this address, as torchrun does."""
+    attempt: str = "0"
+    """torchrun starts all processes again after a failure; its store outlives them."""
+
+
+def is_first_process(launch: Launch | None) -> bool:
+    """Whether this is process 0 of its run, which alone writes to the run folder."""
+    return rank_zero_only.rank in (None, 0) if launch is None else launch.rank == 0
+
+
+def detect_launch() -> Launch | None:
+    """How torchrun, SLURM or a person on several nodes started this process; None: alone, or by Lightning.
+
+    Lightning's own launcher passes the folder to the processes that it starts on the command line.
+    """
+    env = os.environ
+    if TorchElasticEnvironment.detect():
+        elastic = TorchElasticEnvironment()
+        return Launch(
+            "torchrun",
+            elastic.global_rank(),
+            elastic.world_size(),
+            elastic.main_address,
+            elastic.main_port,
+            store_exists=env.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+            attempt=env.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        )
+    if SLURMEnvironment.detect():
+        slurm = SLURMEnvironment()
+        return Launch("srun", slurm.global_rank(), slurm.world_size(), slurm.main_address, slurm.main_port)
+    if {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= env.keys() and "LOCAL_RANK" not in env:
+        # World size: this program starts the other processes of each node, and knows how many nodes there are.
+        return Launch("NODE_RANK", int(env["NODE_RANK"]), 0, env["MASTER_ADDR"], int(env["MASTER_PORT"]))
+    return None
+
+
+def check_world_size(trainer: L.Trainer, launch: Launch | None) -> None:
+    """Refuse to train the same model in each of several processes that a launcher started to train one together."""
+    if launch is not None and launch.world_size not in (0, trainer.world_size):
+        raise HeedError(
+            f"{launch.launcher} started {launch.world_size} processes, but the trainer is for {trainer.world_size}: "
+            "give trainer=ddp (GPUs) or trainer=ddp_cpu, trainer.devices=PROCESSES_PER_NODE and "
+            "trainer.num_nodes=NODES."
+        )
+
+
+_agreements = 0
+
+
+def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
+    """Let the first process ``claim`` a folder, and return the same one in every process.
+
+    Processes of one launch call this equally often, in the same order (a sweep once for each of its folders).
+
+    Raises:
+        HeedError: if the first process does not answer in time.
+    """
+    global _agreements
+    _agreements += 1
+    if launch is None or launch.world_size == 1:
+        return claim()
+    key = f"heed/{launch.attempt}/folder/{_agreements}"
+    try:
+        if launch.rank == 0:
+            folder = claim()
+            _store(launch).set(key, str(folder))
+            return folder
+        return Path(_store(launch).get(key).decode())
+    except DistError as error:
+        raise HeedError(
+            f"Process {launch.rank} waited {TIMEOUT.seconds // 60} minutes for process 0 at "
+            f"{launch.address}:{launch.port} to claim a run folder: see why that one ended or hangs."
+        ) from error
+
+
+_stores: dict[tuple[str, int], TCPStore] = {}
+
+
+def _store(launch: Launch) -> TCPStore:
+    """The launch's key-value store: process 0 serves it, to Lightning's process group later on as well."""
+    where = launch.address, launch.port
+    if where not in _stores:
+        _stores[where] = TCPStore(
+            *where,
+            is_master=launch.rank == 0 and not launch.store_exists,
+            timeout=TIMEOUT,
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+    return _stores[where]
