@@ -24,6 +24,7 @@ class Schema:
     seed: int
     test: bool
     weights: str
+    select: str
     resume: bool
     ckpt_path: str | None
     init_from: str | None
@@ -31,6 +32,7 @@ class Schema:
     r_drop: float
     table_rate: float
     clip_norm: float
+    max_skipped_steps: int
     cache_dir: str
     batching: Any
     data: Any
@@ -64,10 +66,21 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
     from heed.data.datamodule import TranslationData
     from heed.data.tokenizer import Tokenizer
     from heed.files import writing
+    from heed.training.checkpoints import find_checkpoints
     from heed.training.launcher import check_world_size, detect_launch, is_first_process
     from heed.training.loggers import closing
     from heed.training.module import TranslationModule
-    from heed.training.run import RunFolder, announcement, chosen_weights, finish, rehearse, say
+    from heed.training.run import (
+        RunFolder,
+        announcement,
+        build_model,
+        chosen_weights,
+        explaining_damage,
+        finish,
+        load_selection,
+        rehearse,
+        say,
+    )
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     parts = build(cfg)
@@ -76,9 +89,10 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
     launch = detect_launch()
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first_process(launch))
+    selection, comet = load_selection(cfg.select)
     trainer = parts["trainer"](
         folder=run.path,
-        callbacks=parts["callbacks"](folder=run.path),
+        callbacks=parts["callbacks"](folder=run.path, selection=selection),
         loggers=parts["logger"](folder=run.path, config=config),
     )
     check_world_size(trainer, launch)
@@ -97,7 +111,8 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
     )
 
     torch.manual_seed(cfg.seed)
-    model = parts["model"].build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint)
+    vocabularies = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab}
+    model = build_model(parts["model"], **vocabularies, joint=tokenizer.joint)
     if parent:
         model_folder.load_weights(model, parent)
     module = TranslationModule(
@@ -110,12 +125,15 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
         r_drop=cfg.r_drop,
         table_rate=cfg.table_rate,
         clip_norm=cfg.clip_norm,
+        max_skipped_steps=cfg.max_skipped_steps,
         seed=cfg.seed,
+        comet=comet,
     )
     say(announcement(run.path, trainer, module, data))
     with closing(trainer.loggers), writing(run.path):
-        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        model.load_state_dict(chosen_weights(cfg.weights, trainer.callbacks))
+        with explaining_damage(checkpoint, module):
+            trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             finish(run, trainer, module)

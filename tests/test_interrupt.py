@@ -108,7 +108,7 @@ def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
             process.send_signal(number)
             said = rest(process)
             assert process.returncode == 130
-        assert "Stopping after this step; a second Ctrl-C leaves at once." in said
+        assert "Saving after this step; press Ctrl-C again to quit now." in said
         # It did not go on to translate the test set.
         assert not (folder / "results.json").exists()
         assert not (folder / "translations").exists()
@@ -141,7 +141,7 @@ def test_a_second_signal_does_not_wait_for_the_step(corpus: Callable[..., list[s
         until(process, "step ")
         time.sleep(1)  # the next one has begun
         process.send_signal(signal.SIGTERM)
-        until(process, "Stopping after this step")
+        until(process, "Saving after this step")
         process.send_signal(signal.SIGINT)
         assert rest(process) == ""
         assert process.returncode == 130

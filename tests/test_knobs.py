@@ -29,7 +29,7 @@ RIGHT: dict[str, Any] = {"steps": 1, "share": 0, "pair": [0.9, 1], "kinds": ["x"
     + [{name: value} for name in ("anything", "untyped") for value in (1, 0.5, "x", None, [1], {"x": [1]}, True)],
 )
 def test_accepts_what_the_signature_allows(more: dict[str, Any]) -> None:
-    assert problems(target, RIGHT | more, where="", partial=False) == []
+    assert problems(target, RIGHT | more, where="") == []
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_accepts_what_the_signature_allows(more: dict[str, Any]) -> None:
     ],
 )
 def test_says_what_is_wrong_and_where(wrong: dict[str, Any], said: str) -> None:
-    assert problems(target, RIGHT | wrong, where="part.", partial=False) == [said]
+    assert problems(target, RIGHT | wrong, where="part.") == [said]
 
 
 def test_names_what_is_missing_unless_somebody_will_add_it() -> None:
     del (given := dict(RIGHT))["pair"]
-    assert problems(target, given, where="part.", partial=False) == ["part.pair is missing."]
-    assert problems(target, given, where="part.", partial=True) == []
+    assert problems(target, given, where="part.") == ["part.pair is missing."]
+    assert problems(target, given, where="part.", later=["pair"]) == []

@@ -187,9 +187,9 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "batching.batch_tokens=90",
         "trainer.precision=32-true",
     ]
-    # Plain SGD: Adam divides by the gradient's size, and where that is 0 but for rounding, rounding is what it follows.
+    # Adam divides by the gradient's size: a parameter whose gradient is 0 but for rounding would follow the rounding.
     common += [
-        "optimizer=sgd",
+        "optimizer=adamw",
         "schedule.warmup_steps=1",
         "batching.device_tokens=96",
         "trainer.max_epochs=null",

@@ -27,6 +27,7 @@ from heed.models.rnn import RNNConfig
 from heed.models.transformer import TransformerConfig
 from heed.training.configuration import build
 from heed.training.module import TranslationModule
+from heed.training.selection import Selection
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,7 +61,7 @@ class Training:
             cfg = compose("train", settings)
         parts = build(cfg)
         self.trainer: L.Trainer = parts["trainer"](
-            folder=folder, callbacks=parts["callbacks"](folder=folder), loggers=[]
+            folder=folder, callbacks=parts["callbacks"](folder=folder, selection=Selection()), loggers=[]
         )
         corpus = parts["data"].load()
         learn = parts["tokenizer"]
@@ -88,6 +89,7 @@ class Training:
             r_drop=cfg.r_drop,
             table_rate=cfg.table_rate,
             clip_norm=cfg.clip_norm,
+            max_skipped_steps=cfg.max_skipped_steps,
             seed=cfg.seed,
         )
 

@@ -5,7 +5,7 @@ A constructor's signature is its schema: ``warmup_steps: AtLeast0`` is a whole n
 
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -37,13 +37,15 @@ Share = Annotated[float, Range(0, below=1)]
 NotNegative = Annotated[float, Range(0)]
 
 
-def problems(target: Callable[..., Any], given: Mapping[str, Any], *, where: str, partial: bool) -> list[str]:
+def problems(
+    target: Callable[..., Any], given: Mapping[str, Any], *, where: str, later: Collection[str] = ()
+) -> list[str]:
     """Everything wrong with these settings for this constructor, a sentence each, by names such as ``model.dropout``.
 
     Args:
         given: plain data, except for parts that have been seen to already.
         where: what stands before every name: "model." or "".
-        partial: whether parameters may be missing, which somebody else will add.
+        later: parameters that the program gives itself.
     """
     parameters = inspect.signature(target).parameters
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
@@ -57,9 +59,9 @@ def problems(target: Callable[..., Any], given: Mapping[str, Any], *, where: str
                 found.append(f"{where}{name}={shown(value)} must be {described(hint)}.")
         elif not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             found.append(f"{where}{name} is unknown{did_you_mean(name, list(parameters), where)}.")
-    if not partial:
-        required = {name for name, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD}
-        found += [f"{where}{name} is missing." for name in sorted(required - given.keys())]
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    required = {name for name, p in parameters.items() if p.default is p.empty and p.kind not in variable}
+    found += [f"{where}{name} is missing." for name in sorted(required - given.keys() - set(later))]
     return found
 
 

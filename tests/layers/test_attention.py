@@ -19,7 +19,7 @@ from heed.layers.attention import (
     attend_fast,
 )
 from heed.layers.masks import causal_mask
-from heed.layers.positions import PositionsConfig, RelativePositions
+from heed.layers.positions import PositionsConfig, RelativePositions, RotaryPositions
 
 B, T, S, H, E, V = 2, 5, 7, 3, 11, 13
 D = H * E
@@ -304,3 +304,19 @@ def test_cache_rows_repeat_trade_places_and_leave() -> None:
     for row, old in enumerate([2, 0, 2, 2]):
         assert torch.equal(moved.key[row], cache.key[old])
         assert torch.equal(moved.value[row], cache.value[old])
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+def test_the_bias_of_keys_learns_only_where_positions_rotate_them(rotary: bool) -> None:
+    """softmax(q·k + q·b) = softmax(q·k) for one b of all keys: there its gradient is exactly 0, and not rounding."""
+    torch.manual_seed(5)
+    positions = RotaryPositions(width=8) if rotary else RelativePositions()
+    attention = MultiHeadAttention(d_model=24, num_heads=3, scaled=True, dropout=0.0, positions=positions)
+    states = torch.randn(2, 7, 24)
+    mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
+    attention(states, attention.project(states), mask)[0].square().sum().backward()
+    keys, values = attention.key_value.bias.grad.chunk(2)  # type: ignore[union-attr]
+    assert bool(keys.abs().max() > 1e-3) == rotary
+    assert rotary or not keys.any()
+    assert values.abs().min() > 0
+    assert attention.query.bias.grad.abs().min() > 0  # type: ignore[union-attr]

@@ -38,6 +38,7 @@ def module(model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float) -> Translation
         r_drop=alpha,
         table_rate=1.0,
         clip_norm=0.0,
+        max_skipped_steps=5,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
         seed=1,
     )

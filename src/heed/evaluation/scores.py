@@ -21,6 +21,8 @@ class Scores:
     chrf: float
     bleu_signature: str
     chrf_signature: str
+    not_comparable: str | None
+    """Why these must not be held against published scores, of detokenised, mixed-case text; None where they may."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,20 @@ def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], *, tgt_l
     """The scores that ``sacrebleu`` gives for the same lines in files; ``tgt_lang`` as in `metrics`."""
     _see_that_lines_match(hypotheses, [references])
     bleu, chrf = metrics(tgt_lang)
+    oddities = [*_unusual_tokenizer(bleu, tgt_lang), *_oddities([references])]
     return Scores(
         bleu=bleu.corpus_score(hypotheses, [references]).score,
         chrf=chrf.corpus_score(hypotheses, [references]).score,
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
+        not_comparable="; ".join(oddities) or None,
     )
+
+
+def _unusual_tokenizer(bleu: "BLEU", tgt_lang: str) -> list[str]:
+    """What is to be said where BLEU does not cut this language into words as published scores do."""
+    usual, used = usual_tokenizer(tgt_lang), str(bleu.tokenizer_signature)
+    return [] if used.startswith(usual) else [f"words cut by tokenizer {used}, not {usual}"]
 
 
 def report(
@@ -92,8 +102,7 @@ def report(
     ter = TER(normalized=spaceless, asian_support=spaceless)
 
     lowered = ["lower-cased"] if lowercase else []
-    usual, used = usual_tokenizer(tgt_lang), str(bleu.tokenizer_signature)
-    cut = [] if used.startswith(usual) else [f"words cut by tokenizer {used}, not {usual}"]
+    cut = _unusual_tokenizer(bleu, tgt_lang)
     oddities = _oddities(references)
     scores = {}
     for name, metric, own in (("BLEU", bleu, lowered + cut), ("chrF", chrf, lowered), ("TER", ter, [])):

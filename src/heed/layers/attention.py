@@ -194,10 +194,20 @@ class MultiHeadAttention(Attention):
             nn.init.xavier_uniform_(weight)
         for bias in (self.query.bias, self.key_value.bias, self.output.bias):
             nn.init.zeros_(bias)
+        if not positions.rotates:
+            # A bias b of the keys adds q·b to all scores of a query, which softmax ignores: its gradient is nothing but
+            # rounding, and Adam would scale that up to full steps, other ones for each number of devices.
+            self.key_value.bias.register_hook(_without_key_half)  # type: ignore[no-untyped-call]
 
     def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
         key, value = self.key_value(states).chunk(2, dim=-1)
         return key, value
+
+
+def _without_key_half(gradient: Float[Tensor, " D2"]) -> Float[Tensor, " D2"]:
+    """The gradient of the biases of keys and values, side by side, with that of the keys set to 0."""
+    keys, values = gradient.chunk(2)
+    return torch.cat((torch.zeros_like(keys), values))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,6 +115,9 @@ class RelativePositions(nn.Module):
     a whole sentence changes nothing.
     """
 
+    rotates = False
+    """Whether keys meet a query differently by their distance, and with them a bias that all keys share."""
+
     def turn(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
         """Queries or keys as they meet each other; they stand at positions ``start .. start + N - 1``."""
         return x
@@ -130,6 +133,8 @@ class RotaryPositions(RelativePositions):
     Their product then depends on n − m alone, and their norms stay. Number i is paired with number i + E/2 rather than
     with its neighbour: the same function up to the order of W^Q's and W^K's rows, in longer strides.
     """
+
+    rotates = True
 
     def __init__(self, *, width: int) -> None:
         super().__init__()

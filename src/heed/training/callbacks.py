@@ -9,18 +9,20 @@ from typing import Annotated, Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint, Timer
+from lightning.pytorch.callbacks import Callback, Timer
 from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
 
 from heed.data.datamodule import StepShare, TranslationData
+from heed.files import replacing
 from heed.knobs import AtLeast0, AtLeast1, Range
 from heed.training.alignment import AlignmentErrorRate
+from heed.training.checkpoints import Checkpoints, find_checkpoints
 from heed.training.ema import EMA
 from heed.training.interrupt import StopOnSignal
 from heed.training.loggers import log_table
 from heed.training.maps import DrawMaps
-
-BLEU = "valid/bleu"
+from heed.training.selection import Selection
 
 Kept = Annotated[int, Range(-1)]
 """Checkpoints; -1: all."""
@@ -29,17 +31,23 @@ Kept = Annotated[int, Range(-1)]
 class Journal(Callback):
     """Counts tokens, padding and seconds over all resumes, and tells: terminal, ``metrics.csv``, loggers.
 
-    ``metrics.csv`` holds nothing that depends on the clock, so that two runs of one command write the same file.
+    ``metrics.csv`` holds nothing that depends on the clock, so that two runs of one command write the same file; and
+    what was summed since its last row is in every checkpoint, so that a resumed run writes it too.
     """
 
     FIELDS = ("step", "epoch", "lr", "loss", "nll", "grad_norm", "valid_loss", "valid_bleu", "valid_chrf", "valid_aer")
+    SUMS = ("loss_sum", "nll_sum", "tokens")
+    """Of the training steps since the last row, skipped ones left out: on the device, each process's own part."""
 
     def __init__(self, folder: Path, *, log_every: int) -> None:
         self.path = folder / "metrics.csv"
         self.log_every = log_every
         self.totals = {"src_tokens": 0, "tgt_tokens": 0, "cells": 0, "step_seconds": 0.0, "fit_seconds": 0.0}
         self.epoch = 0
-        self._interval: dict[str, Any] = {}
+        self._sums = torch.zeros(len(self.SUMS))
+        self._grad_norm = torch.zeros(())
+        self._speed = (0, 0.0)  # tokens, and the seconds they took, since the last row of this process
+        self._restored: Tensor | None = None
         self._clock = 0.0
         self._step_clock = 0.0
         self._planned_steps: int | None = None
@@ -65,12 +73,14 @@ class Journal(Callback):
         return self.totals["fit_seconds"]
 
     def state_dict(self) -> dict[str, Any]:
+        """All processes call it: each one's sums are in every checkpoint."""
         self._tick()
-        return {**self.totals, "epoch": self.epoch}
+        return {**self.totals, "epoch": self.epoch, "sums": _gather(self._sums).cpu()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.epoch = state_dict["epoch"]
         self.totals = {key: state_dict[key] for key in self.totals}
+        self._restored = state_dict.get("sums")
 
     def _tick(self) -> None:
         now = time.perf_counter()
@@ -82,7 +92,13 @@ class Journal(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._clock = time.perf_counter()
         self._planned_steps = planned_steps(trainer, trainer.datamodule)
-        self._reset()
+        self._reset(pl_module.device)
+        if self._restored is not None:
+            # On as many processes as before each goes on with its own sums; else the first one with all of them.
+            same, rank = len(self._restored) == trainer.world_size, trainer.global_rank
+            ours = self._restored[rank] if same else self._restored.sum(0) * (rank == 0)
+            self._sums += ours.to(self._sums)
+            self._restored = None
         if trainer.is_global_zero:
             self._open(trainer.global_step)
 
@@ -99,15 +115,12 @@ class Journal(Callback):
         for key in ("src_tokens", "tgt_tokens", "cells"):
             self.totals[key] += getattr(batch, key)
         self.totals["step_seconds"] += seconds
-        interval = self._interval
-        interval["tokens"] += batch.src_tokens + batch.tgt_tokens
-        interval["tgt_tokens"] += batch.tgt_tokens
-        interval["seconds"] += seconds
-        for key in ("loss_sum", "nll_sum"):
-            interval[key] = interval[key] + outputs[key]
-        interval["grad_norm"] = outputs["grad_norm"]
+        tokens, before = self._speed
+        self._speed = tokens + batch.src_tokens + batch.tgt_tokens, before + seconds
+        self._sums += torch.stack([outputs[name] for name in self.SUMS])
+        self._grad_norm = outputs["grad_norm"]
         if trainer.global_step % self.log_every == 0:
-            self._report(trainer)
+            self._report(trainer, pl_module)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
@@ -129,35 +142,45 @@ class Journal(Callback):
 
     # ---- telling
 
-    def _reset(self) -> None:
-        self._interval = {"tokens": 0, "tgt_tokens": 0, "seconds": 0.0, "loss_sum": 0.0, "nll_sum": 0.0}
+    def _reset(self, device: torch.device) -> None:
+        exact = torch.float32 if device.type == "mps" else torch.float64
+        self._sums = torch.zeros(len(self.SUMS), device=device, dtype=exact)
+        self._speed = (0, 0.0)
 
-    def _report(self, trainer: L.Trainer) -> None:
-        """One line of metrics for the steps since the last one. All processes call it: losses are summed over them."""
-        interval = self._interval
-        sums = torch.stack((interval["loss_sum"], interval["nll_sum"]))
-        if trainer.world_size > 1:
-            torch.distributed.all_reduce(sums)
-        loss, nll = (sums / interval["tgt_tokens"]).tolist()
-        row = {
-            "loss": loss,
-            "nll": nll,
+    def _report(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Write one row of metrics for the steps since the last one, and stop a run that has diverged.
+
+        All processes call it: losses are summed over them. It is the one place where training waits for the device.
+        """
+        loss_sum, nll_sum, tokens = _gather(self._sums).sum(0).tolist()
+        skipped, in_a_row = module.skipped.counts.tolist()
+        numbers = {
+            "loss": loss_sum / tokens if tokens else math.nan,
+            "nll": nll_sum / tokens if tokens else math.nan,
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
-            "grad_norm": interval["grad_norm"].item(),
+            "grad_norm": self._grad_norm.item(),
         }
-        speed = interval["tokens"] / max(interval["seconds"], 1e-9)
-        self._reset()
-        if not trainer.is_global_zero:
-            return
+        row = {name: number for name, number in numbers.items() if math.isfinite(number)}
+        speed = self._speed[0] / max(self._speed[1], 1e-9)
+        self._reset(module.device)
+        if trainer.is_global_zero:
+            self._tell(trainer, row, speed, skipped)
+        last = find_checkpoints(trainer.callbacks).last
+        module.skipped.check(in_a_row, step=trainer.global_step, checkpoint=last[0] if last else None)
+
+    def _tell(self, trainer: L.Trainer, row: dict[str, float], speed: float, skipped: int) -> None:
         self._write({"step": trainer.global_step, "epoch": self.epoch, **row})
         logged = {f"train/{key}": value for key, value in row.items()}
         logged |= {"train/tokens_per_second": speed, "train/padding": self.padding, "train/epoch": self.epoch}
+        logged |= {"train/skipped_steps": skipped} if skipped else {}
         for logger in trainer.loggers:
             logger.log_metrics(logged, step=trainer.global_step)
         goal = f"/{trainer.max_steps}" if trainer.max_steps > 0 else ""
+        loss = f"{row['loss']:.3f}" if "loss" in row else "not finite"
+        skips = f"  {skipped:,} steps skipped" if skipped else ""
         self._say(
-            f"step {trainer.global_step:>6}{goal}  epoch {self.epoch}  loss {row['loss']:.3f}  "
-            f"lr {row['lr']:.2e}  {speed:,.0f} tokens/s  ({self._time(trainer)})",
+            f"step {trainer.global_step:>6}{goal}  epoch {self.epoch}  loss {loss}  "
+            f"lr {row['lr']:.2e}  {speed:,.0f} tokens/s{skips}  ({self._time(trainer)})",
             # A log file, too, learns early on how fast it goes and how long it will take.
             passing=self._told,
         )
@@ -183,21 +206,39 @@ class Journal(Callback):
         sys.stderr.flush()
 
     def _open(self, step: int) -> None:
-        """A resumed run goes on after the step of its checkpoint: what was written beyond it never happened."""
-        kept = []
-        if self.path.exists():
-            with self.path.open(newline="", encoding="utf-8") as file:
-                kept = [row for row in csv.DictReader(file) if int(row["step"]) <= step]
-        with self.path.open("w", newline="", encoding="utf-8") as file:
+        """Forget what was written after this step, which a resumed run repeats. The file is replaced as a whole."""
+        kept = [row for row in _whole_rows(self.path) if int(row["step"]) <= step]
+        with replacing(self.path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.FIELDS)
             writer.writeheader()
-            writer.writerows(kept)
+            writer.writerows({field: row.get(field) for field in self.FIELDS} for row in kept)
 
     def _write(self, row: dict[str, Any]) -> None:
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, self.FIELDS).writerow(
                 {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
             )
+
+
+def _whole_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a metrics file, without those that a kill or a full disk cut off."""
+    if not path.is_file():
+        return []
+    # Without its line end the last row may be the beginning of another number: 12 of 120.
+    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    rows = csv.DictReader(text.splitlines(), restkey="surplus")
+    return [
+        row for row in rows if "surplus" not in row and None not in row.values() and (row["step"] or "").isdecimal()
+    ]
+
+
+def _gather(tensor: Tensor) -> Tensor:
+    """One row for each process."""
+    if not torch.distributed.is_initialized():
+        return tensor[None].clone()
+    parts = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(parts, tensor)
+    return torch.stack(parts)
 
 
 class SampleTranslations(Callback):
@@ -234,6 +275,35 @@ class EndWithValidation(Callback):
             trainer.should_stop = True
 
 
+class EarlyStopping(Callback):
+    """Stops after ``patience`` validations without a better one, as the same `Selection` judges that keeps checkpoints.
+
+    Lightning's compares one number: where BLEU stays at 0.00 it would stop a model whose loss still falls.
+    """
+
+    def __init__(self, selection: Selection, *, patience: int) -> None:
+        self.selection, self.patience = selection, patience
+        self.best: tuple[float, ...] | None = None
+        self.waited = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "waited": self.waited}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.waited = state_dict["best"], state_dict["waited"]
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        key = self.selection.key(pl_module.validation_scores)
+        if self.best is None or key > self.best:
+            self.best, self.waited = key, 0
+        else:
+            self.waited += 1
+        if self.waited >= self.patience:
+            trainer.should_stop = True
+
+
 def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
     """The steps that ``max_steps`` and ``max_epochs`` allow, whole epochs by estimate; None: neither is set."""
     limits = [trainer.max_steps] if trainer.max_steps > 0 else []
@@ -249,6 +319,7 @@ def _minutes(seconds: float) -> str:
 def build_callbacks(
     *,
     folder: Path,
+    selection: Selection,
     log_every: AtLeast1,
     sample_translations: AtLeast0,
     aer_sentences: AtLeast0,
@@ -258,24 +329,14 @@ def build_callbacks(
     early_stopping: AtLeast1 | None,
     ema: Annotated[float, Range(above=0, below=1)] | None,
 ) -> list[Callback]:
-    """The journal, and after each validation checkpoints: the best so far by BLEU, and the last, also at a signal.
+    """The journal, and after each validation checkpoints: the best so far, and the last, also at a signal.
 
     Args:
-        early_stopping: stop after so many validations without a better BLEU; None: never.
+        early_stopping: stop after so many validations without a better one; None: never.
         ema: decay of a moving average of the weights, see `EMA`; None: no average.
     """
-    saving: dict[str, Any] = {
-        "dirpath": folder / "checkpoints",
-        "auto_insert_metric_name": False,
-        "enable_version_counter": False,
-    }
-    last = ModelCheckpoint(monitor="step", mode="max", save_top_k=keep_last, filename="last-{step:07d}", **saving)
-    callbacks: list[Callback] = [
-        Journal(folder, log_every=log_every),
-        EndWithValidation(),
-        ModelCheckpoint(monitor=BLEU, mode="max", save_top_k=keep_best, filename="best-{step:07d}", **saving),
-        last,
-    ]
+    checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
+    callbacks: list[Callback] = [Journal(folder, log_every=log_every), EndWithValidation(), checkpoints]
     if sample_translations:
         callbacks.append(SampleTranslations(sample_translations))
     if aer_sentences:
@@ -283,8 +344,8 @@ def build_callbacks(
     if maps:
         callbacks.append(DrawMaps(folder, count=maps))
     if early_stopping:
-        callbacks.append(EarlyStopping(monitor=BLEU, mode="max", patience=early_stopping))
+        callbacks.append(EarlyStopping(selection, patience=early_stopping))
     if ema is not None:
         callbacks.append(EMA(decay=ema))
-    callbacks.append(StopOnSignal(last))
+    callbacks.append(StopOnSignal(checkpoints))
     return callbacks

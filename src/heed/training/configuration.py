@@ -1,9 +1,9 @@
 """From Hydra's configuration to the parts of a run, and from what may be wrong with it to a sentence."""
 
-import errno
+import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,19 @@ from heed.errors import HeedError
 from heed.files import NO_ROOM
 from heed.knobs import did_you_mean, problems
 
-FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+PARTS = (
+    "batching", "data", "tokenizer", "model", "optimizer", "schedule", "search", "trainer", "callbacks", "logger",
+)  # fmt: skip
+"""What a run is made of, each a mapping in the configuration."""
+GIVEN_LATER = {
+    "trainer": {"folder", "callbacks", "loggers"},
+    "callbacks": {"folder", "selection"},
+    "logger": {"folder", "config"},
+    "optimizer": {"params"},
+}
+"""Arguments of parts that are known only when the run has begun."""
+ROOT_OPTIONS = ("label_smoothing", "r_drop", "table_rate", "clip_norm", "max_skipped_steps", "seed")
+"""Options at the root that are the training module's."""
 
 
 class JobFailed(BaseException):
@@ -49,17 +61,23 @@ def build(cfg: Any) -> dict[str, Any]:
     from heed.training.module import TranslationModule
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    scalars = {name: config[name] for name in ("label_smoothing", "r_drop", "table_rate", "clip_norm", "seed")}
-    found = problems(TranslationModule, scalars, where="", partial=True)
+    if absent := [name for name in PARTS if not isinstance(config.get(name), dict)]:
+        raise HeedError("\n".join(f"{name} is missing: choose one of conf/{name} with {name}=." for name in absent))
+    scalars = {name: config[name] for name in ROOT_OPTIONS if name in config}
+    found = problems(TranslationModule, scalars, where="", later=_parameters(TranslationModule) - set(ROOT_OPTIONS))
     nodes = {name: node for name, node in config.items() if isinstance(node, dict)}
     for name, node in nodes.items():
-        found += _problems(node, where=f"{name}.")
+        found += _problems(node, where=f"{name}.", later=GIVEN_LATER.get(name, set()))
     if found:
         raise HeedError("\n".join(found))
     return {name: instantiate(cfg[name], _convert_="all") for name in nodes}
 
 
-def _problems(node: Mapping[str, Any], *, where: str) -> list[str]:
+def _parameters(target: Any) -> set[str]:
+    return set(inspect.signature(target).parameters)
+
+
+def _problems(node: Mapping[str, Any], *, where: str, later: Collection[str] = ()) -> list[str]:
     """What is wrong with a part and, first, with the parts inside it."""
     found = []
     given: dict[str, Any] = {}
@@ -69,11 +87,15 @@ def _problems(node: Mapping[str, Any], *, where: str) -> list[str]:
             given[name] = object()  # of its own type, whatever that is
         elif not name.startswith("_"):
             given[name] = value
+    if "_target_" not in node:
+        return [*found, f"{where}_target_ is missing: it names what to build."]
     try:
         target = get_object(node["_target_"])
     except (ImportError, ValueError):
         return [*found, f"{where}_target_={node['_target_']} cannot be imported."]
-    return found + problems(target, given, where=where, partial=node.get("_partial_", False))
+    if not callable(target):
+        return [*found, f"{where}_target_={node['_target_']} is nothing that can be built."]
+    return found + problems(target, given, where=where, later=later)
 
 
 def explain(error: BaseException, *, conf: Path, overrides: Sequence[str]) -> str | None:
@@ -92,14 +114,15 @@ def explain(error: BaseException, *, conf: Path, overrides: Sequence[str]) -> st
             return _unknown_choice(str(cause.missing_cfg_file), cause.options)
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
             return _unknown_name(unknown[1], conf, overrides)
-        if isinstance(cause, OSError) and cause.errno in NO_ROOM | FORBIDDEN:
+        if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
-            return f"{cause.filename or Path.cwd()} cannot be {verb}: {os.strerror(cause.errno)}."
+            return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
     if isinstance(error, (HydraException, OmegaConfBaseException)):
-        # A resolver's own complaint, such as that of run_dir, is all there is to say.
-        return ": ".join(_first_line(cause) for cause in causes).removeprefix(
-            "HeedError raised while resolving interpolation: "
-        )
+        if removed := [override for override in overrides if override.startswith("~")]:
+            return (
+                f"{' and '.join(removed)} removes what a run needs: leave it out, or choose another one in its place."
+            )
+        return ": ".join(_first_line(cause) for cause in causes)
     return None
 
 

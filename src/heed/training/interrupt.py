@@ -7,9 +7,10 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 
 from heed.data.datamodule import StepShare
+from heed.training.checkpoints import Checkpoints
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,9 +32,9 @@ class StopOnSignal(Callback):
     This callback comes behind those that change with a step what a checkpoint holds.
     """
 
-    def __init__(self, last: ModelCheckpoint) -> None:
-        """``last``: the keeper of the latest checkpoint, which keeps this one, too."""
-        self.last = last
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        """``checkpoints`` writes the one of a stopped run, too."""
+        self.checkpoints = checkpoints
         self._asked = False
         self._training = False
         self._before: dict[signal.Signals, Any] = {}
@@ -58,7 +59,7 @@ class StopOnSignal(Callback):
             raise self._interrupted()
         if self._first:
             # Not print, which may be what the signal interrupted.
-            os.write(2, b"\nStopping after this step; a second Ctrl-C leaves at once.\n")
+            os.write(2, b"\nSaving after this step; press Ctrl-C again to quit now.\n")
 
     def _interrupted(self) -> Interrupted:
         # Lightning's launcher kills everybody when a process it started fails.
@@ -88,7 +89,7 @@ class StopOnSignal(Callback):
             begun = trainer.fit_loop.epoch_loop.batch_progress
             begun.total.ready -= 1
             begun.current.ready -= 1
-            self.last._save_topk_checkpoint(trainer, self.last._monitor_candidates(trainer))
+            self.checkpoints.save(trainer)
             raise self._interrupted()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -1,5 +1,6 @@
 """What Lightning trains: one batch is this process's share of one optimizer step (see data/plan.py)."""
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -17,12 +18,15 @@ from heed.data.datamodule import StepShare, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
+from heed.evaluation.comet import Comet
 from heed.evaluation.scores import Scores, corpus_scores
-from heed.knobs import AtLeast0, NotNegative, Share
+from heed.knobs import AtLeast0, AtLeast1, NotNegative, Share
 from heed.model_folder import refuse_another_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
+from heed.training.checkpoints import find_checkpoints
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import find_device_tokens, out_of_memory_explained
+from heed.training.nonfinite import SkippedSteps, diverged, step_if_finite
 
 
 class TranslationModule(L.LightningModule):
@@ -43,8 +47,10 @@ class TranslationModule(L.LightningModule):
         r_drop: NotNegative,
         table_rate: NotNegative,
         clip_norm: NotNegative,
+        max_skipped_steps: AtLeast1,
         search: Search,
         seed: AtLeast0,
+        comet: Comet | None = None,
     ) -> None:
         """
         Args:
@@ -53,6 +59,8 @@ class TranslationModule(L.LightningModule):
                 and then, the other weights in every step, so that one rate for both is too low for it or too high for
                 them.
             clip_norm: 0 leaves gradients alone.
+            max_skipped_steps: steps in a row without a finite loss and gradient after which training stops.
+            comet: a metric that every validation computes beside BLEU and chrF.
         """
         super().__init__()
         self.automatic_optimization = False
@@ -67,6 +75,12 @@ class TranslationModule(L.LightningModule):
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
+        self.comet = comet
+        self.skipped = SkippedSteps(limit=max_skipped_steps)
+        self.training_began = False
+        """Whether a checkpoint to begin with, if any, has been restored."""
+        self.validation_scores: dict[str, float] = {}
+        """"bleu", "chrf", "loss" and perhaps "comet" of the latest validation."""
         self.results: dict[str, tuple[Scores, float, list[str]]] = {}
         """Per split, as last evaluated: its scores, its loss and its translations."""
         self.decode_seconds: dict[str, float] = {}
@@ -100,6 +114,9 @@ class TranslationModule(L.LightningModule):
             group["initial_lr"] = group["lr"] * (self.table_rate if group["kind"] == "table" else 1.0)
         return optimizer
 
+    def on_train_start(self) -> None:
+        self.training_began = True
+
     def on_fit_start(self) -> None:
         if self.data.planner.auto:
             self.data.planner.device_tokens = find_device_tokens(self)
@@ -107,6 +124,7 @@ class TranslationModule(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["tokenizer"] = self.tokenizer.hash
         checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
+        checkpoint["skipped_steps"] = self.skipped.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         path = Path(str(self.trainer.ckpt_path))
@@ -123,12 +141,15 @@ class TranslationModule(L.LightningModule):
                 f"{path} remembers gradients as {before} does, and {name} cannot go on from that: give the same "
                 "optimizer, or take the weights alone from its finished run with init_from=."
             )
+        if "skipped_steps" in checkpoint:
+            self.skipped.load_state_dict(checkpoint["skipped_steps"])
         # What a run is told stands over what a checkpoint remembers of betas, decay and the like.
         for saved, told in zip(checkpoint["optimizer_states"][0]["param_groups"], optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in told.items() if setting != "params"})
 
     def training_step(self, share: StepShare, _: int) -> dict[str, Tensor]:
         optimizer: Any = self.optimizers()
+        raw = self.trainer.optimizers[0]
         optimizer.zero_grad()
         loss = torch.zeros((), device=self.device)
         nll = torch.zeros((), device=self.device)
@@ -136,20 +157,29 @@ class TranslationModule(L.LightningModule):
             torch.manual_seed(_mix(self.seed, share.epoch, share.step, number))
             with out_of_memory_explained(batch, self.data.planner.device_tokens):
                 summed, plain = self.summed_loss(batch)
-                # DDP averages over processes what should be a sum: multiply by their number.
-                part = summed * (self.trainer.world_size / share.tgt_tokens)
+                # DDP averages over processes what should be a sum: multiply by their number. A loss that is not finite
+                # makes all gradients so, on all processes: those alone then tell whether the step is taken.
+                scale = torch.where(summed.detach().isfinite(), self.trainer.world_size / share.tgt_tokens, torch.nan)
+                part = summed * scale
                 with nullcontext() if position == len(share.micro_batches) else self._without_sync():
                     self.manual_backward(part)
             loss += summed.detach()
             nll += plain
         if not share.micro_batches:
             self.manual_backward(zero_loss(self.model))
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None:
+            scaler.unscale_(raw)
         norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm or float("inf"))
+        finite = norm.detach().isfinite()
+        self.skipped.count(finite)
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.schedule(self.global_step)
-        optimizer.step()
+        step_if_finite(optimizer, raw, finite, scaled=scaler is not None)
         self.data.cursor = (share.epoch, share.step + 1)
-        return {"loss_sum": loss, "nll_sum": nll, "grad_norm": norm.detach()}
+        tokens = torch.full_like(loss, share.tgt_tokens / self.trainer.world_size)
+        sums = {"loss_sum": loss, "nll_sum": nll, "tokens": tokens}
+        return {**{name: value.where(finite, 0.0) for name, value in sums.items()}, "grad_norm": norm.detach()}
 
     def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of a micro-batch, summed over its target tokens: what is minimised, and the plain negative log-likelihood."""
@@ -172,9 +202,17 @@ class TranslationModule(L.LightningModule):
         self._evaluate("valid", batch, self.greedy)
 
     def on_validation_epoch_end(self) -> None:
-        scores, loss, _ = self.results["valid"] = self._gather("valid")
-        metrics = {"valid/loss": loss, "valid/bleu": scores.bleu, "valid/chrf": scores.chrf}
+        scores, loss, translations = self.results["valid"] = self._gather("valid")
+        self.validation_scores = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
+        if not math.isfinite(loss):
+            last = find_checkpoints(self.trainer.callbacks).last
+            raise diverged("the validation loss is not finite", self.global_step, last[0] if last else None)
+        if self.comet is not None:
+            valid = self.data.datasets["valid"]
+            comet = self.comet.score(list(valid["src"]), translations, [list(valid["tgt"])])
+            self.validation_scores["comet"] = comet.value
         # The journal tells the loggers: Lightning would, of a validation after step n, as of step n - 1.
+        metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}
         self.log_dict(metrics, sync_dist=True, logger=False)
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:

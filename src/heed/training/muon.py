@@ -47,6 +47,7 @@ class Muon(AdamW):
         self.newton_schulz = newton_schulz
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Like torch's fused optimizers it changes nothing where the flag ``found_inf`` is set, a tensor of 0 or 1."""
         groups = self.param_groups
         self.param_groups = [group for group in groups if group.get("kind") != "matrix"]
         loss = super().step(closure)
@@ -62,11 +63,17 @@ class Muon(AdamW):
         for matrix in group["params"]:
             if matrix.grad is not None:
                 alike[matrix.shape].append(matrix)
+        found_inf: Tensor | None = getattr(self, "found_inf", None)
+        decay: float | Tensor = 1 - group["lr"] * group["weight_decay"]
+        if found_inf is not None:
+            decay = torch.where(found_inf.bool(), 1.0, decay)
         for shape, matrices in alike.items():
             towards = orthogonal(torch.stack([self._momentum(matrix) for matrix in matrices]), self.newton_schulz)
+            if found_inf is not None:
+                towards = towards * (1 - found_inf)
             length = group["lr"] * 0.2 * max(shape) ** 0.5
             for matrix, direction in zip(matrices, towards, strict=True):
-                matrix.mul_(1 - group["lr"] * group["weight_decay"]).sub_(direction, alpha=length)
+                matrix.mul_(decay).sub_(direction, alpha=length)
 
     def _momentum(self, matrix: Tensor) -> Tensor:
         """Nesterov's: the mean gradient, and this one once more."""
@@ -76,8 +83,11 @@ class Muon(AdamW):
             # AdamW looks for a step in every state that it loads.
             state.update(step=torch.zeros(()), momentum=torch.zeros_like(matrix))
         mean: Tensor = state["momentum"]
-        mean.lerp_(matrix.grad, 1 - self.momentum)
-        return matrix.grad.lerp(mean, self.momentum)
+        gradient = matrix.grad
+        if (found_inf := getattr(self, "found_inf", None)) is not None:
+            gradient = torch.where(found_inf.bool(), mean, gradient)  # the mean of itself and itself stays
+        mean.lerp_(gradient, 1 - self.momentum)
+        return gradient.lerp(mean, self.momentum)
 
 
 def orthogonal(matrices: Float[Tensor, "N R C"], iterations: int) -> Float[Tensor, "N R C"]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import shlex
 import subprocess
 import sys
@@ -11,13 +12,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import lightning as L
 import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import read_write
 
@@ -27,21 +27,27 @@ from heed.data.cache import blocks
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
+from heed.evaluation.comet import Comet
 from heed.evaluation.scores import Scores
-from heed.files import replacing, writing
-from heed.models.seq2seq import ModelConfig
+from heed.files import replacing
+from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.runs.claim import CONFIG, LOCK, RESULTS, create, locked, newest_unfinished
 from heed.training.alignment import AlignmentErrorRate
-from heed.training.callbacks import BLEU, Journal, planned_steps
+from heed.training.callbacks import Journal, planned_steps
+from heed.training.checkpoints import Checkpoints, checkpoint_step, find_checkpoints
 from heed.training.interrupt import end_other_processes
 from heed.training.launcher import agree_on_folder, detect_launch, is_first_process
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
+from heed.training.selection import SIGN, Metric, Selection
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-CONTROL = ("resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test")
+CONTROL = (
+    "resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test",
+    "max_skipped_steps",
+)  # fmt: skip
 """What may differ between a run and its resumption, and does not change what is computed in a step."""
 
 
@@ -65,7 +71,11 @@ class RunFolder:
         file = self.path / CONFIG
         if self.config["resume"]:
             before = _read_config(file)
-            changed = [key for key in self.config if key not in CONTROL and self.config[key] != before.get(key)]
+            changed = [
+                key
+                for key, value in self.config.items()
+                if key not in CONTROL and _without_cache(value) != _without_cache(before.get(key))
+            ]
             if changed:
                 raise HeedError(
                     f"resume=true goes on with {self.path}, but {', '.join(changed)} differ from its config.yaml. "
@@ -83,16 +93,16 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path | None:
         """The latest one, from which the run can go on."""
-        return max(self.checkpoints.glob("last-*.ckpt"), default=None)
+        return max(self.checkpoints.glob("last-*.ckpt"), key=checkpoint_step, default=None)
 
     def write_translations(self, split: str, data: "Dataset", translations: list[str]) -> None:
         """``translations/<split>.{src,ref,hyp}``, one line each, and what is known of the sentences."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)
         for suffix, lines in (("src", data["src"]), ("ref", data["tgt"]), ("hyp", translations)):
-            (folder / f"{split}.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            _write_lines(folder / f"{split}.{suffix}", lines)
         if "meta" in data.column_names:
-            (folder / f"{split}.meta.jsonl").write_text("".join(f"{m}\n" for m in data["meta"]), encoding="utf-8")
+            _write_lines(folder / f"{split}.meta.jsonl", data["meta"])
 
     def write_word_counts(self, train: "Dataset", evaluated: "Iterable[Dataset]") -> None:
         """``translations/word_counts.tsv``: how often training has the source words of the evaluated sentences."""
@@ -104,14 +114,34 @@ class RunFolder:
         write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=pairs, of=len(train))
 
     def write_results(self, facts: Mapping[str, Any], scored: Mapping[str, tuple[Scores, float]]) -> dict[str, Any]:
-        """``results.json``: what was trained, how long, and how well. ``scored``: per split its scores and loss."""
-        tests = {name: {**asdict(scores), "loss": loss} for name, (scores, loss) in scored.items()}
+        """``results.json``: what was trained, how long, and how well. ``scored``: per split its scores and loss.
+
+        A loss that is not finite is null: JSON has no such numbers.
+        """
+        tests = {
+            name: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
+            for name, (scores, loss) in scored.items()
+        }
         valid = tests.pop("valid")
         results = {**facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
         # Its presence says that the run is finished.
         with replacing(self.path / RESULTS) as partial:
-            partial.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            partial.write_text(
+                json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+            )
         return results
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as partial:
+        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _without_cache(settings: Any) -> Any:
+    """A part's settings without the place of its cache, which changes nothing else."""
+    if isinstance(settings, dict):
+        return {key: value for key, value in settings.items() if key != "cache_dir"}
+    return settings
 
 
 def _read_config(file: Path) -> dict[str, Any]:
@@ -204,6 +234,8 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
     data, config, model = module.data, run.config, module.model
     corpus, tokenizer = data.corpus, module.tokenizer
     journal = next(callback for callback in trainer.callbacks if isinstance(callback, Journal))
+    checkpoints = find_checkpoints(trainer.callbacks)
+    used = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
     for split, (_, _, translations) in module.results.items():
         run.write_translations(split, data.datasets[split], translations)
     run.write_word_counts(data.datasets["train"], [data.datasets[split] for split in module.results])
@@ -229,6 +261,10 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
         "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
         "search": search,
         "weights": config["weights"],
+        "select": checkpoints.selection.metric,
+        "selected_step": used[-1],
+        "averaged_steps": used if len(used) > 1 else None,
+        "skipped_steps": module.skipped.total,
         "alignment": alignment,
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
@@ -280,12 +316,22 @@ def _summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
         f"Trained {results['params']:,} parameters for {results['steps']} steps ({results['epochs']} epochs) in "
         f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
     ]
-    for name, scores in {"valid": results["valid"], **results["tests"]}.items():
-        lines.append(
-            f"  {name:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}   loss {scores['loss']:.3f}"
-        )
+    if steps := results["averaged_steps"]:
+        lines.append(f"Weights:  the mean of steps {', '.join(f'{step:,}' for step in steps)}.")
+    else:
+        by = f", by valid {results['select']}" if results["weights"] in ("best", "ema") else ""
+        lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
+    if skipped := results["skipped_steps"]:
+        lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
+    scored = {"valid": results["valid"], **results["tests"]}
+    for name, scores in scored.items():
+        loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
+        lines.append(f"  {name:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}   loss {loss}")
+    lines.append(f"  ({results['valid']['bleu_signature']})")
+    for reason in dict.fromkeys(scores["not_comparable"] for scores in scored.values() if scores["not_comparable"]):
+        splits = ", ".join(name for name, scores in scored.items() if scores["not_comparable"] == reason)
+        lines.append(f"  {splits}: not comparable with published scores: {reason}")
     lines += [
-        f"  ({results['valid']['bleu_signature']})",
         f"Results:  {folder / 'results.json'}, translations beside it.",
         f"Try next: echo {shlex.quote(example)} | {Path(sys.executable).parent / 'heed'} translate --model {folder}",
     ]
@@ -307,13 +353,43 @@ def rehearse(
 ) -> None:
     """Build the model without memory and try the parts on it, so that mistakes surface before any data is read."""
     _see_that_weights_will_be_there(weights, callbacks)
-    with torch.device("meta"):
-        model = architecture.build(src_vocab=8, tgt_vocab=8, joint=True)
+    model = _without_memory(architecture, src_vocab=8, tgt_vocab=8, joint=True)
     try:
         optimizer([{"params": list(model.parameters())}])
     except (TypeError, ValueError) as error:
         raise HeedError(f"optimizer: {error}") from error
     schedule(0)
+
+
+def build_model(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
+    """Build the model with random weights, unless it is larger than this machine's memory.
+
+    Raises:
+        HeedError: if it is.
+    """
+    model = _without_memory(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+    needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise HeedError(
+            f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
+            "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."
+        )
+    return architecture.build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+
+
+def _without_memory(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
+    try:
+        with torch.device("meta"):
+            return architecture.build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+    except (RuntimeError, OverflowError, MemoryError) as error:
+        raise HeedError(
+            f"This model is too large to be computed ({_first_line(error)}): choose smaller sizes (model.*)."
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _see_that_weights_will_be_there(weights: str, callbacks: Mapping[str, Any]) -> None:
@@ -337,25 +413,68 @@ def _see_that_weights_will_be_there(weights: str, callbacks: Mapping[str, Any]) 
         )
 
 
+@contextmanager
+def explaining_damage(checkpoint: Path | None, module: TranslationModule) -> Iterator[None]:
+    """Turn an error met while a checkpoint is restored into a HeedError that names the checkpoint.
+
+    A checkpoint is a deep structure of this program, Lightning and torch, and any part of it may be missing or wrong.
+    """
+    try:
+        yield
+    except HeedError:
+        raise
+    except Exception as error:
+        if checkpoint is None or module.training_began:
+            raise
+        raise HeedError(
+            f"{checkpoint} cannot be resumed from: it is damaged, or another version of heed or its libraries wrote it "
+            f"({type(error).__name__}: {_first_line(error)}). Name another checkpoint with ckpt_path=."
+        ) from error
+
+
+def load_selection(metric: str) -> tuple[Selection, Comet | None]:
+    """How validations are compared (``select=``), and the COMET model that this needs, if any.
+
+    Where COMET or its weights are absent, the reason is printed and BLEU selects.
+    """
+    if metric not in SIGN:
+        raise HeedError(f"select={metric} is unknown: choose one of {', '.join(SIGN)}.")
+    if metric == "comet":
+        try:
+            return Selection("comet"), Comet(COMET_MODEL)
+        except HeedError as error:
+            say(f"select=comet is skipped, and BLEU selects: {error}")
+            return Selection("bleu"), None
+    return Selection(cast(Metric, metric)), None
+
+
+COMET_MODEL = "Unbabel/wmt22-comet-da"
+
+
 def config_hash(config: Mapping[str, Any]) -> str:
     """A digest of everything in the config that changes what is computed."""
-    kept = {key: value for key, value in config.items() if key not in CONTROL}
+    kept = {key: _without_cache(value) for key, value in config.items() if key not in CONTROL}
     kept["limits"] = {key: config["trainer"].get(key) for key in ("max_steps", "max_epochs", "max_time")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def chosen_weights(kind: str, callbacks: list[Callback]) -> dict[str, torch.Tensor]:
-    """The model's weights that ``weights=`` asks for: of one checkpoint, or the mean of several."""
-    savers = {str(c.monitor): c for c in callbacks if isinstance(c, ModelCheckpoint)}
-    best, last = savers[BLEU], savers["step"]
+def choose_checkpoints(kind: str, checkpoints: Checkpoints) -> list[Path]:
+    """The checkpoints whose weights ``weights=`` asks for: one, or several to be averaged."""
     paths = {
-        "best": [best.best_model_path],
-        "last": [last.best_model_path],
-        "ema": [best.best_model_path],
-        "average_best_k": sorted(best.best_k_models),
-        "average_last_k": sorted(last.best_k_models),
+        "best": checkpoints.best[:1],
+        "last": checkpoints.last[:1],
+        "ema": checkpoints.best[:1],
+        "average_best_k": sorted(checkpoints.best),
+        "average_last_k": sorted(checkpoints.last),
     }[kind]
-    return mean(checkpoint_weights(Path(path), ema=kind == "ema") for path in paths)
+    if not paths:
+        raise HeedError(f"weights={kind} finds no such checkpoint in {checkpoints.folder}: was it removed meanwhile?")
+    return paths
+
+
+def chosen_weights(kind: str, checkpoints: Checkpoints) -> dict[str, torch.Tensor]:
+    """The model's weights that ``weights=`` asks for: of one checkpoint, or the mean of several."""
+    return mean(checkpoint_weights(path, ema=kind == "ema") for path in choose_checkpoints(kind, checkpoints))
 
 
 WEIGHTS = ("best", "last", "ema", "average_best_k", "average_last_k")

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins.precision import MixedPrecision
 
 from heed.cpu import multiplies_in_bf16
 from heed.errors import HeedError
@@ -58,6 +60,11 @@ def build_trainer(
         devices = 1
     if accelerator == "cpu":
         keep_freed_memory()
+    flag: int | str | None = resolve_precision(precision, accelerator)
+    plugins: list[Any] = [WholeCheckpoints()]
+    if flag == "16-mixed":
+        plugins.append(HalfPrecision("cpu" if accelerator == "cpu" else "cuda"))
+        flag = None
     try:
         return L.Trainer(
             default_root_dir=folder,
@@ -65,7 +72,7 @@ def build_trainer(
             devices=devices,
             num_nodes=num_nodes,
             strategy=strategy,
-            precision=resolve_precision(precision, accelerator),
+            precision=flag,
             max_epochs=-1 if max_epochs is None else max_epochs,
             max_steps=-1 if max_steps is None else max_steps,
             max_time=max_time,
@@ -78,11 +85,30 @@ def build_trainer(
             log_every_n_steps=1,
             logger=loggers or False,
             callbacks=callbacks,
-            plugins=[WholeCheckpoints()],
+            plugins=plugins,
             **lightning,
         )
     except (MisconfigurationException, TypeError, ValueError) as error:
         raise HeedError(f"Lightning refuses these settings of trainer: {error}") from error
+
+
+class HalfPrecision(MixedPrecision):
+    """fp16 autocast with a gradient scaler, for a module that unscales its gradients itself in order to clip them.
+
+    Lightning's unscales those of most optimizers a second time, which torch refuses.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__("16-mixed", device, torch.amp.GradScaler(device))
+
+    def optimizer_step(
+        self, optimizer: Any, model: L.LightningModule, closure: Callable[[], Any], **options: Any
+    ) -> Any:
+        closure()
+        self._after_closure(model, optimizer)
+        taken = self.scaler.step(optimizer, **options)
+        self.scaler.update()
+        return taken
 
 
 class WholeCheckpoints(TorchCheckpointIO):

@@ -1,0 +1,81 @@
+"""One folder, one run: however many processes ask at once, whatever the clock says, and whoever died."""
+
+import multiprocessing
+import signal
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from heed.errors import HeedError
+from heed.runs.claim import LOCK, create, creation_order, locked, newest_unfinished
+
+NOW = "2026-11-23_12-00-00"
+FORK = multiprocessing.get_context("fork")
+
+
+def _create_often(parent: Path, start: Barrier, times: int) -> None:
+    for number in range(times):
+        start.wait()
+        folder = create(parent, NOW)
+        (folder / f"{multiprocessing.current_process().name}-{number}").touch()
+
+
+def test_two_processes_never_create_the_same_folder_in_fifty_tries(tmp_path: Path) -> None:
+    start = FORK.Barrier(2)
+    processes = [FORK.Process(target=_create_often, args=(tmp_path, start, 50)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    folders = list(tmp_path.iterdir())
+    assert len(folders) == 100
+    assert all(len(list(folder.iterdir())) == 1 for folder in folders)
+    assert len({creation_order(folder) for folder in folders}) == 100
+
+
+def test_folders_keep_their_order_when_the_clock_goes_back(tmp_path: Path) -> None:
+    times = [NOW, NOW, "2026-11-23_11-59-59", "2025-01-01_00-00-00", "2026-11-23_12-00-01", NOW]
+    folders = [create(tmp_path, time) for time in times]
+    assert [folder.name[len("2026-11-23_") :] for folder in folders] == [
+        "12-00-00", "12-00-00-2", "12-00-00-3", "12-00-00-4", "12-00-01", "12-00-01-2",
+    ]  # fmt: skip
+    assert sorted(tmp_path.iterdir(), key=creation_order) == folders
+
+
+def test_the_eleventh_folder_of_a_second_is_newer_than_the_second_one(tmp_path: Path) -> None:
+    folders = [create(tmp_path, NOW) for _ in range(11)]
+    for folder in folders:
+        (folder / "checkpoints").mkdir()
+    assert newest_unfinished(tmp_path) == folders[-1]
+    (folders[-1] / "results.json").touch()
+    assert newest_unfinished(tmp_path) == folders[-2]
+
+
+def test_without_an_unfinished_run_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    create(tmp_path, NOW)  # no checkpoint yet
+    with pytest.raises(HeedError, match="no unfinished run"):
+        newest_unfinished(tmp_path)
+    with pytest.raises(HeedError, match="no unfinished run"):
+        newest_unfinished(tmp_path / "nowhere")
+
+
+def _hold(folder: Path, held: Barrier) -> None:
+    with locked(folder):
+        held.wait()
+        signal.pause()
+
+
+def test_a_lock_keeps_others_out_until_its_process_dies(tmp_path: Path) -> None:
+    held = FORK.Barrier(2)
+    holder = FORK.Process(target=_hold, args=(tmp_path / "run", held))
+    holder.start()
+    held.wait()
+    with pytest.raises(HeedError, match="another process trains in it"), locked(tmp_path / "run"):
+        pass
+    holder.kill()
+    holder.join()
+    assert (tmp_path / "run" / LOCK).exists()
+    with locked(tmp_path / "run"):
+        pass

@@ -1,0 +1,142 @@
+"""Steps that are not finite change nothing and are counted; runs that diverge end with a sentence, and leave no NaN."""
+
+import copy
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heed.data.batch import Batch
+from heed.errors import HeedError
+from heed.training.module import TranslationModule
+from heed.training.muon import Muon
+from heed.training.nonfinite import SkippedSteps, step_if_finite
+
+ADAMW = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.1, "fused": True}
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "adamw": lambda groups: torch.optim.AdamW(groups, lr=0.1, **ADAMW),
+    "muon": lambda groups: Muon(groups, lr=0.1, momentum=0.9, newton_schulz=5, **ADAMW),
+    "sgd, fused": lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1, fused=True),
+    "sgd, not fused": lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1),
+}
+
+TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=transformer_tiny", "model.d_model=16",
+        "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
+        "trainer.precision=32-true", "batching.batch_tokens=100", "callbacks.maps=0", "callbacks.log_every=2",
+        "trainer.validate_every=4", "trainer.max_steps=8"]  # fmt: skip
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def states(optimizer: torch.optim.Optimizer) -> dict[Any, Any]:
+    return copy.deepcopy(optimizer.state_dict()["state"])
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_state(kind: str, bad: float) -> None:
+    def train(gradients: list[tuple[Tensor, Tensor]]) -> tuple[list[Tensor], dict[Any, Any]]:
+        torch.manual_seed(1)
+        matrix, vector = nn.Parameter(torch.randn(4, 6)), nn.Parameter(torch.randn(5))
+        optimizer = OPTIMIZERS[kind]([{"kind": "matrix", "params": [matrix]}, {"kind": "vector", "params": [vector]}])
+        for for_matrix, for_vector in gradients:
+            matrix.grad, vector.grad = for_matrix.clone(), for_vector.clone()
+            finite = torch.stack([for_matrix.isfinite().all(), for_vector.isfinite().all()]).all()
+            step_if_finite(optimizer, optimizer, finite, scaled=False)
+        assert not hasattr(optimizer, "found_inf")
+        return [matrix.detach(), vector.detach()], states(optimizer)
+
+    torch.manual_seed(2)
+    good = [(torch.randn(4, 6), torch.randn(5)) for _ in range(4)]
+    broken = (torch.randn(4, 6), torch.full((5,), bad))
+    also_broken = (torch.full((4, 6), bad), torch.randn(5))
+    weights, state = train([*good[:2], broken, also_broken, *good[2:]])
+    torch.testing.assert_close((weights, state), train(good), rtol=0, atol=0)
+
+
+def test_skipped_steps_are_counted_in_all_and_in_a_row() -> None:
+    skipped = SkippedSteps(limit=3)
+    for finite in (True, False, False, True, False):
+        skipped.count(torch.tensor(finite))
+    assert skipped.counts.tolist() == [3, 1]
+    restored = SkippedSteps(limit=3)
+    restored.load_state_dict(skipped.state_dict())
+    restored.count(torch.tensor(False))
+    assert restored.counts.tolist() == [4, 2]
+    restored.check(2, step=9, checkpoint=None)
+    with pytest.raises(HeedError, match=r"3 steps in a row .* ckpt_path='here.ckpt'"):
+        restored.check(3, step=9, checkpoint=Path("here.ckpt"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
+def test_a_run_survives_a_loss_that_is_not_finite(
+    run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    summed_loss = TranslationModule.summed_loss
+
+    def broken_at_step_two(self: TranslationModule, batch: Batch) -> tuple[Tensor, Tensor]:
+        # The gradient alone would be finite.
+        loss, nll = summed_loss(self, batch)
+        return (loss + torch.inf if self.global_step == 2 else loss), nll
+
+    monkeypatch.setattr(TranslationModule, "summed_loss", broken_at_step_two)
+    folder = run("broken", *TINY, f"optimizer={optimizer}", "optimizer.lr=1e-3")
+    results = json.loads((folder / "results.json").read_text())
+    assert (results["steps"], results["skipped_steps"]) == (8, 1)
+    assert all(row["loss"] and "nan" not in row["loss"] and "inf" not in row["loss"] for row in rows(folder)[::3])
+    for checkpoint in (folder / "checkpoints").iterdir():
+        weights = torch.load(checkpoint, weights_only=True)["state_dict"]
+        assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_ends_with_a_sentence_and_keeps_the_last_good_checkpoint(
+    command: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    good = [*TINY, "logger=none", "optimizer.lr=1e-3"]
+    status, _ = command(*good, "hydra.run.dir=good")
+    assert status == 0
+    checkpoint = tmp_path / "good" / "checkpoints" / "last-0000008.ckpt"
+    on = ["optimizer.lr=1e38", "trainer.max_steps=100", f"ckpt_path='{checkpoint}'"]
+
+    # By its validation, or where that is far away, by its steps.
+    status, said = command(*good, *on, "hydra.run.dir=validated")
+    assert status == 2
+    assert "Training diverged: up to step 12, the validation loss is not finite." in said
+    status, said = command(*good, *on, "hydra.run.dir=stepped", "trainer.validate_every=90", "max_skipped_steps=5")
+    assert status == 2
+    assert "Training diverged: up to step 14, 5 steps in a row" in said
+    assert "lower optimizer.lr" in said
+    for name in ("validated", "stepped"):
+        assert not (tmp_path / name / "results.json").exists()
+        assert not list((tmp_path / name).glob("checkpoints/*"))
+
+    # Where there is a good one, it is named.
+    (tmp_path / "good" / "results.json").unlink()
+    status, said = command(*good, "trainer.max_steps=100", "hydra.run.dir=good", "resume=true", "schedule=constant")
+    assert status == 2  # other settings
+    assert "schedule" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd", "sgd optimizer.fused=false"])
+def test_fp16_clips_gradients_of_their_true_size(run: Callable[..., Path], optimizer: str) -> None:
+    settings = [*TINY, *f"optimizer={optimizer}".split(), "optimizer.lr=1e-3", "clip_norm=0.5", "callbacks.log_every=1"]
+    fp32 = run("fp32", *settings)
+    fp16 = run("fp16", *settings, "trainer.precision=16-mixed")
+    norms = [[float(row["grad_norm"]) for row in rows(folder) if row["grad_norm"]] for folder in (fp32, fp16)]
+    # The scaler finds its scale by steps that are skipped: only later ones can be compared.
+    skipped = json.loads((fp16 / "results.json").read_text())["skipped_steps"]
+    assert skipped < 8
+    assert norms[1][0] == pytest.approx(norms[0][0], rel=0.05) if not skipped else norms[1][-1] < 100 * norms[0][0]
+    losses = [float(rows(folder)[-1]["valid_loss"]) for folder in (fp32, fp16)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
