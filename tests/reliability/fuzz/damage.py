@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reliability.fuzz.case import Case, Damage
 from tests.reliability.fuzz.execute import MARK
+from tests.reliability.fuzz.home import parquet
 
 
 class Execute:
@@ -54,6 +55,13 @@ VALUES = [
     "{_target_: os.getcwd}",
 ]
 """Of entries in structured files, in YAML."""
+
+TABLES = [
+    parquet(src=[1, 2], tgt=["a", "b"]), parquet(src=[None, "a"], tgt=["a", None]), parquet(src=["a"]), parquet(),
+    parquet(src=[["a"]], tgt=["b"]), parquet(src=[{"a": "b"}], tgt=["b"]), parquet(src=[b"\xff"], tgt=["b"]),
+    parquet(src=[], tgt=[]),
+]
+"""Of parquet files."""
 # fmt: on
 
 POSITIONS = st.integers(0, 1000)
@@ -83,6 +91,8 @@ def damages(files: Sequence[str]) -> st.SearchStrategy[Damage]:
             steps = st.lists(st.integers(0, 40), min_size=1, max_size=4).map(tuple)
             edits = st.tuples(steps, st.none() | st.sampled_from(VALUES)).map(lambda edit: ("edit", file, *edit))
             kinds += [edits, edits, edits]
+        if file.endswith(".parquet"):
+            kinds.append(st.sampled_from(TABLES).map(lambda table: ("write", file, (table, 1))))
         if file.endswith(".safetensors"):
             kinds.append(st.just(("not_a_number", file)))
         return st.one_of(kinds)
@@ -90,8 +100,9 @@ def damages(files: Sequence[str]) -> st.SearchStrategy[Damage]:
     return st.sampled_from(files).flatmap(of)
 
 
-def damaged(case: Case, files: Sequence[str]) -> st.SearchStrategy[Case]:
+@st.composite
+def damaged(draw: st.DrawFn, case: Case, files: Sequence[str]) -> Case:
     """The case as it is, which must succeed, or with one or two damages."""
-    return st.lists(damages(files), max_size=2, unique_by=lambda damage: damage[1]).map(
-        lambda found: replace(case, damages=(*case.damages, *found), valid=case.valid and not found)
-    )
+    count = draw(st.sampled_from([0, 1, 1, 2]))
+    found = draw(st.lists(damages(files), min_size=count, max_size=count, unique_by=lambda damage: damage[1]))
+    return replace(case, damages=(*case.damages, *found), valid=not found)

@@ -47,6 +47,11 @@ BASE = {
 }
 
 
+UNFINISHED = "runs/run/2026-01-01_00-00-00"
+"""A copy of the RNN's run, without its results."""
+TWO_STEPS = {"trainer.max_steps": "2", "callbacks.keep_last": "2", "batching.batch_tokens": "30"}
+
+
 def overrides(options: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in options.items())
 
@@ -77,13 +82,9 @@ def build_home(folder: Path) -> Path:
         train_in(
             folder, {**BASE, "data": "files", **DATA["files"], **tiny, **TWO_STEPS, "hydra.run.dir": f"in/{family}"}
         )
-    unfinished = folder / "runs" / "run" / "2026-01-01_00-00-00"
-    shutil.copytree(inputs / "rnn", unfinished)
-    (unfinished / "results.json").unlink()
+    shutil.copytree(inputs / "rnn", folder / UNFINISHED)
+    (folder / UNFINISHED / "results.json").unlink()
     return folder
-
-
-TWO_STEPS = {"trainer.max_steps": "2", "callbacks.keep_last": "2", "batching.batch_tokens": "30"}
 
 
 def train_in(home: Path, options: dict[str, str]) -> None:

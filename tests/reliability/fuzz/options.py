@@ -168,7 +168,8 @@ def written(value: Any) -> str:
 
 # ---- heed's commands
 
-PATHS = ["in", "in/rnn", "in/transformer/model", "in/text.xx", "in/nothing", "in/text.xx/out", "out", "/dev/full", ""]
+PATHS = ["in", "in/rnn", "in/transformer/model", "in/text.xx", "in/nothing", "in/text.xx/out", "out", ""]
+OUTPUTS = ("out", "png", "npz")
 DEVICES = ["cpu", "cuda", "cuda:1", "mps", "meta", "cpu:1", "x", ""]
 
 
@@ -190,6 +191,6 @@ def _flag(action: argparse.Action) -> st.SearchStrategy[tuple[str, ...]]:
     elif action.type in (int, float):
         texts = [*map(str, NUMBERS), "", "x", "1_0", "0x10"]
     elif action.type is Path:
-        texts = PATHS
+        texts = [*PATHS, "/dev/full"] if action.dest in OUTPUTS else PATHS
     # One word, since a value such as -1 would be taken for an option.
     return st.sampled_from(texts).map(lambda text: (f"{name}={text}",))
