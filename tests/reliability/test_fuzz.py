@@ -1,5 +1,6 @@
 """Hostile input through the real commands; what must hold, and longer runs: see the docstring of `fuzz`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,19 +74,26 @@ def test_a_valid_case_must_succeed(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_a_case_runs_as_in_the_shell(home: Path, real: bool) -> None:
-    """Exit status, streams, files and the limit, forked and in a new interpreter."""
-    good = Case("heed", ("translate", "--model", "in/rnn"), stdin=((b"a b\n", 3),), valid=True)
-    with outcome(good, home, limit=LIMIT, real=real) as seen:
-        assert (seen.status, seen.stdout.count(b"\n"), seen.stderr, seen.written) == (0, 3, b"", ())
-    bad = Case("train.py", ("modle=rnn",))
-    with outcome(bad, home, limit=LIMIT, real=real) as seen:
-        assert seen.status == 2
-        assert b"train.py: modle is unknown" in seen.stderr
-    if not real:
-        with outcome(good, home, limit=0.001) as seen:
-            assert seen.status is None
+GOOD = Case("heed", ("translate", "--model", "in/rnn"), stdin=((b"a b\n", 3),), valid=True)
+
+
+@pytest.mark.parametrize(
+    "case", [GOOD, replace(GOOD, stdin=None), replace(GOOD, stdout="full")], ids=["file", "no stdin", "full"]
+)
+def test_a_forked_process_does_as_a_new_interpreter(home: Path, case: Case) -> None:
+    with (
+        outcome(case, home, limit=LIMIT) as forked,
+        outcome(case, home, limit=LIMIT, real=True) as spawned,
+    ):
+        assert (forked.status, forked.stdout) == (spawned.status, spawned.stdout)
+        assert forked.stderr.splitlines()[-1:] == spawned.stderr.splitlines()[-1:]
+        if case == GOOD:
+            assert (forked.status, forked.stdout.count(b"\n"), forked.stderr, forked.written) == (0, 3, b"", ())
+
+
+def test_a_case_that_does_not_end_is_killed(home: Path) -> None:
+    with outcome(GOOD, home, limit=0.001) as seen:
+        assert seen.status is None
 
 
 def test_a_case_can_be_replayed() -> None:

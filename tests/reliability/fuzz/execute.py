@@ -65,11 +65,7 @@ def outcome(case: Case, home: Path, *, limit: float, real: bool = False) -> Iter
         for name in ("stdout", "stderr"):
             (streams / name).touch()
         start = time.perf_counter()
-        # Only a new interpreter begins and ends with closed and full streams as a user's does.
-        if real or case.stdin is None or case.stdout != "file":
-            status = _spawned(case, sandbox, limit)
-        else:
-            status = _forked(case, sandbox, limit)
+        status = (_spawned if real else _forked)(case, sandbox, limit)
         seconds = time.perf_counter() - start
         stdout, stderr = ((streams / name).read_bytes() for name in ("stdout", "stderr"))
         shutil.rmtree(streams)
@@ -84,7 +80,7 @@ def _states(sandbox: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _forked(case: Case, sandbox: Path, limit: float) -> int | None:
-    process = _server().Process(target=_run, args=(case.program, case.arguments, sandbox))
+    process = _server().Process(target=_run, args=(case, sandbox, limit))
     process.start()
     process.join(limit)
     assert process.pid is not None
@@ -98,17 +94,12 @@ def _forked(case: Case, sandbox: Path, limit: float) -> int | None:
 
 
 def _spawned(case: Case, sandbox: Path, limit: float) -> int | None:
-    run = [sys.executable, "-m", "heed.cli"] if case.program == "heed" else [sys.executable, str(TRAIN)]
-    redirections = {
-        "0": "<&-" if case.stdin is None else "<.streams/stdin",
-        "1": {"file": ">.streams/stdout", "full": ">/dev/full", "closed": ">&-"}[case.stdout],
-    }
-    shell = f'exec "$@" {redirections["0"]} {redirections["1"]} 2>.streams/stderr'
-    paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    program = ["-m", "heed.cli"] if case.program == "heed" else [str(TRAIN)]
+    stdin, stdout, stderr = (target or "&-" for target in _streams(case))
     process = subprocess.Popen(
-        ["/bin/sh", "-c", shell, "sh", *run, *case.arguments],
+        ["/bin/sh", "-c", f'exec "$@" <{stdin} >{stdout} 2>{stderr}', "sh", sys.executable, *program, *case.arguments],
         cwd=sandbox,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": paths},
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *sys.path])},
         start_new_session=True,
     )
     try:
@@ -118,6 +109,12 @@ def _spawned(case: Case, sandbox: Path, limit: float) -> int | None:
     finally:
         _kill_group(process.pid)
         process.wait()
+
+
+def _streams(case: Case) -> tuple[str | None, str | None, str]:
+    """Where a case reads and writes, by file descriptor; None: closed."""
+    stdout = {"file": ".streams/stdout", "full": "/dev/full", "closed": None}[case.stdout]
+    return None if case.stdin is None else ".streams/stdin", stdout, ".streams/stderr"
 
 
 def _kill_group(pid: int) -> None:
@@ -132,26 +129,44 @@ def _server() -> ForkServerContext:
     return context
 
 
-def _run(program: str, arguments: tuple[str, ...], sandbox: Path) -> None:
-    """What the console script does, in a process that has imported everything."""
+def _run(case: Case, sandbox: Path, limit: float) -> None:
+    """What a new interpreter and the console script do, in a process that has imported everything."""
     os.setsid()
     os.chdir(sandbox)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    for descriptor, (name, mode) in enumerate((("stdin", os.O_RDONLY), ("stdout", flags), ("stderr", flags))):
-        os.dup2(os.open(f".streams/{name}", mode), descriptor)
-    sys.stdin = os.fdopen(0, encoding="utf-8")
+    for descriptor, target in enumerate(_streams(case)):
+        if target is None:
+            os.close(descriptor)
+        else:
+            flags = os.O_WRONLY | os.O_TRUNC if descriptor else os.O_RDONLY
+            os.dup2(os.open(target, flags), descriptor)
+    sys.stdin = None if case.stdin is None else os.fdopen(0, encoding="utf-8")
+    if case.stdout == "closed":
+        sys.stdout = None
+    signal.alarm(round(limit) + 10)  # ends it where the test process is gone
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(2)
     faulthandler.register(DUMP, file=2)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = [str(TRAIN) if program == "train.py" else "heed", *arguments]
-    if program == "heed":
-        from heed.cli import main
+    sys.argv = [str(TRAIN) if case.program == "train.py" else "heed", *case.arguments]
+    try:
+        if case.program == "heed":
+            from heed.cli import main
 
-        sys.exit(main())
-    import train
+            sys.exit(main())
+        else:
+            import train
 
-    train.main()
+            train.main()
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """The last thing that the interpreter does; it exits with 120 where it cannot."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os._exit(120)

@@ -212,9 +212,9 @@ def inputs(draw: st.DrawFn, home: Path) -> Case:
 STREAMS = st.sampled_from([*[{}] * 20, {"stdin": None}, {"stdout": "full"}, {"stdout": "closed"}])
 
 SURFACES = [
-    Surface("corpora", corpora, share=0.10, valid=0.1),
-    Surface("models", models, share=0.40, valid=0.1),
-    Surface("checkpoints", checkpoints, share=0.08, valid=0.1),
-    Surface("configurations", configurations, share=0.12, valid=0.1),
+    Surface("corpora", corpora, share=0.08, valid=0.1),
+    Surface("models", models, share=0.46, valid=0.1),
+    Surface("checkpoints", checkpoints, share=0.06, valid=0.1),
+    Surface("configurations", configurations, share=0.10, valid=0.1),
     Surface("inputs", inputs, share=0.30, valid=0.1),
 ]
