@@ -56,7 +56,7 @@ def overrides(options: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in options.items())
 
 
-def text_files(pairs: Sequence[tuple[str, str]]) -> tuple[bytes, bytes]:
+def text_files(pairs: Sequence[tuple[str, str]]) -> tuple[bytes, ...]:
     return tuple("".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1))
 
 

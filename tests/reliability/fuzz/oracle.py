@@ -76,7 +76,7 @@ def _place(said: str) -> str:
 def _slow_place(said: str) -> str:
     """The outermost function of heed in faulthandler's dump, which has the innermost one first; commands apart."""
     frames = _frames(said[said.rfind("(most recent call first)") :])
-    inner = [frame for frame in frames if not frame[0].startswith(("heed/cli", "train.py"))]
+    inner = [(file, function) for file, function in frames if file and not file.startswith("heed/cli")]
     return _named((inner or frames)[-1:])
 
 

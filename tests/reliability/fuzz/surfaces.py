@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -209,12 +210,14 @@ def inputs(draw: st.DrawFn, home: Path) -> Case:
     return case if valid else replace(case, **draw(STREAMS))
 
 
-STREAMS = st.sampled_from([*[{}] * 20, {"stdin": None}, {"stdout": "full"}, {"stdout": "closed"}])
+STREAMS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [*[{}] * 20, {"stdin": None}, {"stdout": "full"}, {"stdout": "closed"}]
+)
 
 SURFACES = [
-    Surface("corpora", corpora, share=0.08, valid=0.1),
-    Surface("models", models, share=0.46, valid=0.1),
-    Surface("checkpoints", checkpoints, share=0.06, valid=0.1),
-    Surface("configurations", configurations, share=0.10, valid=0.1),
-    Surface("inputs", inputs, share=0.30, valid=0.1),
+    Surface("corpora", corpora, share=0.06, valid=0.1),
+    Surface("models", models, share=0.48, valid=0.1),
+    Surface("checkpoints", checkpoints, share=0.05, valid=0.1),
+    Surface("configurations", configurations, share=0.09, valid=0.1),
+    Surface("inputs", inputs, share=0.32, valid=0.1),
 ]
