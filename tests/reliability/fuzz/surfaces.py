@@ -133,6 +133,7 @@ DEPENDENT = {
     "model.attention.coverage": "for some scores only",
     "schedule.total_steps": "more than the steps of warming up",
     "batching.device_tokens": "at least the longest pair",
+    "tokenizer.sampling": "for BPE only",
 }
 """Options whose values other options may rule out."""
 INSIDE = [option for option in OPTIONS if inside(option.hint) is not None and option.name not in DEPENDENT]
