@@ -1,0 +1,65 @@
+"""A long run by hand: ``python -m tests.reliability.fuzz --cases 10000 --seed 1``."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.reliability.fuzz.campaign import FaultError, explore
+from tests.reliability.fuzz.case import Case
+from tests.reliability.fuzz.execute import outcome
+from tests.reliability.fuzz.home import build_home
+from tests.reliability.fuzz.oracle import verdict
+from tests.reliability.fuzz.surfaces import SURFACES
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Fuzz heed.")
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--surface", action="append", choices=[surface.name for surface in SURFACES])
+    parser.add_argument("--limit", type=float, default=30, help="seconds for a case (%(default)s)")
+    parser.add_argument("--no-shrink", action="store_true", help="report the first case of a fault as it is")
+    parser.add_argument("--replay", metavar="CASE", help="run one case, as a fault was reported with it")
+    args = parser.parse_args()
+    with TemporaryDirectory(prefix="fuzz-home-") as folder:
+        home = build_home(Path(folder))
+        if args.replay:
+            return replay(Case.parse(args.replay), home, limit=args.limit)
+        chosen = [surface for surface in SURFACES if not args.surface or surface.name in args.surface]
+        shares = sum(surface.share for surface in chosen)
+        faults = 0
+        for surface in chosen:
+            start = time.perf_counter()
+            tally = explore(
+                surface,
+                home,
+                cases=round(args.cases * surface.share / shares),
+                limit=args.limit,
+                random_seed=args.seed,
+                shrink=not args.no_shrink,
+                report=report,
+            )
+            faults += len(tally.faults)
+            print(f"{surface.name}: {tally} in {time.perf_counter() - start:.0f} s", flush=True)
+            for fault, count in tally.faults.most_common():
+                print(f"  {count:5}  {fault}")
+    return 1 if faults else 0
+
+
+def report(fault: FaultError) -> None:
+    print(f"\n==== {fault}\n", flush=True)
+
+
+def replay(case: Case, home: Path, *, limit: float) -> int:
+    with outcome(case, home, limit=limit) as seen:
+        sys.stdout.buffer.write(seen.stdout)
+        sys.stderr.buffer.write(seen.stderr)
+        fault = verdict(case, seen)
+    print(f"exit status {seen.status}; {fault or 'no fault'}")
+    return 1 if fault else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

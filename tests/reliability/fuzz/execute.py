@@ -1,0 +1,172 @@
+"""Run a case in a sandbox, in a process forked from one that has imported everything: 0.02 s instead of 5.
+
+Nothing that a case does (memory, signals, open files, global state) can reach the test process or another case.
+"""
+
+import faulthandler
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.reliability.fuzz.case import Case, joined
+
+ROOT = Path(__file__).parents[3]
+TRAIN = ROOT / "train.py"
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "NO_COLOR": "1"}
+MEMORY = 6 * 2**30
+FILE_SIZE = 2**28
+DUMP = signal.SIGUSR1
+"""Makes a case that has exceeded its limit write its stack to stderr."""
+MARK = "executed"
+"""A file that hostile code would write in the working directory."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a case left behind. ``status`` is negative for a signal, and None after the time limit."""
+
+    status: int | None
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    sandbox: Path
+    written: tuple[Path, ...]
+    """Files that the command made or changed."""
+
+
+@contextmanager
+def outcome(case: Case, home: Path, *, limit: float, real: bool = False) -> Iterator[Outcome]:
+    """Run a case in a copy of ``home``, which exists within the block.
+
+    Args:
+        limit: seconds; after that the stack goes to stderr, and the case is killed.
+        real: start a new interpreter, as the shell does.
+    """
+    with TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
+        sandbox = Path(folder)
+        shutil.copytree(home, sandbox, dirs_exist_ok=True)
+        case.damage(sandbox)
+        before = _states(sandbox)
+        streams = sandbox / ".streams"
+        streams.mkdir()
+        (streams / "stdin").write_bytes(joined(case.stdin or ()))
+        for name in ("stdout", "stderr"):
+            (streams / name).touch()
+        start = time.perf_counter()
+        status = (_spawned if real else _forked)(case, sandbox, limit)
+        seconds = time.perf_counter() - start
+        stdout, stderr = ((streams / name).read_bytes() for name in ("stdout", "stderr"))
+        shutil.rmtree(streams)
+        after = _states(sandbox)
+        written = tuple(path for path, state in after.items() if before.get(path) != state)
+        yield Outcome(status, stdout, stderr, seconds, sandbox, written)
+
+
+def _states(sandbox: Path) -> dict[Path, tuple[int, int]]:
+    files = (Path(folder, name) for folder, _, names in os.walk(sandbox) for name in names)
+    return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in files}
+
+
+def _forked(case: Case, sandbox: Path, limit: float) -> int | None:
+    process = _server().Process(target=_run, args=(case, sandbox, limit))
+    process.start()
+    process.join(limit)
+    assert process.pid is not None
+    late = process.is_alive()
+    if late:
+        os.kill(process.pid, DUMP)
+        process.join(1)
+    _kill_group(process.pid)
+    process.join()
+    return None if late else process.exitcode
+
+
+def _spawned(case: Case, sandbox: Path, limit: float) -> int | None:
+    program = ["-m", "heed.cli"] if case.program == "heed" else [str(TRAIN)]
+    stdin, stdout, stderr = (target or "&-" for target in _streams(case))
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f'exec "$@" <{stdin} >{stdout} 2>{stderr}', "sh", sys.executable, *program, *case.arguments],
+        cwd=sandbox,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *sys.path])},
+        start_new_session=True,
+    )
+    try:
+        return process.wait(limit + 20)  # an interpreter starts slowly
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _kill_group(process.pid)
+        process.wait()
+
+
+def _streams(case: Case) -> tuple[str | None, str | None, str]:
+    """Where a case reads and writes, by file descriptor; None: closed."""
+    stdout = {"file": ".streams/stdout", "full": "/dev/full", "closed": None}[case.stdout]
+    return None if case.stdin is None else ".streams/stdin", stdout, ".streams/stderr"
+
+
+def _kill_group(pid: int) -> None:
+    """End a case and whatever it started, which has a session of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _server() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "tests.reliability.fuzz.warm"])
+    return context
+
+
+def _run(case: Case, sandbox: Path, limit: float) -> None:
+    """What a new interpreter and the console script do, in a process that has imported everything."""
+    os.setsid()
+    os.chdir(sandbox)
+    for descriptor, target in enumerate(_streams(case)):
+        if target is None:
+            os.close(descriptor)
+        else:
+            flags = os.O_WRONLY | os.O_TRUNC if descriptor else os.O_RDONLY
+            os.dup2(os.open(target, flags), descriptor)
+    sys.stdin = None if case.stdin is None else os.fdopen(0, encoding="utf-8")
+    if case.stdout == "closed":
+        sys.stdout = None
+    signal.alarm(round(limit) + 10)  # ends it where the test process is gone
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable(2)
+    faulthandler.register(DUMP, file=2)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.argv = [str(TRAIN) if case.program == "train.py" else "heed", *case.arguments]
+    try:
+        if case.program == "heed":
+            from heed.cli import main
+
+            sys.exit(main())
+        else:
+            import train
+
+            train.main()
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """The last thing that the interpreter does; it exits with 120 where it cannot."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os._exit(120)

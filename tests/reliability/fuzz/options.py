@@ -1,0 +1,196 @@
+"""Every option of train.py and of ``heed``, read from the constructors, conf/ and the parsers: new ones are covered."""
+
+import argparse
+import inspect
+import json
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from hydra.utils import get_object
+from hypothesis import strategies as st
+
+from heed.cli import COMMANDS
+from heed.knobs import Range
+from tests.reliability.fuzz.execute import ROOT
+from train import Schema
+
+CONF = ROOT / "conf"
+
+NUMBERS: list[int | float] = [
+    *(-1, 0, 1, 2, 3, 7, 1000, 2**31 - 1, 2**31, 2**40, 2**63 - 1, 2**63, 2**64, 10**30),
+    *(0.5, -0.5, -0.0, 1.0, 1.5, 1e-320, 1e-9, 1e38, 1e308, math.inf, -math.inf, math.nan),
+]
+TEXTS = ["", "x", " ", "a b", "ä", "💥", "a/b", "..", "-", "'", "{", "a\nb", "x" * 300, "null", "cpu", "en", "\t", "1"]
+PLAIN = st.one_of(
+    st.sampled_from(NUMBERS),
+    st.sampled_from([None, True, False]),
+    st.sampled_from([*TEXTS, "???", "${seed}", "${nowhere}", "${oc.env:NOTHING}", "${run_dir:a,b}"]),
+    st.sampled_from([[], [1], [0.9, 0.98], [0.5, math.nan, "x"], [[1, 2]], {}, {"a": 1}, {"_target_": "os.getcwd"}]),
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of train.py.
+
+    Attributes:
+        where: the choices of groups under which it exists.
+        hint: its type and range.
+    """
+
+    name: str
+    where: Mapping[str, str]
+    hint: Any
+
+
+EXCLUDED = {
+    "trainer.devices": "starts processes",
+    "trainer.num_nodes": "waits for other machines",
+    "trainer=ddp_cpu": "starts processes",
+    "trainer=ddp": "needs GPUs",
+    "trainer=gpu": "needs a GPU",
+    "logger=wandb": "starts a process",
+    "logger=tensorboard": "not installed everywhere",
+    "ckpt_path": "the surface of checkpoints",
+    "init_from": "the surface of checkpoints",
+    "resume": "the surface of checkpoints",
+}
+
+
+def choices() -> dict[str, list[str]]:
+    """The choices of every group."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(CONF.rglob("*.yaml")):
+        group = str(file.parent.relative_to(CONF))
+        if group not in (".", "recipe") and f"{group}={file.stem}" not in EXCLUDED:
+            found.setdefault(group, []).append(file.stem)
+    return found
+
+
+def options() -> Iterator[Option]:
+    """Of the root, and of every constructor that conf/ names."""
+    for field in fields(Schema):
+        if field.type is not Any and field.name not in EXCLUDED:
+            yield Option(field.name, {}, field.type)
+    yield from _of(_read(CONF / "train.yaml")["batching"], "batching", {})
+    for group, names in choices().items():
+        for name in names:
+            yield from _of(_merged(group, name), group.replace("/", "."), {**_parents(group), group: name})
+
+
+def _of(node: Mapping[str, Any], name: str, where: Mapping[str, str]) -> Iterator[Option]:
+    if "_target_" not in node:
+        return
+    target = get_object(node["_target_"])
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    for key in node:
+        if key in hints and f"{name}.{key}" not in EXCLUDED:
+            yield Option(f"{name}.{key}", where, hints[key])
+
+
+def _merged(group: str, name: str) -> dict[str, Any]:
+    """A choice of a group, with what it inherits from other choices of it."""
+    node = _read(CONF / group / f"{name}.yaml")
+    merged: dict[str, Any] = {}
+    for base in node.pop("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            merged |= _merged(group, base)
+    return merged | node
+
+
+def _parents(group: str) -> dict[str, str]:
+    """The choice of an outer group that has this inner one: model=rnn for model/attention."""
+    outer, _, inner = group.rpartition("/")
+    for name in choices()[outer] if outer else []:
+        defaults = _read(CONF / outer / f"{name}.yaml").get("defaults", [])
+        if any(isinstance(default, dict) and inner in default for default in defaults):
+            return {outer: name}
+    return {}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+
+
+def inside(hint: Any) -> st.SearchStrategy[Any] | None:
+    """Values that the type allows, of moderate size; None where the type alone does not tell."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        marks = [mark for mark in arguments[1:] if isinstance(mark, Range)]
+        return _numbers(arguments[0], marks[0]) if marks and arguments[0] in (int, float) else None
+    if origin in (Union, types.UnionType):
+        known = [strategy for strategy in map(inside, arguments) if strategy is not None]
+        return st.one_of(known) if len(known) == len(arguments) else None
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    return {bool: st.booleans(), None: st.none(), type(None): st.none()}.get(hint)
+
+
+def _numbers(kind: type, limits: Range) -> st.SearchStrategy[Any]:
+    low = limits.at_least if limits.at_least is not None else limits.above or 0
+    if kind is int:
+        return st.integers(math.ceil(low), math.ceil(low) + 9).filter(limits.__contains__)
+    high = limits.below if limits.below is not None else low + 4
+    return st.floats(low, high, width=16).filter(limits.__contains__)
+
+
+def ends(hint: Any) -> st.SearchStrategy[Any]:
+    """Values at the ends of the range, just beyond it, and far from it."""
+    limits = list(_marks(hint))
+    numbers = [limit for mark in limits for limit in (mark.at_least, mark.above, mark.below) if limit is not None]
+    near = [number + step for number in numbers for step in (-1, -1e-9, 0, 1e-9, 1)]
+    return st.sampled_from([*near, *NUMBERS])
+
+
+def _marks(hint: Any) -> Iterator[Range]:
+    if isinstance(hint, Range):
+        yield hint
+    else:
+        for argument in (*get_args(hint), *getattr(hint, "__metadata__", ())):
+            yield from _marks(argument)
+
+
+def written(value: Any) -> str:
+    """A value in the grammar of Hydra's command line."""
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{written(item)}' for key, item in value.items())}}}"
+    return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+# ---- heed's commands
+
+PATHS = ["in", "in/rnn", "in/transformer/model", "in/text.xx", "in/nothing", "in/text.xx/out", "out", ""]
+OUTPUTS = ("out", "png", "npz")
+DEVICES = ["cpu", "cuda", "cuda:1", "mps", "meta", "cpu:1", "x", ""]
+
+
+def flags(command: str) -> st.SearchStrategy[tuple[str, ...]]:
+    """One option of a command with a value, right or wrong."""
+    (parser,) = (argparse.ArgumentParser() for _ in "1")
+    next(known for known in COMMANDS if known.name == command).add_options(parser)
+    actions = [action for action in parser._actions if action.option_strings and action.dest not in ("help", "comet")]
+    return st.sampled_from(actions).flatmap(_flag)
+
+
+def _flag(action: argparse.Action) -> st.SearchStrategy[tuple[str, ...]]:
+    name = action.option_strings[-1]
+    if action.nargs == 0:
+        return st.just((name,))
+    texts: Sequence[str] = [*TEXTS, *DEVICES] if action.dest == "device" else TEXTS
+    if action.choices:
+        texts = [*map(str, action.choices), "x"]
+    elif action.type in (int, float):
+        texts = [*map(str, NUMBERS), "", "x", "1_0", "0x10"]
+    elif action.type is Path:
+        texts = [*PATHS, "/dev/full"] if action.dest in OUTPUTS else PATHS
+    # One word, since a value such as -1 would be taken for an option.
+    return st.sampled_from(texts).map(lambda text: (f"{name}={text}",))

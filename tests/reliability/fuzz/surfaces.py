@@ -1,0 +1,225 @@
+"""Where hostile input can enter: for each surface a strategy of cases."""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.reliability.fuzz.case import Case
+from tests.reliability.fuzz.damage import PIECES, damaged
+from tests.reliability.fuzz.home import BASE, DATA, TINY, TWO_STEPS, UNFINISHED, overrides, parquet, text_files
+from tests.reliability.fuzz.options import PLAIN, choices, ends, flags, inside, options, written
+
+Cases = st.SearchStrategy[Case]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """One way into heed.
+
+    Attributes:
+        cases: given the folder of undamaged files.
+        share: of all cases.
+        valid: at least this fraction of its cases is valid by construction.
+    """
+
+    name: str
+    cases: Callable[[Path], Cases]
+    share: float
+    valid: float
+
+
+CLEAN = st.tuples(st.text("ab cdefäж中🙂\u3000\u2028\u0301\u200d<>|", max_size=40).map(str.encode), st.just(1))
+"""A line of text that every command accepts."""
+
+
+# ---- corpora
+
+WORDS = st.text("abcdefgäßéжю中文日本あ가. ,'-", max_size=12).map(lambda text: f"a{text}")
+PAIRS = st.lists(st.tuples(WORDS, WORDS), min_size=4, max_size=20)
+
+
+def _jsonl(pairs: Sequence[tuple[str, str]]) -> bytes:
+    return "".join(json.dumps({"src": src, "tgt": tgt}) + "\n" for src, tgt in pairs).encode()
+
+
+FILES: dict[str, Callable[[Sequence[tuple[str, str]]], Sequence[bytes]]] = {
+    "[in/c.xx,in/c.yy]": text_files,
+    "[in/c.xx.gz,in/c.yy.gz]": lambda pairs: [gzip.compress(side, mtime=0) for side in text_files(pairs)],
+    "in/c.jsonl": lambda pairs: [_jsonl(pairs)],
+    "in/c.parquet": lambda pairs: [parquet(src=[s for s, _ in pairs], tgt=[t for _, t in pairs])],
+    "['in/ä ö.xx','in/💥.yy']": text_files,
+}
+"""How a corpus is written on the command line, and the content of its files."""
+
+
+@st.composite
+def corpora(draw: st.DrawFn, home: Path) -> Case:
+    """Train, validate or test on a generated corpus."""
+    entry, split = draw(st.sampled_from(list(FILES))), draw(st.sampled_from(["train", "valid", "test"]))
+    names = [name.strip("'") for name in entry.strip("[]").split(",")]
+    contents = FILES[entry](draw(PAIRS))
+    files = tuple(("write", name, (content, 1)) for name, content in zip(names, contents, strict=True))
+    options = {**BASE, "data": "files", **DATA["files"], **TINY["rnn"], "data.cleaning.max_ratio": "null"}
+    case = Case("train.py", overrides({**options, f"data.{split}": f"[{entry}]"}), files, valid=True)
+    return draw(damaged(case, names))
+
+
+SRC, TGT = "in/text.xx", "in/text.yy"
+
+
+# ---- model folders and runs
+
+MODELS = ("in/rnn", "in/transformer")
+COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
+    "translate": lambda one, other: ("--model", one),
+    "score": lambda one, other: ("--model", one, "--src", SRC, "--tgt", TGT),
+    "align": lambda one, other: ("--model", one, "--src", SRC, "--tgt", TGT, "--gold", "in/gold.txt"),
+    "attend": lambda one, other: ("--model", one, "--out", "out.html", "a b c"),
+    "evaluate": lambda one, other: ("--model", one, "--src", SRC, "--ref", TGT),
+    "average": lambda one, other: (one, "--last", "2", "--out", "out"),
+    "compare": lambda one, other: (one, other, "--out", "out"),
+    "runs": lambda one, other: ("in",),
+}
+"""By command: its arguments for a run and another."""
+WHOLE_RUNS = ("average", "compare", "runs")
+
+
+@st.composite
+def models(draw: st.DrawFn, home: Path) -> Case:
+    """Every command on finished runs."""
+    command = draw(st.sampled_from(list(COMMANDS)))
+    run, other = draw(st.permutations(MODELS))
+    files = sorted(path.relative_to(home) for path in (home / run).rglob("*") if path.is_file())
+    read = [str(file) for file in files if command in WHOLE_RUNS or file.parent.name == "model"]
+    case = Case("heed", (command, *COMMANDS[command](run, other)), stdin=draw(st.tuples(CLEAN)), valid=True)
+    return draw(damaged(case, read))
+
+
+# ---- checkpoints
+
+
+@st.composite
+def checkpoints(draw: st.DrawFn, home: Path) -> Case:
+    """Resume a run, or begin with a checkpoint or a model."""
+    beginning = draw(st.sampled_from(["resume", "ckpt_path", "init_from"]))
+    family = "rnn" if beginning == "resume" else draw(st.sampled_from(list(TINY)))
+    options = {**BASE, "data": "files", **DATA["files"], **TINY[family], **TWO_STEPS}
+    options |= {"trainer.max_steps": f"{draw(st.integers(3, 9))}", "callbacks.log_every": f"{draw(st.integers(1, 9))}"}
+    folder = UNFINISHED if beginning == "resume" else f"in/{family}"
+    last = f"{folder}/checkpoints/last-0000002.ckpt"
+    files = sorted(str(path.relative_to(home)) for path in (home / folder).rglob("*") if path.is_file())
+    value, read = {
+        "resume": ("true", [last] * len(files) + files),  # mostly the checkpoint
+        "ckpt_path": (last, [last, SRC]),
+        "init_from": (folder, [file for file in files if "/model/" in file]),
+    }[beginning]
+    case = Case("train.py", overrides({**options, beginning: value}), valid=True)
+    return draw(damaged(case, read))
+
+
+# ---- configurations
+
+OPTIONS = list(options())
+CHOICES = choices()
+NAMES = [option.name for option in OPTIONS]
+DEPENDENT = {
+    "model.positions.max_length": "for learned positions only",
+    "model.residual": "for several layers only",
+    "model.attention.coverage": "for some scores only",
+    "schedule.total_steps": "more than the steps of warming up",
+    "batching.device_tokens": "at least the longest pair",
+    "tokenizer.sampling": "for BPE only",
+}
+"""Options whose values other options may rule out."""
+INSIDE = [option for option in OPTIONS if inside(option.hint) is not None and option.name not in DEPENDENT]
+"""Options of which the range alone tells right values."""
+
+
+@st.composite
+def right_options(draw: st.DrawFn) -> Mapping[str, str]:
+    """One option inside its range, and the groups that it belongs to."""
+    option = draw(st.sampled_from(INSIDE))
+    values = inside(option.hint)
+    assert values is not None
+    return {**option.where, option.name: written(draw(values))}
+
+
+@st.composite
+def any_options(draw: st.DrawFn) -> Mapping[str, str]:
+    option = draw(st.sampled_from(OPTIONS))
+    values = ends(option.hint) | PLAIN | (inside(option.hint) or st.nothing())
+    return {**option.where, option.name: written(draw(values))}
+
+
+OTHER_CHOICES = st.sampled_from([{group: name} for group, names in CHOICES.items() for name in names])
+WRONG_WORDS = st.one_of(
+    st.sampled_from([*CHOICES, *NAMES]).map("~{}".format),
+    st.builds(
+        "{}{}{}={}".format,
+        st.sampled_from(["", "+", "++"]),
+        st.sampled_from(NAMES),
+        st.sampled_from(["", "x", ".x"]),
+        PLAIN.map(written),
+    ),
+    st.text("a=~+${}[]'\"\\,:. \nä", min_size=1, max_size=8),
+)
+"""Deleted options and groups, unknown names, and what is no option."""
+
+
+@st.composite
+def configurations(draw: st.DrawFn, home: Path) -> Case:
+    valid = draw(st.sampled_from([True, False, False]))
+    several = st.lists(any_options() | OTHER_CHOICES, max_size=3)
+    told = [draw(right_options())] if valid else draw(several)
+    words = () if valid else draw(st.lists(WRONG_WORDS, min_size=0 if told else 1, max_size=1))
+    chosen = {name: value for options in told for name, value in options.items()}
+    data = chosen.get("data", "files")
+    family = "rnn" if chosen.get("model", "rnn") == "rnn" else "transformer"
+    options = {**BASE, "data": data, **DATA[data], **TINY[family], **chosen}
+    return Case("train.py", (*overrides(options), *words), valid=valid)
+
+
+# ---- standard input and options of commands
+
+LINES: st.SearchStrategy[tuple[bytes, int]] = st.one_of(
+    st.tuples(st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")), st.just(1)),
+    st.tuples(st.binary(max_size=40), st.just(1)),
+    st.tuples(st.sampled_from(PIECES), st.sampled_from([1, 3000])),
+    st.sampled_from([(b"a ", 20_000), (b"a", 100_000), ("中".encode(), 50_000), (b"a", 10_000_000), (b"a\n", 3000)]),
+)
+
+
+@st.composite
+def inputs(draw: st.DrawFn, home: Path) -> Case:
+    """Sentences on standard input or in files, with up to two options."""
+    valid = draw(st.sampled_from([True, False, False, False]))
+    command = draw(st.sampled_from(["translate", "score", "attend", "align", "evaluate"][: 2 if valid else 5]))
+    lines = draw(st.lists(CLEAN if valid or draw(st.booleans()) else LINES, max_size=4))
+    given = tuple(piece for line in lines for piece in (line, (b"\n", 1)))
+    arguments = COMMANDS[command](draw(st.sampled_from(MODELS)), "")
+    if command == "attend":
+        arguments = arguments[:-1]  # without its sentence
+    files = draw(st.sampled_from([[SRC, TGT], [SRC]][: 1 if valid else 2]))
+    damage = tuple(("write", file, *given) for file in files)
+    added = () if valid else draw(st.lists(flags(command), max_size=2))
+    words = [word for option in added for word in option]
+    case = Case("heed", (command, *arguments, *words), damage, stdin=given, valid=valid)
+    return case if valid else replace(case, **draw(STREAMS))
+
+
+STREAMS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [*[{}] * 20, {"stdin": None}, {"stdout": "full"}, {"stdout": "closed"}]
+)
+
+SURFACES = [
+    Surface("corpora", corpora, share=0.06, valid=0.1),
+    Surface("models", models, share=0.48, valid=0.1),
+    Surface("checkpoints", checkpoints, share=0.05, valid=0.1),
+    Surface("configurations", configurations, share=0.09, valid=0.1),
+    Surface("inputs", inputs, share=0.32, valid=0.1),
+]
