@@ -161,9 +161,7 @@ def _variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any
             "digest": _digest(json.dumps(scores, sort_keys=True).encode()),
             "numbers": [[scores[split]["loss"]] for split in scores],
         },
-        "greedy": _translate(finished, beam=1),
-        "beam": _translate(finished, beam=4),
-        "log probabilities": _score(finished),
+        **_decode(finished),
     }
 
 
@@ -184,27 +182,40 @@ def _weights(finished: Path) -> dict[str, Any]:
     }
 
 
-def _heed(*arguments: str, stdin: str = "") -> str:
+HEED = """
+import json, os, sys
+from heed.cli import main
+for arguments, source, output in json.loads(sys.argv[1]):
+    os.dup2(os.open(source, os.O_RDONLY), 0)
+    sys.stdout.flush()
+    os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    sys.stdin = open(0, closefd=False)
+    if status := main(arguments):
+        sys.exit(status)
+"""
+"""Several `heed` commands in one process, which imports torch once: (arguments, stdin, stdout) of each as JSON."""
+
+
+def _decode(finished: Path) -> dict[str, Any]:
+    """All hypotheses of both searches for the test sentences with their scores, and log p of the references."""
+    files = finished / "translations"
+    source, reference = str(files / "test.src"), str(files / "test.ref")
+    model = ("--model", str(finished))
+    commands = {
+        "greedy": ("translate", *model, "--beam", "1", "--n-best", "1"),
+        "beam": ("translate", *model, "--beam", "4", "--n-best", "4"),
+        "log probabilities": ("score", *model, "--src", source, "--tgt", reference),
+    }
+    outputs = {name: finished / f"{name}.txt" for name in commands}
+    given = json.dumps([(command, source, str(outputs[name])) for name, command in commands.items()])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "heed.cli", *arguments]
-    return subprocess.run(command, input=stdin, env=environment, capture_output=True, text=True, check=True).stdout
-
-
-def _translate(finished: Path, *, beam: int) -> dict[str, Any]:
-    """All hypotheses of a search for the test sentences, with their scores."""
-    source = (finished / "translations" / "test.src").read_text()
-    found = _heed("translate", "--model", str(finished), "--beam", str(beam), "--n-best", str(beam), stdin=source)
-    numbers = [float(line.rpartition("|||")[2]) for line in found.splitlines()]
-    return {"digest": _digest(found.encode()), "numbers": [[sum(numbers) / len(numbers)]]}
-
-
-def _score(finished: Path) -> dict[str, Any]:
-    """The log probabilities of the test set's references."""
-    files = (finished / "translations" / f"test.{side}" for side in ("src", "ref"))
-    source, reference = map(str, files)
-    found = _heed("score", "--model", str(finished), "--src", source, "--tgt", reference)
-    numbers = [float(line) for line in found.split()]
-    return {"digest": _digest(found.encode()), "numbers": [[sum(numbers) / len(numbers)]]}
+    subprocess.run([sys.executable, "-c", HEED, given], env=environment, check=True)
+    found = {}
+    for name, path in outputs.items():
+        text = path.read_text(encoding="utf-8")
+        numbers = [float(line.rpartition("|||")[2]) for line in text.splitlines()]
+        found[name] = {"digest": _digest(text.encode()), "numbers": [[sum(numbers) / len(numbers)]]}
+    return found
 
 
 def _digest(value: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import platform
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -49,18 +51,21 @@ def main() -> int:
             print(f"{name}: {'; '.join(scenarios[name]) or 'as promised'}", file=sys.stderr, flush=True)
 
     minutes = (time.monotonic() - began) / 60
-    facts = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "seed": arguments.seed}
     failed = [outcome for outcome in outcomes if outcome.problems]
     report = {
-        **facts,
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "seed": arguments.seed,
         "minutes": round(minutes, 1),
-        "trials": [asdict(outcome) for outcome in outcomes],
+        "trials": [_record(outcome) for outcome in outcomes],
         "scenarios": scenarios,
     }
-    arguments.out.with_suffix(".json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    arguments.out.with_suffix(".json").write_text(
+        json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
     page = table(outcomes) if outcomes else ""
     if scenarios:
-        rows = "".join(f"| {name} | {'; '.join(found) or 'as promised'} |\n" for name, found in scenarios.items())
+        rows = "".join(f"| {name} | {_cell(found)} |\n" for name, found in scenarios.items())
         page += f"\n| scenario | outcome |\n| --- | --- |\n{rows}"
     page += f"\n{minutes:.0f} minutes, seed {arguments.seed}, torch {torch.__version__}.\n"
     arguments.out.with_suffix(".md").write_text(page)
@@ -68,6 +73,19 @@ def main() -> int:
     for outcome in failed:
         print(f"{outcome.setting} {outcome.number}:", *outcome.problems, sep="\n  ", file=sys.stderr)
     return 1 if failed or any(scenarios.values()) else 0
+
+
+def _cell(problems: list[str]) -> str:
+    """One line of a Markdown table."""
+    return " ".join("; ".join(problems).replace("|", "/").split())[:300] or "as promised"
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON, which has no NaN: weights that cannot be compared are null."""
+    record = asdict(outcome)
+    if outcome.difference and math.isnan(outcome.difference.weights):
+        record["difference"]["weights"] = None
+    return record
 
 
 def _trials(arguments: argparse.Namespace, work: Path) -> list[Outcome]:
