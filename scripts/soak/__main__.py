@@ -1,0 +1,139 @@
+"""The soak's command line."""
+
+import argparse
+import json
+import math
+import platform
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from soak.environment import SCENARIOS
+from soak.trial import SETTINGS, Outcome, References, disturb, table
+
+
+def main() -> int:
+    """Run the soak; exit status 1 if anything was not as promised."""
+    parser = argparse.ArgumentParser(prog="python scripts/soak", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="kill at least so often (default: %(default)s)")
+    parser.add_argument("--per-run", type=int, default=6, help="kills of one run (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills (default: %(default)s)")
+    names = [setting.name for setting in SETTINGS]
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"a setting ({', '.join(names)}) or scenario "
+                        f"({', '.join(SCENARIOS)}); may be given several times")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("soak"), help="OUT.json and OUT.md (default: %(default)s)")
+    parser.add_argument("--work", type=Path, help="folder for the runs (default: a temporary one; failed runs stay)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.only or ()) - {*names, *SCENARIOS}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    work = arguments.work or Path(tempfile.mkdtemp(prefix="heed-soak-"))
+    work.mkdir(parents=True, exist_ok=True)
+    print(f"runs in {work}", file=sys.stderr)
+
+    began = time.monotonic()
+    outcomes = _trials(arguments, work) if not arguments.only or set(arguments.only) & set(names) else []
+    scenarios: dict[str, list[str]] = {}
+    scenario_references = References(work / "scenarios")
+    for name, scenario in SCENARIOS.items():
+        if not arguments.only or name in arguments.only:
+            (work / name).mkdir()
+            scenarios[name] = scenario(work / name, scenario_references)
+            print(f"{name}: {'; '.join(scenarios[name]) or 'as promised'}", file=sys.stderr, flush=True)
+
+    minutes = (time.monotonic() - began) / 60
+    failed = [outcome for outcome in outcomes if outcome.problems]
+    report = {
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "seed": arguments.seed,
+        "minutes": round(minutes, 1),
+        "trials": [_record(outcome) for outcome in outcomes],
+        "scenarios": scenarios,
+    }
+    arguments.out.with_suffix(".json").write_text(
+        json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+    page = table(outcomes) if outcomes else ""
+    if scenarios:
+        rows = "".join(f"| {name} | {_cell(found)} |\n" for name, found in scenarios.items())
+        page += f"\n| scenario | outcome |\n| --- | --- |\n{rows}"
+    page += f"\n{minutes:.0f} minutes, seed {arguments.seed}, torch {torch.__version__}.\n"
+    arguments.out.with_suffix(".md").write_text(page)
+    print(page)
+    for outcome in failed:
+        print(f"{outcome.setting} {outcome.number}:", *outcome.problems, sep="\n  ", file=sys.stderr)
+    return 1 if failed or any(scenarios.values()) else 0
+
+
+def _cell(problems: list[str]) -> str:
+    """One line of a Markdown table."""
+    return " ".join("; ".join(problems).replace("|", "/").split())[:300] or "as promised"
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON, which has no NaN: weights that cannot be compared are null."""
+    record = asdict(outcome)
+    if outcome.difference and math.isnan(outcome.difference.weights):
+        record["difference"]["weights"] = None
+    return record
+
+
+def _trials(arguments: argparse.Namespace, work: Path) -> list[Outcome]:
+    """Disturb one setting after the other until there were enough kills."""
+    settings = [setting for setting in SETTINGS if not arguments.only or setting.name in arguments.only]
+    references = References(work)
+    outcomes: list[Outcome] = []
+    running: set[Future[Outcome]] = set()
+    numbers: Counter[str] = Counter()
+    began = time.monotonic()
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        started = 0
+        while True:
+            done_kills = sum(sum(outcome.kills.values()) for outcome in outcomes)
+            while len(running) < arguments.jobs and done_kills + len(running) * arguments.per_run < arguments.kills:
+                setting = settings[started % len(settings)]
+                started += 1
+                numbers[setting.name] += 1
+                running.add(
+                    pool.submit(
+                        disturb,
+                        setting,
+                        numbers[setting.name],
+                        seed=arguments.seed,
+                        kills=arguments.per_run,
+                        folder=work,
+                        references=references,
+                    )
+                )
+            if not running:
+                return outcomes
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                outcome = future.result()
+                outcomes.append(outcome)
+                if outcome.problems and not outcome.kills and started >= 2 * len(settings):
+                    raise RuntimeError(f"{outcome.setting}: no kill succeeded: {outcome.problems}")
+            kills = sum(sum(outcome.kills.values()) for outcome in outcomes)
+            minutes = (time.monotonic() - began) / 60
+            left = minutes / kills * max(0, arguments.kills - kills) if kills else float("nan")
+            last = outcomes[-1]
+            print(
+                f"{kills} of {arguments.kills} kills, {minutes:.1f} min, about {left:.0f} to go; {last.setting} "
+                f"{last.number}: {'; '.join(last.problems)[:400] or 'equal'}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,268 @@
+"""One trial: a run that is killed several times and resumed each time, then compared with an undisturbed run."""
+
+import random
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from soak.comparison import Difference, Steps, check_plan, compare, finished_run, lineage
+from soak.process import PHASES, Attempt, Kill, run, train_command
+
+PAIRS = 400
+STEPS = 60
+VALIDATE_EVERY = 6
+
+TINY = (
+    "logger=none",
+    "data=synthetic",
+    f"data.train={PAIRS}",
+    "data.valid=24",
+    "data.test=24",
+    "data.long=8",
+    "tokenizer.vocab_size=400",
+    "batching.batch_tokens=800",
+    "batching.device_tokens=1024",  # at least two micro-batches a step: work for two processes
+    "schedule.warmup_steps=10",
+    "trainer=cpu",
+    "trainer.precision=32-true",
+    "trainer.max_epochs=null",
+    f"trainer.max_steps={STEPS}",
+    f"trainer.validate_every={VALIDATE_EVERY}",
+    "callbacks.log_every=4",  # not a divisor of the validation interval: log rows span checkpoints
+    "callbacks.maps=0",
+    "callbacks.sample_translations=0",
+    "callbacks.early_stopping=null",
+    "search=greedy",
+    "weights=last",
+)
+"""A corpus and a training of seconds, two and a half epochs long, with a checkpoint every half second or so."""
+
+TRANSFORMER = (
+    "model.d_model=32",
+    "model.d_ff=64",
+    "model.num_heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+)
+RNN = ("model=rnn", "model.d_embedding=32", "model.d_model=32")
+TWO_PROCESSES = ("trainer=ddp_cpu",)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A training to disturb.
+
+    Args:
+        processes: how many processes attempt 0, 1, … has; the last number repeats.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+    processes: tuple[int, ...] = (1,)
+
+    def command(self, *, attempt: int, resume: bool) -> list[str]:
+        """Return the command line of an attempt."""
+        processes = self.processes[min(attempt, len(self.processes) - 1)]
+        trainer = TWO_PROCESSES if processes == 2 else ()
+        others = [f"name={self.name}", "cache_dir=cache", *(["resume=true"] if resume else [])]
+        tiny = [override for override in TINY if not (trainer and override == "trainer=cpu")]
+        return train_command(*trainer, *tiny, *self.overrides, *others)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all attempts have the same number of processes."""
+        return len(set(self.processes)) == 1
+
+
+SETTINGS = (
+    Setting("transformer", TRANSFORMER),
+    Setting("bpe-dropout-r-drop", (*TRANSFORMER, "tokenizer.sampling=0.1", "r_drop=2.0")),
+    Setting("ema", (*TRANSFORMER, "callbacks.ema=0.9", "weights=ema")),
+    Setting("muon", (*TRANSFORMER, "optimizer=muon")),
+    Setting("rnn", RNN),
+    Setting("ddp", TRANSFORMER, processes=(2,)),
+    Setting("1-2-1-processes", TRANSFORMER, processes=(1, 2, 1, 2, 1)),
+)
+
+
+@dataclass
+class Reference:
+    """A run that was left alone."""
+
+    folder: Path
+    steps: Steps
+
+
+@dataclass
+class Outcome:
+    """What one trial saw."""
+
+    setting: str
+    number: int
+    kills: dict[str, int] = field(default_factory=dict)
+    """By phase."""
+    rank_kills: int = 0
+    """Of them, kills of one rank only."""
+    resumed: int = 0
+    """Attempts that began in the middle of training."""
+    seconds: float = 0.0
+    difference: Difference | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+class References:
+    """The undisturbed run of each setting, made when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, Reference] = {}
+        self._locks: dict[str, threading.Lock] = {setting.name: threading.Lock() for setting in SETTINGS}
+
+    def get(self, setting: Setting) -> Reference:
+        """Return the reference of a setting.
+
+        Raises:
+            RuntimeError: it does not finish by itself.
+        """
+        with self._locks.setdefault(setting.name, threading.Lock()):
+            if setting.name not in self._made:
+                self._made[setting.name] = self._make(setting)
+            return self._made[setting.name]
+
+    def _make(self, setting: Setting) -> Reference:
+        folder = self._folder / f"reference-{setting.name}"
+        (folder / "events").mkdir(parents=True)
+        command = setting.command(attempt=0, resume=False)
+        attempt = run(command, folder, events=folder / "events")
+        steps = lineage([attempt])
+        if problems := [*attempt.problems(), *(check_plan(steps, PAIRS) if attempt.status == 0 else [])]:
+            raise RuntimeError(f"the undisturbed run of {setting.name} failed: {'; '.join(problems)}")
+        return Reference(finished_run(folder / "runs" / setting.name), steps)
+
+
+def draw_kill(rng: random.Random, setting: Setting, *, begun: bool, position: int) -> Kill:
+    """Draw the moment of the next kill.
+
+    Args:
+        begun: the run has built its cache.
+        position: the step from which the next attempt goes on.
+    """
+    if not begun and rng.random() < 0.4:
+        return Kill("preparation", 0, rng.uniform(0, 0.8))
+    target = rng.choice(("group", "first", "other")) if max(setting.processes) > 1 else "group"
+    weights = {"training": 5, "validation": 2, "checkpoint": 4, "final test": 1 if position > STEPS // 2 else 0}
+    phase = rng.choices(list(weights), list(weights.values()))[0]
+    remaining = max(1, (STEPS - position) // VALIDATE_EVERY)
+    validations = rng.randint(1, min(3, remaining))
+    if phase == "training":
+        return Kill(phase, rng.randint(1, min(3, remaining) * VALIDATE_EVERY), rng.uniform(0, 0.03), target)
+    if phase == "validation":
+        return Kill(phase, validations, rng.uniform(0, 0.3), target)
+    if phase == "checkpoint":
+        # Each validation saves up to two checkpoints; a tiny one takes some milliseconds.
+        return Kill(phase, 2 * validations - rng.randint(0, 1), rng.uniform(0, 0.012), target)
+    return Kill(phase, 1, rng.uniform(0, 0.6), target)
+
+
+def disturb(
+    setting: Setting,
+    number: int,
+    *,
+    seed: int,
+    kills: int,
+    folder: Path,
+    references: References,
+    planned: Sequence[Kill] = (),
+) -> Outcome:
+    """Kill a run ``kills`` times, resume it until it finishes, and compare it with the reference.
+
+    Args:
+        planned: the first kills; the others are drawn from ``seed``.
+    """
+    rng = random.Random(f"{seed} {setting.name} {number}")
+    outcome = Outcome(setting.name, number)
+    try:
+        reference = references.get(setting)
+    except RuntimeError as error:
+        outcome.problems.append(str(error))
+        return outcome
+    work = folder / f"{setting.name}-{number}"
+    cache, runs = work / "cache", work / "runs" / setting.name
+    attempts: list[Attempt] = []
+    while True:
+        events = work / f"events-{len(attempts)}"
+        events.mkdir(parents=True)
+        # The observed lineage, not a file, tells how far the run is: the soak uses the command line only.
+        position = max(lineage(attempts), default=0)
+        disturbed = sum(outcome.kills.values()) < kills and len(attempts) < 3 * kills
+        plan: Kill | None = None
+        if disturbed and len(attempts) < len(planned):
+            plan = planned[len(attempts)]
+        elif disturbed:
+            plan = draw_kill(rng, setting, begun=cache.exists(), position=position)
+        resume = any(runs.glob("*/checkpoints/*.ckpt"))
+        command = setting.command(attempt=len(attempts), resume=resume)
+        attempt = run(command, work, events=events, kill=plan, cache=cache)
+        attempts.append(attempt)
+        outcome.problems += [f"attempt {len(attempts)}: {problem}" for problem in attempt.problems()]
+        outcome.seconds += attempt.seconds
+        outcome.resumed += attempt.start is not None and 0 < attempt.start < STEPS
+        if attempt.killed_in is None:
+            break
+        outcome.kills[attempt.killed_in] = outcome.kills.get(attempt.killed_in, 0) + 1
+        outcome.rank_kills += attempt.target != "group"
+    if attempt.status == 0:
+        _compare(outcome, setting, attempts, runs, reference)
+    if not outcome.problems:
+        shutil.rmtree(work)
+    return outcome
+
+
+def _compare(outcome: Outcome, setting: Setting, attempts: list[Attempt], runs: Path, reference: Reference) -> None:
+    try:
+        finished = finished_run(runs)
+    except ValueError as error:
+        outcome.problems.append(str(error))
+        return
+    steps = lineage(attempts)
+    outcome.problems += check_plan(steps, PAIRS)
+    outcome.difference = compare(finished, steps, reference.folder, reference.steps, exact=setting.exact)
+    outcome.problems += outcome.difference.problems(exact=setting.exact)
+
+
+COLUMNS = (*PHASES, "results")
+"""Phases in which a kill can meet a run; results: after the final test."""
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return the Markdown table of kills and their consequences, per setting."""
+    head = ["setting", "runs", *COLUMNS, "kills", "resumed mid-training", "lost", "repeated", "other weights"]
+    head += ["other metrics.csv", "other results or translations", "runs with a problem"]
+    names = list(dict.fromkeys(outcome.setting for outcome in outcomes))
+    rows = [_row(name, [o for o in outcomes if o.setting == name]) for name in names]
+    rows.append(_row("all", outcomes))
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _row(name: str, outcomes: list[Outcome]) -> list[str]:
+    exact = {setting.name for setting in SETTINGS if setting.exact}
+    found = [(o.difference, o.setting in exact) for o in outcomes if o.difference]
+    kills: Counter[str] = sum((Counter(outcome.kills) for outcome in outcomes), Counter())
+    numbers: list[Any] = [
+        len(outcomes),
+        *(kills[phase] for phase in COLUMNS),
+        kills.total(),
+        sum(outcome.resumed for outcome in outcomes),
+        sum(difference.lost for difference, _ in found),
+        sum(difference.repeated for difference, _ in found),
+        sum(any("weights" in problem for problem in d.problems(exact=e)) for d, e in found),
+        sum(difference.metrics and e for difference, e in found),
+        sum(bool(difference.results or difference.translations) and e for difference, e in found),
+        sum(bool(outcome.problems) for outcome in outcomes),
+    ]
+    return [name, *map(str, numbers)]

@@ -1,0 +1,119 @@
+"""Killed and resumed runs equal undisturbed ones; and the soak's comparison notices when they do not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from soak.comparison import check_plan, compare, lineage
+from soak.process import Attempt, Kill
+from soak.trial import TRANSFORMER, VALIDATE_EVERY, References, Setting, disturb
+
+pytestmark = pytest.mark.reliability
+
+EVERYTHING = Setting(
+    "everything",
+    (
+        *TRANSFORMER,
+        "optimizer=muon",
+        "tokenizer.sampling=0.1",
+        "r_drop=2.0",
+        "callbacks.ema=0.9",
+        "weights=ema",
+    ),
+)
+"""Whatever has a state or draws random numbers, in one run."""
+
+
+@pytest.mark.slow
+def test_a_run_killed_anywhere_equals_one_left_alone(tmp_path: Path) -> None:
+    kills = [
+        Kill("preparation", 0, 0.1),
+        Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
+        Kill("checkpoint", 4, 0.002),
+    ]
+    references = References(tmp_path)
+    outcome = disturb(EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, references=references, planned=kills)
+    assert not outcome.problems
+    assert sum(outcome.kills.values()) == len(kills)
+    assert outcome.resumed >= 1
+
+
+def attempt(start: int, *steps: tuple[int, int, int, dict[str, list[int]]]) -> Attempt:
+    """An attempt that begins at a step and takes others: (global step, epoch, number in the epoch, micro-batches)."""
+    events: list[dict[str, Any]] = [{"event": "started", "pid": 1, "step": start}]
+    for step, epoch, number, sentences in steps:
+        record = {"step": step, "epoch": epoch, "number": number, "sentences": sentences}
+        events.append({"event": "step", "pid": 1, **record})
+    return Attempt([], status=0, events=events)
+
+
+FIRST, SECOND, THIRD = ((n + 1, 0, n, {"0": [2 * n], "1": [2 * n + 1]}) for n in range(3))
+
+
+def test_steps_after_the_checkpoint_do_not_count() -> None:
+    never_stopped = lineage([attempt(0, FIRST, SECOND, THIRD)])
+    # Killed after step 2, whose checkpoint was never written; a third attempt died before training.
+    assert lineage([attempt(0, FIRST, SECOND), Attempt([]), attempt(1, SECOND, THIRD)]) == never_stopped
+    assert check_plan(never_stopped, 6) == []
+
+
+@pytest.mark.parametrize(
+    ("resumed", "expected"),
+    [
+        (attempt(1, (2, 0, 2, THIRD[3])), "lost"),  # the cursor was one step ahead
+        (attempt(1, (2, 0, 0, FIRST[3]), (3, 0, 2, THIRD[3])), "repeated"),
+        (attempt(1, (2, 0, 2, THIRD[3]), (3, 0, 1, SECOND[3])), "order"),
+    ],
+)
+def test_lost_repeated_and_exchanged_sentences_are_noticed(tmp_path: Path, resumed: Attempt, expected: str) -> None:
+    whole = lineage([attempt(0, FIRST, SECOND, THIRD)])
+    steps = lineage([attempt(0, FIRST, SECOND), resumed])
+    folder = finished(tmp_path / "run")
+    found = compare(folder, steps, folder, whole, exact=True)
+    assert {"lost": found.lost, "repeated": found.repeated, "order": found.order}[expected]
+    assert list(found.problems(exact=False))
+
+
+def test_a_sentence_seen_twice_in_an_epoch_is_noticed() -> None:
+    twice = lineage([attempt(0, FIRST, (2, 0, 1, FIRST[3]), (3, 1, 0, SECOND[3]))])
+    assert check_plan(twice, 6) == [
+        "trained on twice in one epoch: [(0, 0), (0, 1)]",
+        "epoch 0 has 2 of 6 sentences",
+    ]
+
+
+def finished(folder: Path, weight: float = 0.5, bleu: float = 1.0, seconds: float = 2.0) -> Path:
+    """A run folder of one weight."""
+    for part in ("model", "checkpoints", "translations"):
+        (folder / part).mkdir(parents=True)
+    weights = {"w": torch.tensor([weight, 1.0])}
+    save_file(weights, folder / "model" / "model.safetensors")
+    torch.save({"state_dict": weights}, folder / "checkpoints" / "last-0000001.ckpt")
+    (folder / "metrics.csv").write_text("step\n1\n")
+    (folder / "results.json").write_text(json.dumps({"test": {"bleu": bleu}, "train_seconds": seconds}))
+    (folder / "translations" / "test.hyp").write_text("eins\n")
+    return folder
+
+
+def test_differences_of_the_files_are_noticed(tmp_path: Path) -> None:
+    reference = finished(tmp_path / "reference")
+    same = compare(finished(tmp_path / "same", seconds=3.0), {}, reference, {}, exact=True)
+    assert list(same.problems(exact=True)) == []
+
+    almost = 0.5 + 2**-24  # the next float
+    other = finished(tmp_path / "other", weight=almost, bleu=2.0)
+    (other / "metrics.csv").write_text("step\n1\n1\n")
+    (other / "translations" / "test.hyp").write_text("zwei\n")
+    (other / "checkpoints" / "last-0000000.ckpt").write_text("")
+    found = compare(other, {}, reference, {}, exact=True)
+    assert 0 < found.weights < 1e-6
+    assert found.metrics
+    assert found.results == ("test",)
+    assert found.translations == ("test.hyp",)
+    assert found.files == ("checkpoints/last-0000000.ckpt",)
+    # Another number of processes rounds otherwise, and that is all it may do.
+    assert list(found.problems(exact=False)) == []
+    assert list(compare(finished(tmp_path / "far", weight=0.6), {}, reference, {}, exact=False).problems(exact=False))
