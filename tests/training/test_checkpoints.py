@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -94,3 +95,61 @@ def test_the_best_and_the_last_checkpoint_of_a_step_are_one_file(run: Callable[.
     files = [path.stat() for path in (folder / "checkpoints").iterdir()]
     assert len(files) == 2
     assert files[0].st_ino == files[1].st_ino
+
+
+def without(*keys: str) -> Callable[[dict[str, Any]], None]:
+    """Removes the last of the keys from the mapping that the others lead to."""
+
+    def damage(checkpoint: dict[str, Any]) -> None:
+        *path, last = keys
+        for key in path:
+            checkpoint = checkpoint[key]
+        del checkpoint[last]
+
+    return damage
+
+
+def replaced(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def damage(checkpoint: dict[str, Any]) -> None:
+        *path, last = keys
+        for key in path:
+            checkpoint = checkpoint[key]
+        checkpoint[last] = value
+
+    return damage
+
+
+DAMAGES = {
+    "no optimizer states": without("optimizer_states"),
+    "empty optimizer states": replaced("optimizer_states", value=[]),
+    "optimizer states of another shape": replaced("optimizer_states", value=[{"state": {}, "param_groups": [{}]}]),
+    "foreign loops": replaced("loops", value={"fit_loop": {"anything": 1}}),
+    "no loops": without("loops", "fit_loop"),
+    "loops that are text": replaced("loops", "fit_loop", value="text"),
+    "no data cursor": replaced("TranslationData", value={}),
+    "a cursor that is text": replaced("TranslationData", value={"epoch": "one", "step": 0}),
+    "half a journal": replaced("callbacks", "Journal", value={"epoch": 0}),
+    "no version": without("pytorch-lightning_version"),
+    "a version that is none": replaced("pytorch-lightning_version", value="yesterday"),
+    "weights that are text": replaced("state_dict", value={"model.encoder": "text"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.reliability
+def test_a_checkpoint_with_anything_missing_or_foreign_is_refused_by_name(
+    command: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    settings = [*TINY, "trainer.max_steps=3", "logger=none", "search=greedy"]
+    status, _ = command(*settings, "hydra.run.dir=whole")
+    assert status == 0
+    checkpoint = tmp_path / "whole" / "checkpoints" / "last-0000003.ckpt"
+    for number, (name, damage) in enumerate(DAMAGES.items()):
+        state = torch.load(checkpoint, weights_only=True)
+        damage(state)
+        torch.save(state, tmp_path / f"{number}.ckpt")
+        folder = f"hydra.run.dir=damaged-{number}"
+        status, said = command(*settings, folder, "trainer.max_steps=5", f"ckpt_path={tmp_path}/{number}.ckpt")
+        assert status == 2, (name, said)
+        assert f"{number}.ckpt" in said, name
+        assert not (tmp_path / f"damaged-{number}").exists(), name

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,9 @@ class TranslationModule(L.LightningModule):
                 f"{path} remembers gradients as {before} does, and {name} cannot go on from that: give the same "
                 "optimizer, or take the weights alone from its finished run with init_from=."
             )
+        # Lightning ignores what it does not find of its own progress, and would begin at step 0 with trained weights.
+        if not _has_keys_of(self.trainer.fit_loop.state_dict(), checkpoint["loops"]["fit_loop"]):
+            raise HeedError(f"{path} does not tell how far training had come: name another with ckpt_path=.")
         if "skipped_steps" in checkpoint:
             self.skipped.load_state_dict(checkpoint["skipped_steps"])
         # What a run is told stands over what a checkpoint remembers of betas, decay and the like.
@@ -257,6 +260,15 @@ class TranslationModule(L.LightningModule):
         loss = sum(total for _, (total, _), _ in parts) / sum(tokens for _, (_, tokens), _ in parts)
         self.decode_seconds[split] = sum(seconds for _, _, seconds in parts)
         return corpus_scores(translations, references, tgt_lang=self.data.corpus.tgt_lang), loss, translations
+
+
+def _has_keys_of(expected: Any, found: Any) -> bool:
+    """Whether one nested mapping has all keys of another, at every level."""
+    if not isinstance(expected, Mapping):
+        return not isinstance(found, Mapping)
+    return isinstance(found, Mapping) and all(
+        key in found and _has_keys_of(value, found[key]) for key, value in expected.items()
+    )
 
 
 def _mix(*numbers: int) -> int:
