@@ -144,28 +144,28 @@ class References:
         return Reference(finished_run(folder / "runs" / setting.name), steps)
 
 
-def draw_kill(rng: random.Random, setting: Setting, *, begun: bool, position: int) -> Kill:
+def draw_kill(rng: random.Random, setting: Setting, *, preparing: bool, last: bool, position: int) -> Kill:
     """Draw the moment of the next kill.
 
     Args:
-        begun: the run has built its cache.
+        preparing: kill while the cache is built.
+        last: kill in the final test or while the results are written.
         position: the step from which the next attempt goes on.
     """
-    if not begun and rng.random() < 0.4:
-        return Kill("preparation", 0, rng.uniform(0, 0.8))
+    if preparing:
+        return Kill("preparation", 0, rng.uniform(0, 0.2))
     target = rng.choice(("group", "first", "other")) if max(setting.processes) > 1 else "group"
-    weights = {"training": 5, "validation": 2, "checkpoint": 4, "final test": 1 if position > STEPS // 2 else 0}
-    phase = rng.choices(list(weights), list(weights.values()))[0]
+    if last:
+        return Kill("final test", 1, rng.uniform(0, 0.9), target)
+    phase = rng.choices(("training", "validation", "checkpoint"), (5, 2, 4))[0]
     remaining = max(1, (STEPS - position) // VALIDATE_EVERY)
     validations = rng.randint(1, min(3, remaining))
     if phase == "training":
         return Kill(phase, rng.randint(1, min(3, remaining) * VALIDATE_EVERY), rng.uniform(0, 0.03), target)
     if phase == "validation":
         return Kill(phase, validations, rng.uniform(0, 0.3), target)
-    if phase == "checkpoint":
-        # Each validation saves up to two checkpoints; a tiny one takes some milliseconds.
-        return Kill(phase, 2 * validations - rng.randint(0, 1), rng.uniform(0, 0.012), target)
-    return Kill(phase, 1, rng.uniform(0, 0.6), target)
+    # Each validation saves up to two checkpoints; a tiny one takes some milliseconds.
+    return Kill(phase, 2 * validations - rng.randint(0, 1), rng.uniform(0, 0.012), target)
 
 
 def disturb(
@@ -203,7 +203,10 @@ def disturb(
         if disturbed and len(attempts) < len(planned):
             plan = planned[len(attempts)]
         elif disturbed:
-            plan = draw_kill(rng, setting, begun=cache.exists(), position=position)
+            # Every second run is killed while it prepares its data; every run, at last, in its final test.
+            preparing = number % 2 == 1 and not cache.exists()
+            last = sum(outcome.kills.values()) == kills - 1
+            plan = draw_kill(rng, setting, preparing=preparing, last=last, position=position)
         resume = any(runs.glob("*/checkpoints/*.ckpt"))
         command = setting.command(attempt=len(attempts), resume=resume)
         attempt = run(command, work, events=events, kill=plan, cache=cache)
