@@ -194,6 +194,8 @@ def claimed_folder(cfg: Any) -> Iterator[Path]:
                 end_other_processes()
                 if advice := _how_to_go_on(folder):
                     say(advice)
+                with suppress(OSError):  # it holds other runs
+                    home.rmdir()
             raise
 
 
