@@ -132,6 +132,8 @@ DEPENDENT = {
     "model.residual": "for several layers only",
     "model.attention.coverage": "for some scores only",
     "schedule.total_steps": "more than the steps of warming up",
+    "schedule.warmup_steps": "with cosine, fewer than the steps in all",
+    "callbacks.keep_last": "not 0 with weights=last",
     "batching.device_tokens": "at least the longest pair",
     "tokenizer.sampling": "for BPE only",
 }
@@ -152,7 +154,8 @@ def right_options(draw: st.DrawFn) -> Mapping[str, str]:
 @st.composite
 def any_options(draw: st.DrawFn) -> Mapping[str, str]:
     option = draw(st.sampled_from(OPTIONS))
-    values = ends(option.hint) | PLAIN | (inside(option.hint) or st.nothing())
+    right = inside(option.hint)
+    values = ends(option.hint) | PLAIN | (st.nothing() if right is None else right)
     return {**option.where, option.name: written(draw(values))}
 
 
