@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from heed.cli import COMMANDS, _parser
 from heed.training.configuration import build
 from heed.training.run import rehearse
+from heed.training.selection import Selection
 
 ROOT = Path(__file__).parent.parent
 
@@ -68,7 +69,8 @@ def test_train_builds(compose: Callable[..., DictConfig], tmp_path: Path, words:
         cfg = compose(*job, "debug=smoke")
         parts = build(cfg)
         rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
-        parts["trainer"](folder=tmp_path, callbacks=parts["callbacks"](folder=tmp_path), loggers=[])
+        callbacks = parts["callbacks"](folder=tmp_path, selection=Selection())
+        parts["trainer"](folder=tmp_path, callbacks=callbacks, loggers=[])
 
 
 @pytest.mark.slow
