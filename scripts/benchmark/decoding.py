@@ -24,7 +24,7 @@ from heed.data.batch import collate
 from heed.data.encoded import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
-from heed.layers.packing import pack
+from heed.layers.packing import packed
 from heed.malloc import keep_freed_memory
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
@@ -72,13 +72,13 @@ class HeedDecoding:
 
     def __init__(self, model: Seq2Seq, *, longest: int) -> None:
         self.model = model.eval()
-        pack(model)  # as `heed translate` does
         self.longest = longest
 
     def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations:
         limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
         search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
-        return [n_best[0].tokens for src, mask in batches for n_best in search(self.model, src, mask)]
+        with packed(self.model):  # as `heed translate` does
+            return [n_best[0].tokens for src, mask in batches for n_best in search(self.model, src, mask)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,37 +4,76 @@ A constructor's signature is its schema: ``warmup_steps: AtLeast0`` is a whole n
 """
 
 import inspect
+import math
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from heed.errors import HeedError
+
+Plain = TypeVar("Plain")
 
 
 @dataclass(frozen=True)
 class Range:
-    """Marks a number: ``at_least`` ≤ x or ``above`` < x, and x < ``below``; None: no such limit."""
+    """Marks a finite number: ``at_least`` ≤ x or ``above`` < x; x < ``below`` or x ≤ ``at_most``; None: no limit."""
 
     at_least: float | None = None
     above: float | None = None
     below: float | None = None
+    at_most: float | None = None
 
     def __contains__(self, value: float) -> bool:
         return (
-            (self.at_least is None or value >= self.at_least)
+            (isinstance(value, int) or math.isfinite(value))
+            and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
+            and (self.at_most is None or value <= self.at_most)
         )
 
     def __str__(self) -> str:
-        limits = (("of at least", self.at_least), ("above", self.above), ("below", self.below))
-        return " and ".join(f"{name} {limit}" for name, limit in limits if limit is not None)
+        limits = (
+            ("of at least", self.at_least),
+            ("above", self.above),
+            ("below", self.below),
+            ("at most", self.at_most),
+        )
+        return " and ".join(f"{name} {limit:,}" for name, limit in limits if limit is not None)
 
 
 AtLeast0 = Annotated[int, Range(0)]
 AtLeast1 = Annotated[int, Range(1)]
 Share = Annotated[float, Range(0, below=1)]
 NotNegative = Annotated[float, Range(0)]
+Positive = Annotated[float, Range(above=0)]
+
+
+def check(target: Callable[..., Any], given: Mapping[str, Any], *, where: str) -> None:
+    """Raise a HeedError that lists all `problems` of these settings; some may be left to their defaults."""
+    if found := problems(target, given, where=where, later=inspect.signature(target).parameters):
+        raise HeedError(" ".join(found))
+
+
+def from_plain(cls: type[Plain], data: Any, *, where: str) -> Plain:
+    """Build a dataclass, and the dataclasses among its fields, from nested mappings.
+
+    Raises:
+        HeedError: listing what is missing, unknown, of another type or out of range, by names that start with
+            ``where`` ("model.").
+    """
+    if not isinstance(data, Mapping):
+        raise HeedError(f"{where.removesuffix('.')}={shown(data)} must be a mapping.")
+    parts = {
+        name: from_plain(hint, data[name], where=f"{where}{name}.")
+        for name, hint in get_type_hints(cls).items()
+        if is_dataclass(hint) and isinstance(hint, type) and name in data
+    }
+    if found := problems(cls, {**data, **parts}, where=where):
+        raise HeedError(" ".join(found))
+    return cls(**{**data, **parts})
 
 
 def problems(
@@ -58,7 +97,7 @@ def problems(
             elif not allows(hint, value):
                 found.append(f"{where}{name}={shown(value)} must be {described(hint)}.")
         elif not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-            found.append(f"{where}{name} is unknown{did_you_mean(name, list(parameters), where)}.")
+            found.append(f"{where}{shown(name)} is unknown{did_you_mean(str(name), list(parameters), where)}.")
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     required = {name for name, p in parameters.items() if p.default is p.empty and p.kind not in variable}
     found += [f"{where}{name} is missing." for name in sorted(required - given.keys() - set(later))]
@@ -67,6 +106,10 @@ def problems(
 
 MISSING = "???"
 """OmegaConf's mark for what the user must give."""
+
+
+SHOWN = 200
+"""Characters of a wrong value that a message repeats."""
 
 
 def allows(hint: Any, value: Any) -> bool:
@@ -126,10 +169,13 @@ def _is_foreign(hint: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as one writes it on the command line."""
+    """A value as one writes it on the command line, in one line and cut where it is long."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
+    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
+        return f"a number of {value.bit_length():,} bits"  # Python refuses to write the longest out
+    text = " ".join(str(value).split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def did_you_mean(name: str, known: Iterable[str], where: str = "") -> str:

@@ -1,7 +1,8 @@
 """Sentences → ids → search → sentences: one Translator for validation, the command line and the server."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,6 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
+from heed.knobs import AtLeast1, check
+from heed.layers.packing import packed
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD
 
@@ -55,24 +58,42 @@ class Translator:
 
     Sentences of similar length are batched together, ``batch_tokens`` padded tokens at a time, and come back in the
     order in which they were given. Their batch has no part in the answer: the model runs in eval mode (its own mode is
-    restored), without autocast. An empty line, and one of which the tokenizer leaves nothing, stays empty.
+    restored), without autocast. A line that is empty or only white space, and one of which the tokenizer leaves
+    nothing, stays empty.
+
+    Wherever sentences are given, a single string is one sentence; the answer is a list all the same.
+
+    Args:
+        max_tokens: subwords of the longest sentence that is accepted, the end not counted; None: no limit. Time and
+            memory grow with the square of a sentence's length.
+        packed: lay out the model's weights for this CPU while it runs, at twice the memory (see `packing`).
     """
 
-    def __init__(self, model: Seq2Seq, tokenizer: Tokenizer, search: Search, *, batch_tokens: int) -> None:
-        if batch_tokens < 1:
-            raise HeedError(f"batch_tokens={batch_tokens} leaves no room for a sentence: choose 1 or more.")
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        search: Search,
+        *,
+        batch_tokens: AtLeast1,
+        max_tokens: AtLeast1 | None = None,
+        packed: bool = False,
+    ) -> None:
+        check(Translator, {"batch_tokens": batch_tokens, "max_tokens": max_tokens}, where="")
         self.model = model
         self.tokenizer = tokenizer
         self.search = search.with_text(tokenizer.decode_tgt)
         self.batch_tokens = batch_tokens
+        self.max_tokens = max_tokens
+        self.packed = packed
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
+    def translate(self, sentences: str | Sequence[str]) -> list[str]:
         """The best translation of every sentence."""
         return [best.text for best, *_ in self.n_best(sentences)]
 
-    def n_best(self, sentences: Sequence[str], *, first_line: int = 1) -> list[list[Translation]]:
+    def n_best(self, sentences: str | Sequence[str], *, first_line: int = 1) -> list[list[Translation]]:
         """All that the search returns for every sentence, best first. Errors count lines from ``first_line``."""
-        found = self.hypotheses(self.tokenizer.encode_src(list(sentences)), first_line=first_line)
+        found = self.hypotheses(self._encode_src(_listed(sentences), first_line), first_line=first_line)
         texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for n_best in found for hypothesis in n_best]))
         return [[Translation(next(texts), hypothesis) for hypothesis in n_best] for n_best in found]
 
@@ -82,7 +103,7 @@ class Translator:
 
     def stream_n_best(self, lines: Iterable[str], *, chunk: int) -> Iterator[list[Translation]]:
         """``n_best`` for any number of lines, ``chunk`` of them in memory at a time."""
-        rest, first_line = iter(lines), 1
+        rest, first_line = iter(_listed(lines) if isinstance(lines, str) else lines), 1
         while sentences := list(islice(rest, chunk)):
             yield from self.n_best(sentences, first_line=first_line)
             first_line += len(sentences)
@@ -103,9 +124,10 @@ class Translator:
                     found[row] = answer
         return found
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+    def score(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> list[float]:
         """log p(target | source) of each pair: the sum over its tokens, EOS included, in nats."""
-        src_ids, tgt_ids = self._pairs(sources, targets)
+        sources, targets = _listed(sources), _listed(targets)
+        src_ids, tgt_ids = self._pairs(sources, targets, first_line=1)
         scores = [0.0] * len(sources)
         with self._inference():
             for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
@@ -121,20 +143,22 @@ class Translator:
         return scores
 
     def attend(
-        self, sources: Sequence[str], targets: Sequence[str] | None = None, *, first_line: int = 1
+        self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None, *, first_line: int = 1
     ) -> list[Attended]:
         """Where the model looks, for every sentence and its translation: the given one, or (None) its own.
 
         All maps of all sentences are in memory: ask for some hundred sentences at a time. Errors count lines from
         ``first_line``.
         """
+        sources = _listed(sources)
         if targets is None:
-            src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
+            src_ids = [[*ids, EOS] for ids in self._encode_src(sources, first_line)]
             best = [n_best[0] for n_best in self.hypotheses([ids[:-1] for ids in src_ids], first_line=first_line)]
             tgt_ids = [[*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens for hypothesis in best]
             targets = self.tokenizer.decode_tgt(tgt_ids)
         else:
-            src_ids, tgt_ids = self._pairs(sources, targets)
+            targets = _listed(targets)
+            src_ids, tgt_ids = self._pairs(sources, targets, first_line=first_line)
         found: list[Attended | None] = [None] * len(sources)
         with self._inference():
             for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
@@ -156,13 +180,41 @@ class Translator:
                     )
         return [seen for seen in found if seen is not None]
 
-    def _pairs(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+    def _pairs(
+        self, sources: list[str], targets: list[str], *, first_line: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
         """Ids of sources and of their translations, each ended by EOS."""
         if len(sources) != len(targets):
             raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
-        src_ids = [[*ids, EOS] for ids in self.tokenizer.encode_src(list(sources))]
-        tgt_ids = [[*ids, EOS] for ids in self.tokenizer.encode_tgt(list(targets))]
-        return src_ids, tgt_ids
+        src_ids = self._encode_src(sources, first_line)
+        tgt_ids = self._encoded(self.tokenizer.encode_tgt, targets, first_line)
+        return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
+
+    def _encode_src(self, sentences: list[str], first_line: int) -> list[list[int]]:
+        """Ids of source sentences, without EOS; none of a sentence that is only white space, U+3000 included."""
+        return self._encoded(
+            self.tokenizer.encode_src, [line if line.strip() else "" for line in sentences], first_line
+        )
+
+    def _encoded(
+        self, encode: Callable[[Sequence[str]], list[list[int]]], sentences: list[str], first_line: int
+    ) -> list[list[int]]:
+        """Ids by one side's tokenizer; a sentence that is no Unicode text or too long is refused by its line."""
+        try:
+            found = encode(sentences)
+        except UnicodeEncodeError as error:
+            wrong = next(number for number, line in enumerate(sentences, first_line) if SURROGATE.search(line))
+            raise HeedError(
+                f"Line {wrong} is not Unicode text: it holds half of a surrogate pair, as bytes that are not UTF-8 "
+                "become when they are read with errors='surrogateescape'."
+            ) from error
+        for number, ids in enumerate(found, first_line):
+            if self.max_tokens is not None and len(ids) > self.max_tokens:
+                raise HeedError(
+                    f"Line {number} has {len(ids):,} subwords and may have {self.max_tokens:,}: split it into "
+                    "sentences, or raise the limit (--max-tokens)."
+                )
+        return found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Rows of similar length, longest first; rows × longest stays within ``batch_tokens`` where a row does."""
@@ -183,10 +235,22 @@ class Translator:
         training = self.model.training
         self.model.eval()
         try:
-            with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
+            with (
+                torch.inference_mode(),
+                torch.autocast(self.model.device.type, enabled=False),
+                packed(self.model) if self.packed else nullcontext(),
+            ):
                 yield
         finally:
             self.model.train(training)
+
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _listed(sentences: str | Iterable[str]) -> list[str]:
+    """A single string as one sentence, rather than as its letters."""
+    return [sentences] if isinstance(sentences, str) else list(sentences)
 
 
 def _cut(

@@ -300,10 +300,10 @@ def test_config_survives_as_plain_data(config: ModelConfig, pairs: Pairs) -> Non
 @pytest.mark.parametrize("family", FAMILIES)
 def test_unknown_and_missing_keys_are_named(family: str, config_of: Callable[[str], ModelConfig]) -> None:
     plain = config_of(family).to_plain()
-    with pytest.raises(TypeError, match="d_modle"):
+    with pytest.raises(HeedError, match=r"model.d_modle is unknown \(did you mean model.d_model\?\)"):
         FAMILIES[family].from_plain({**plain, "d_modle": 7})
     del plain["d_model"]
-    with pytest.raises(TypeError, match="d_model"):
+    with pytest.raises(HeedError, match="model.d_model is missing"):
         FAMILIES[family].from_plain(plain)
 
 

@@ -1,12 +1,14 @@
-"""``heed …``: what one does with trained models. One module per command; `common` has what they share."""
+"""``heed …``: use trained translation models. One module per command; `common` has what they share."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from heed.cli import align, attend, average, compare, evaluate, runs, score, translate
 from heed.errors import HeedError
+from heed.files import writing
 
 COMMANDS = [
     translate.COMMAND,
@@ -21,24 +23,66 @@ COMMANDS = [
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0, 2 for what the user can mend (said in a sentence), 130 for Ctrl-C."""
-    args = _parser().parse_args(argv)
+    """Run one command and return its exit status: 0; 2 after an error that the user can mend; 130 after Ctrl-C.
+
+    This is the last place where an error becomes a sentence. Most are a `HeedError` from where they are known. The
+    rest are faults of the machine, which may strike anywhere: files that cannot be read or written, and used-up memory.
+    """
     try:
-        args.run(args)
-        sys.stdout.flush()
-    except HeedError as error:
-        print(f"heed: {error}", file=sys.stderr)
-        return 2
+        if sys.stdout is None:
+            raise HeedError("Standard output is closed: give a file or a pipe to write to (> FILE).")
+        try:
+            args = _parser().parse_args(argv)
+            args.run(args)
+        except SystemExit as left:
+            # After --help (0) or a mistake in the arguments (2). What they printed must arrive, too.
+            if left.code:
+                return int(left.code)
+        with writing(Path("Standard output")):
+            sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has had enough, which is no failure; Python would complain when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has had enough, which is no failure.
+        _drop_output()
+        return 0
     except KeyboardInterrupt:
+        _drop_output()
         return 130
+    except Exception as error:
+        if (sentence := _sentence(error)) is None:
+            raise
+        _drop_output()
+        if sys.stderr is not None:  # closed: the exit status alone has to tell
+            print(f"heed: {sentence}", file=sys.stderr)
+        return 2
     return 0
 
 
+def _sentence(error: Exception) -> str | None:
+    """What is said of an error that the user can mend; None for a mistake of heed's own."""
+    if isinstance(error, HeedError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename or 'Reading or writing failed'}: {error.strerror or error}."
+    # torch raises RuntimeErrors of its own, on a CPU and on a GPU.
+    out_of_memory = isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    )
+    if isinstance(error, MemoryError) or out_of_memory:
+        return "The memory is used up: choose smaller --batch-tokens, shorter sentences or another --device."
+    return None
+
+
+def _drop_output() -> None:
+    """Keep Python from trying again, when it exits, to write what could not be written."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="heed", description="What one does with trained translation models.")
+    parser = argparse.ArgumentParser(prog="heed", description="Use trained translation models.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         subparser = commands.add_parser(command.name, help=command.summary, description=command.summary)

@@ -16,8 +16,10 @@ from heed.cli.common import (
     read_file,
     see_that_lines_match,
     with_progress,
+    write_lines,
 )
 from heed.errors import HeedError
+from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Counts, Extraction
@@ -84,19 +86,18 @@ def _align(args: argparse.Namespace) -> None:
     extraction: Extraction | None = None
     counts: list[Counts] = []
     with ExitStack() as stack:
-        archive = args.npz and stack.enter_context(_archive(args.npz))
+        archive = args.npz and stack.enter_context(zipfile.ZipFile(stack.enter_context(replacing(args.npz)), "w"))
         for number, seen in enumerate(with_progress(_attend(translator, sources, targets))):
             if seen.cross is None:
                 raise HeedError(f"{args.model} has no cross-attention, and so no alignments to show.")
             extraction = extraction or _extraction(args, *seen.cross.shape[:2])
             maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, *pairs[number])
-            print(pharaoh(links(align(maps[extraction.index], args.symmetrize))))
+            write_lines([pharaoh(links(align(maps[extraction.index], args.symmetrize)))])
             if golds:
                 counts.append(matches(align(maps, args.symmetrize), golds[number]))
             if archive:
                 _write_maps(archive, number, seen)
     if counts and extraction:
-        sys.stdout.flush()
         print(_table(counts, extraction), file=sys.stderr)
 
 
@@ -108,12 +109,11 @@ def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[
 
 def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extraction":
     """What the options say; else what the model folder says its run chose; else the usual."""
-    import yaml
-
     from heed.evaluation.alignment import Extraction, usual_extraction
+    from heed.files import read_yaml
     from heed.model_folder import CONFIG, find
 
-    saved = yaml.safe_load((find(args.model) / CONFIG).read_text(encoding="utf-8")).get("alignment")
+    saved = read_yaml(find(args.model) / CONFIG).get("alignment")
     chosen = Extraction(**saved) if saved else usual_extraction(layers)
     # A head means something in its own layer only.
     if args.layer is not None and args.layer != chosen.layer:
@@ -162,13 +162,6 @@ def _table(counts: "Sequence[Counts]", written: "Extraction") -> str:
         f"best:    {figures(best_extraction(rates))}  (a choice to make on development data, not on a test set)"
     )
     return "\n".join(lines)
-
-
-def _archive(path: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path, "w")
-    except OSError as error:
-        raise HeedError(f"--npz {path} cannot be written: {error.strerror}.") from error
 
 
 def _write_maps(archive: zipfile.ZipFile, number: int, seen: "Attended") -> None:

@@ -1,20 +1,33 @@
 """``heed attend``: where models look, as a page to explore, as pictures, and as arrays."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.common import Command, add_search_options, load_translator, read_lines, search_options
+from heed.cli.common import (
+    Command,
+    add_batch_options,
+    add_search_options,
+    load_translator,
+    path_text,
+    read_lines,
+    search_options,
+    standard_input,
+    text,
+    write_lines,
+)
 from heed.errors import HeedError
+from heed.files import replacing, writing
 
 if TYPE_CHECKING:
     from heed.evaluation.attend import Pair
 
 
 def _attend_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="source sentences (the lines of stdin)")
+    parser.add_argument(
+        "sentences", nargs="*", type=text, metavar="SENTENCE", help="source sentences (the lines of stdin)"
+    )
     parser.add_argument(
         "--model",
         required=True,
@@ -24,40 +37,44 @@ def _attend_options(parser: argparse.ArgumentParser) -> None:
         help="a run, its model folder, or a copy; several --model stand side by side",
     )
     parser.add_argument(
-        "--tgt", action="append", metavar="SENTENCE", help="the translation, one --tgt a sentence (the model's own)"
+        "--tgt",
+        action="append",
+        type=text,
+        metavar="SENTENCE",
+        help="the translation, one --tgt a sentence (the model's own)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("attention.html"), metavar="FILE", help="the page (%(default)s)"
     )
     parser.add_argument("--png", type=Path, metavar="DIR", help="also every map as a picture, and all in one")
     parser.add_argument("--npz", type=Path, metavar="FILE", help="also all maps as arrays, for numpy.load")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps (the GPU where there is one)")
+    add_batch_options(parser)
     add_search_options(parser)
 
 
 def _attend(args: argparse.Namespace) -> None:
     from heed.evaluation.attend import System, page
 
-    sentences = args.sentences or list(read_lines(sys.stdin.buffer, "the input"))
+    sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
         raise HeedError('There is no sentence to look at: heed attend --model DIR "A sentence."')
     if args.tgt and len(args.tgt) != len(sentences):
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
     systems = []
     for folder in args.model:
-        options = argparse.Namespace(model=folder, device=args.device, batch_tokens=4096)
+        options = argparse.Namespace(**{**vars(args), "model": folder})
         translator = load_translator(options, **search_options(args))
-        systems.append(System(str(folder), translator.model.config.family, translator.attend(sentences, args.tgt)))
-    try:
-        args.out.write_text(page(systems, given=bool(args.tgt)), encoding="utf-8")
-        print(args.out)
-        for number, system in enumerate(systems, start=1):
-            if args.png:
+        pairs = translator.attend(sentences, args.tgt)
+        systems.append(System(path_text(folder), translator.model.config.family, pairs))
+    with replacing(args.out) as file:
+        file.write_text(page(systems, given=bool(args.tgt)), encoding="utf-8")
+    write_lines([str(args.out)])
+    for number, system in enumerate(systems, start=1):
+        if args.png:
+            with writing(args.png):
                 _draw(args.png / f"model{number}" if len(systems) > 1 else args.png, system.pairs)
-        if args.npz:
-            _save_arrays(args.npz, [system.pairs for system in systems])
-    except OSError as error:
-        raise HeedError(f"{error.filename} cannot be written: {error.strerror}.") from error
+    if args.npz:
+        _save_arrays(args.npz, [system.pairs for system in systems])
 
 
 def _draw(folder: Path, pairs: "Sequence[Pair]") -> None:
@@ -89,7 +106,7 @@ def _save_arrays(path: Path, systems: "Sequence[Sequence[Pair]]") -> None:
             name = f"model{model}.{number}" if len(systems) > 1 else str(number)
             arrays |= {f"{name}.src": np.array(pair.src_pieces), f"{name}.tgt": np.array(pair.tgt_pieces)}
             arrays |= {f"{name}.{maps.kind}": maps.weights for maps in map_sets(pair)}
-    with path.open("wb") as file:
+    with replacing(path) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 

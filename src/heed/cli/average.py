@@ -2,13 +2,15 @@
 
 import argparse
 import csv
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.common import Command, write_lines
+from heed.cli.common import Command, path_text, write_lines
 from heed.errors import HeedError
+from heed.files import check_regular, read_yaml, replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,10 +55,14 @@ def _average(args: argparse.Namespace) -> None:
     averaged, *others = folders.values()
     for path, other in zip(list(folders)[1:], others, strict=True):
         _see_that_models_match(parts[0].folder, averaged, path, other)
+    unknown = _check_lineage([part.folder for part in parts])
     averaged.model.load_state_dict(mean(_checked_weights(parts, averaged)))
     extra = {key: value for key, value in averaged.config.items() if key not in ("family", "model")}
-    extra["average_of"] = [str(part.path) for part in parts]
-    model_folder.save(args.out, averaged.model, averaged.tokenizer, extra=extra)
+    extra["average_of"] = [path_text(part.path) for part in parts]
+    with replacing(args.out.absolute()) as folder:
+        model_folder.save(folder, averaged.model, averaged.tokenizer, extra=extra)
+    if unknown:
+        print(f"heed: {unknown}", file=sys.stderr)
     write_lines([f"{args.out}: the mean of", *(f"  {part.path}" for part in parts)])
 
 
@@ -88,7 +94,8 @@ def _checkpoints(run: Path, *, last: int | None, best: int | None) -> list[Path]
     """The ``last`` newest or the ``best`` best checkpoints of a run."""
     kind, count = ("last", last) if last is not None else ("best", best)
     assert count is not None
-    kept = sorted((run / "checkpoints").glob(f"{kind}-*.ckpt"), key=_step)
+    kept = [path for path in (run / "checkpoints").glob(f"{kind}-*.ckpt") if path.stem.rpartition("-")[2].isdecimal()]
+    kept.sort(key=_step)
     if best is not None:
         bleu = _validation_bleu(run / "metrics.csv")
         # Of equals the earlier is better, as while training.
@@ -106,12 +113,17 @@ def _step(path: Path) -> int:
 
 
 def _validation_bleu(metrics: Path) -> dict[int, float]:
+    check_regular(metrics)
     try:
         with metrics.open(newline="", encoding="utf-8") as file:
             return {int(row["step"]): float(row["valid_bleu"]) for row in csv.DictReader(file) if row["valid_bleu"]}
     except OSError as error:
         raise HeedError(
             f"{metrics} cannot be read, and it tells which checkpoint is best: {error.strerror}."
+        ) from error
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise HeedError(
+            f"{metrics} is damaged, and it tells which checkpoint is best: name the checkpoints themselves."
         ) from error
 
 
@@ -125,6 +137,63 @@ def _see_that_models_match(path: Path, model: "ModelFolder", other_path: Path, o
             f"{path} and {other_path} have different architectures ({', '.join(sorted(differ))}): their weights have "
             "no mean."
         )
+
+
+def _check_lineage(folders: "Sequence[Path]") -> str | None:
+    """Refuse weights that did not begin as the same: between unrelated ones there is no valley, and no mean.
+
+    Runs are related if they were initialised by the same seed, or if one began with the other's weights, or both with
+    a third's (Wortsman et al. 2022, "Model soups").
+
+    Returns:
+        A warning, where a folder does not tell how its weights began.
+    """
+    runs = list(dict.fromkeys(folder.resolve().parent for folder in folders))
+    first, *others = ((run, _ancestors(run)) for run in runs)
+    for run, ancestors in others:
+        if not (ancestors and first[1]):
+            silent = run if first[1] else first[0]
+            return (
+                f"nothing tells how the weights in {silent} began: if not as the others did, with the same seed or "
+                "from the same model, their mean is of no use. Score it."
+            )
+        if not ancestors & first[1]:
+            raise HeedError(
+                f"{first[0]} and {run} began with different weights ({_origin(first[0])}, {_origin(run)}): their mean "
+                "means nothing. Average checkpoints of one run, or runs with one init_from, or decode with both "
+                "(heed translate --model A --model B)."
+            )
+    return None
+
+
+def _ancestors(run: Path) -> set[str]:
+    """The run, the runs whose weights it began with, and the seed of the first of them; empty if it does not tell."""
+    found: set[str] = set()
+    while str(run) not in found and (config := _run_config(run)):
+        found.add(str(run))
+        parent = config.get("init_from") or config.get("ckpt_path")
+        if not parent:
+            return found | {f"seed {config['seed']}"}
+        # A run, its model folder, or one of its checkpoints.
+        path = Path(str(parent)).resolve()
+        run = next((above for above in (path, *path.parents[:2]) if _run_config(above)), path)
+    # The last run is not there any more: still it may be an ancestor of others, too.
+    return found | {str(run)} if found else found
+
+
+def _origin(run: Path) -> str:
+    config = _run_config(run) or {}
+    parent = config.get("init_from") or config.get("ckpt_path")
+    return f"from {parent}" if parent else f"seed={config.get('seed')}"
+
+
+def _run_config(run: Path) -> dict[str, Any] | None:
+    """A run's config.yaml, if it is one."""
+    try:
+        config = read_yaml(run / "config.yaml")
+    except HeedError:
+        return None
+    return config if "seed" in config else None
 
 
 def _settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,15 +1,19 @@
 """What the commands share. Imports that cost a second wait until a command runs."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from heed.errors import HeedError
+from heed.files import decompressor, writing
 
 if TYPE_CHECKING:
+    import torch
+
     from heed.decoding import Search
     from heed.model_folder import ModelFolder
     from heed.translator import Translator
@@ -26,6 +30,12 @@ MBR = {**BEAM, **SAMPLING, "utility": "chrf", "samples": 32}
 
 LINES_AT_ONCE = 1000
 """How many input lines are in memory at a time, and are sorted by length for batching."""
+
+LINE_BYTES = 100_000
+"""The longest line that is read: more is no sentence, but a file of another kind, or one without line ends."""
+
+MAX_TOKENS = 1024
+"""Subwords of a sentence by default: of one with as many a small model's translation takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +59,20 @@ def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True,
         metavar="DIR",
         help=f"a run, its model folder, or a copy{again}",
     )
+    add_batch_options(parser)
+
+
+def add_batch_options(parser: argparse.ArgumentParser) -> None:
+    """Where a model runs, and on how much at a time."""
     parser.add_argument(
         "--batch-tokens", type=int, default=4096, metavar="N", help="padded source tokens in a batch (%(default)s)"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=MAX_TOKENS,
+        metavar="N",
+        help="subwords a sentence may have: a longer one is refused (%(default)s)",
     )
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps (the GPU where there is one)")
 
@@ -87,6 +109,7 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def load_translator(args: argparse.Namespace, **search: Any) -> "Translator":
     """The translator that the model options describe; ``search`` goes to `build_search`."""
+    find_device(args.device)  # before the models are read
     return build_translator(load_models(args.model), args, **search)
 
 
@@ -113,21 +136,35 @@ def load_models(paths: Path | Sequence[Path]) -> "ModelFolder":
 
 def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: Any) -> "Translator":
     """`load_translator` for a model folder that is loaded already."""
-    import torch
-
-    from heed.layers.packing import pack
     from heed.malloc import keep_freed_memory
     from heed.translator import Translator
 
     keep_freed_memory()
     chosen = build_search(folder.config.get("search"), **search)
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return Translator(
+        folder.model.to(find_device(args.device)),
+        folder.tokenizer,
+        chosen,
+        batch_tokens=args.batch_tokens,
+        max_tokens=args.max_tokens,
+        packed=True,
+    )
+
+
+def find_device(name: str | None) -> "torch.device":
+    """The device of that name, after a first computation on it; without a name the GPU where there is one."""
+    import torch
+
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        model = folder.model.to(device)
-    except RuntimeError as error:
-        raise HeedError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from error
-    pack(model)
-    return Translator(model, folder.tokenizer, chosen, batch_tokens=args.batch_tokens)
+        device = torch.device(name)
+        torch.ones(1, device=device).add(1).item()
+    # What torch raises differs from device to device: those it was not built for, and "meta", which computes nothing.
+    except (RuntimeError, AssertionError, ValueError, TypeError, ImportError, AttributeError) as error:
+        reason = " ".join(str(error).split()).partition(". ")[0][:200]
+        raise HeedError(f"--device {name} cannot be used: {reason}.") from error
+    return device
 
 
 def build_search(
@@ -135,7 +172,10 @@ def build_search(
 ) -> "Search":
     """The search of a model folder's ``search`` section, or one of the kind asked for, with these changes."""
     from heed.decoding import BeamSearch, MBRSearch, SampleSearch
+    from heed.knobs import shown
 
+    if not isinstance(saved, Mapping | None):
+        raise HeedError(f"The model's search={shown(saved)} must be a mapping: mend its config.yaml, or copy it again.")
     if sample and mbr:
         raise HeedError("--sample draws and --mbr chooses: leave one of them out.")
     changes = {name: value for name, value in changes.items() if value is not None}
@@ -167,6 +207,26 @@ def search_settings(saved: Mapping[str, Any] | None, *, sample: bool = False, mb
     return {**standard, **greedy, **known, "n_best": 1}
 
 
+def text(argument: str) -> str:
+    """A command-line argument that is text, for argparse's ``type``: UTF-8 whatever the locale says."""
+    try:
+        return os.fsencode(argument).decode()
+    except UnicodeDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{argument!a} is not UTF-8") from error
+
+
+def path_text(path: object) -> str:
+    """A path to be written into a page or JSON, which are UTF-8 whatever a file is called."""
+    return os.fsencode(str(path)).decode(errors="replace")
+
+
+def standard_input() -> BinaryIO:
+    """The bytes of stdin."""
+    if sys.stdin is None:
+        raise HeedError("Standard input is closed: give a file or a pipe to read from (< FILE).")
+    return sys.stdin.buffer
+
+
 def read_file(path: Path) -> list[str]:
     """The lines of a UTF-8 file, as `read_lines` gives them."""
     try:
@@ -186,9 +246,21 @@ def see_that_lines_match(files: Mapping[Path, Sequence[object]]) -> None:
             )
 
 
-def read_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""The lines of a UTF-8 stream without their ends (\n or \r\n); what is not UTF-8 is refused by line."""
-    for number, line in enumerate(stream, start=1):
+def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    r"""The lines of a UTF-8 stream without their ends (\n or \r\n).
+
+    Raises:
+        HeedError: naming the line that is not UTF-8 or longer than `LINE_BYTES`; or if the stream is compressed.
+    """
+    number = 0
+    while line := stream.readline(LINE_BYTES + 2):
+        number += 1
+        if number == 1 and (command := decompressor(line)):
+            raise HeedError(f"{name} is compressed: decompress it first, with `{command}`.")
+        if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise HeedError(f"{name} is UTF-16: convert it, for example with `iconv -f UTF-16 -t UTF-8`.")
+        if len(line.rstrip(b"\r\n")) > LINE_BYTES:
+            raise HeedError(f"Line {number} of {name} is longer than {LINE_BYTES:,} bytes: give one sentence a line.")
         try:
             yield line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -199,10 +271,11 @@ def read_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Print lines as UTF-8, each as soon as it is there."""
+    """Print lines as UTF-8, each as soon as it is there. Paths that are not UTF-8 are written as they are."""
     for line in lines:
-        sys.stdout.buffer.write(line.encode() + b"\n")
-        sys.stdout.buffer.flush()
+        with writing(Path("Standard output")):
+            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape") + b"\n")
+            sys.stdout.buffer.flush()
 
 
 def with_progress(results: Iterable[Result]) -> Iterator[Result]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heed.cli.common import Command, write_lines
 from heed.errors import HeedError
+from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.compare.challenge import Contrast
@@ -52,10 +53,15 @@ def _compare(args: argparse.Namespace) -> None:
     evidence, silent = _evidence(comparison, sides, name, contrasts)
     comparison = replace(comparison, warnings=[*comparison.warnings, *silent])
     plain = {**comparison.to_plain(), "challenge": _plain_accuracy(sides, evidence)}
+    pages = {
+        "compare.json": json.dumps(plain, indent=2, ensure_ascii=False) + "\n",
+        "index.html": render(comparison, evidence),
+    }
     try:
         args.out.mkdir(parents=True, exist_ok=True)
-        (args.out / "compare.json").write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (args.out / "index.html").write_text(render(comparison, evidence), encoding="utf-8")
+        for name, page in pages.items():
+            with replacing(args.out / name) as file:
+                file.write_text(page, encoding="utf-8", errors="replace")  # paths need not be Unicode
     except OSError as error:
         raise HeedError(f"--out {args.out} cannot be written: {error.strerror}.") from error
     write_lines([*comparison.verdict, *(f"  {warning}" for warning in comparison.warnings)])

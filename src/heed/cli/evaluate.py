@@ -13,7 +13,9 @@ from heed.cli.common import (
     add_model_options,
     add_search_options,
     build_translator,
+    find_device,
     load_models,
+    path_text,
     read_file,
     search_options,
     see_that_lines_match,
@@ -68,6 +70,7 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str], str]:
     """The model's translations, and the language they are in ("" where it does not tell)."""
+    find_device(args.device)  # before the models are read
     folder = load_models(args.model)
     translator = build_translator(folder, args, **search_options(args))
     translations = with_progress(translator.stream(sources, chunk=LINES_AT_ONCE))
@@ -87,8 +90,8 @@ def _as_text(scores: "Mapping[str, Score]") -> str:
 def _as_json(args: argparse.Namespace, scores: "Mapping[str, Score]") -> str:
     named = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     answer = {
-        **{name: str(path) for name, path in named.items() if path},
-        "ref": [str(path) for path in args.ref],
+        **{name: path_text(path) for name, path in named.items() if path},
+        "ref": [path_text(path) for path in args.ref],
         "scores": {name: asdict(score) for name, score in scores.items()},
     }
     return json.dumps(answer, indent=2, ensure_ascii=False)

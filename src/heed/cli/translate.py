@@ -1,7 +1,6 @@
 """``heed translate``: text in, text out."""
 
 import argparse
-import sys
 
 from heed.cli.common import (
     LINES_AT_ONCE,
@@ -11,6 +10,7 @@ from heed.cli.common import (
     load_translator,
     read_lines,
     search_options,
+    standard_input,
     with_progress,
     write_lines,
 )
@@ -28,10 +28,11 @@ def _translate_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _translate(args: argparse.Namespace) -> None:
+    stream = standard_input()
     translator = load_translator(args, **search_options(args), n_best=args.n_best)
     # Who types wants an answer to every line.
-    chunk = 1 if sys.stdin.isatty() else LINES_AT_ONCE
-    sentences = read_lines(sys.stdin.buffer, "the input")
+    chunk = 1 if stream.isatty() else LINES_AT_ONCE
+    sentences = read_lines(stream, "the input")
     if args.n_best is None:
         write_lines(with_progress(translator.stream(sentences, chunk=chunk)))
         return

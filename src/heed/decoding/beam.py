@@ -7,8 +7,18 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from heed.decoding.search import Hypothesis, Search, next_tokens, stable_topk
+from heed.decoding.search import (
+    BeamSize,
+    Hypothesis,
+    LengthExtra,
+    LengthFactor,
+    LengthPenalty,
+    Search,
+    next_tokens,
+    stable_topk,
+)
 from heed.errors import HeedError
+from heed.knobs import AtLeast1, check
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS
 
@@ -31,15 +41,19 @@ class BeamSearch(Search):
     """
 
     def __init__(
-        self, *, beam: int, length_penalty: float, n_best: int, max_length_factor: float, max_length_extra: int
+        self,
+        *,
+        beam: BeamSize,
+        length_penalty: LengthPenalty,
+        n_best: AtLeast1,
+        max_length_factor: LengthFactor,
+        max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        if beam < 1:
-            raise HeedError(f"search.beam={beam} keeps no hypothesis: choose 1 or more.")
-        if not 1 <= n_best <= beam:
-            raise HeedError(f"search.n_best={n_best} cannot come out of search.beam={beam}: choose 1 to {beam}.")
-        if length_penalty < 0:
-            raise HeedError(f"search.length_penalty={length_penalty} is negative: choose 0 (none) or more.")
+        given = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
+        check(BeamSearch, given, where="search.")
+        if n_best > beam:
+            raise HeedError(f"search.n_best={n_best} must be at most search.beam={beam}.")
         self.beam = beam
         self.length_penalty = length_penalty
         self.n_best = n_best

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from heed.decoding.beam import BeamSearch
 from heed.decoding.sampling import SampleSearch
-from heed.decoding.search import Hypothesis, Search
+from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, LengthPenalty, Nucleus, Search
 from heed.errors import HeedError
-from heed.knobs import AtLeast0
+from heed.knobs import AtLeast0, AtLeast1, Positive, check
 from heed.models.seq2seq import Seq2Seq
 
 Utility = Callable[[str, str], float]
@@ -47,21 +47,35 @@ class MBRSearch(Search):
         *,
         utility: Literal["chrf", "bleu"],
         beam: AtLeast0,
-        length_penalty: float,
+        length_penalty: LengthPenalty,
         samples: AtLeast0,
-        temperature: float,
-        top_k: int | None,
-        top_p: float | None,
+        temperature: Positive,
+        top_k: AtLeast1 | None,
+        top_p: Nucleus | None,
         seed: AtLeast0,
-        n_best: int,
-        max_length_factor: float,
-        max_length_extra: int,
+        n_best: AtLeast1,
+        max_length_factor: LengthFactor,
+        max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        if beam < 0 or samples < 0 or beam + samples < 2:
-            raise HeedError(f"search.beam={beam} and search.samples={samples} leave no choice: ask for two at least.")
-        if not 1 <= n_best <= beam + samples:
-            raise HeedError(f"search.n_best={n_best} cannot come out of {beam + samples} candidates.")
+        given = {
+            "utility": utility,
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "samples": samples,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+            "n_best": n_best,
+        }
+        check(MBRSearch, given, where="search.")
+        if beam + samples < 2:
+            raise HeedError(
+                f"search.beam={beam} and search.samples={samples} leave no choice: together they must be at least 2."
+            )
+        if n_best > beam + samples:
+            raise HeedError(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
         limit: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
         self.utility = utility
         self.n_best = n_best

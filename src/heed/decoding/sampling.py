@@ -7,8 +7,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from heed.decoding.search import Hypothesis, Search, log_sum_exp, stable_topk, write
-from heed.errors import HeedError
+from heed.decoding.search import (
+    Draws,
+    Hypothesis,
+    LengthExtra,
+    LengthFactor,
+    Nucleus,
+    Search,
+    log_sum_exp,
+    stable_topk,
+    write,
+)
+from heed.knobs import AtLeast0, AtLeast1, Positive, check
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD
 
@@ -28,25 +38,17 @@ class SampleSearch(Search):
     def __init__(
         self,
         *,
-        temperature: float,
-        top_k: int | None,
-        top_p: float | None,
-        seed: int,
-        n_best: int,
-        max_length_factor: float,
-        max_length_extra: int,
+        temperature: Positive,
+        top_k: AtLeast1 | None,
+        top_p: Nucleus | None,
+        seed: AtLeast0,
+        n_best: Draws,
+        max_length_factor: LengthFactor,
+        max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        if temperature <= 0:
-            raise HeedError(f"search.temperature={temperature}: choose more than 0 (towards 0 it is greedy search).")
-        if top_k is not None and top_k < 1:
-            raise HeedError(f"search.top_k={top_k} leaves no token to draw: choose 1 or more, or null for all.")
-        if top_p is not None and not 0 < top_p <= 1:
-            raise HeedError(f"search.top_p={top_p} is no share: choose more than 0 and at most 1, or null for all.")
-        if seed < 0:
-            raise HeedError(f"search.seed={seed} is negative: choose 0 or more.")
-        if n_best < 1:
-            raise HeedError(f"search.n_best={n_best} draws nothing: choose 1 or more.")
+        given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "n_best": n_best}
+        check(SampleSearch, given, where="search.")
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p

@@ -5,12 +5,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Annotated
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed.errors import HeedError
+from heed.knobs import Range, check
 from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
 
@@ -19,6 +21,15 @@ PART = 64
 
 LONG = 2**15
 """Values of which that pays."""
+
+
+# Upper bounds lie far above what helps a translation. They keep a typo from taking all memory, or from running for ever.
+LengthFactor = Annotated[float, Range(0, at_most=100)]
+LengthExtra = Annotated[int, Range(0, at_most=10_000)]
+BeamSize = Annotated[int, Range(1, at_most=1_000)]
+Draws = Annotated[int, Range(1, at_most=10_000)]
+LengthPenalty = Annotated[float, Range(0, at_most=10)]
+Nucleus = Annotated[float, Range(above=0, at_most=1)]
 
 
 @dataclass(frozen=True)
@@ -43,11 +54,13 @@ class Search(ABC):
     tokens, EOS counted on both sides, and one at least.
     """
 
-    def __init__(self, *, max_length_factor: float, max_length_extra: int) -> None:
-        if max_length_factor < 0 or max_length_extra < 0 or max_length_factor + max_length_extra == 0:
+    def __init__(self, *, max_length_factor: LengthFactor, max_length_extra: LengthExtra) -> None:
+        limit = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
+        check(Search, limit, where="search.")
+        if max_length_factor + max_length_extra == 0:
             raise HeedError(
                 f"search.max_length_factor={max_length_factor} and search.max_length_extra={max_length_extra} "
-                "leave no room for a translation: neither may be negative, and one must be above zero."
+                "leave no room for a translation: one of them must be above 0."
             )
         self.max_length_factor = max_length_factor
         self.max_length_extra = max_length_extra

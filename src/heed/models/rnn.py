@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.knobs import from_plain
 from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
@@ -143,6 +144,14 @@ class RNNConfig(ModelConfig):
         if self.dropout_kind not in ("standard", "variational"):
             raise HeedError(f"model.dropout_kind={self.dropout_kind} is unknown: choose standard or variational.")
 
+    @property
+    def depth(self) -> int:
+        return 2 * self.layers
+
+    @property
+    def width(self) -> int:
+        return max(self.d_embedding, self.d_model, self.attention.max_source or 0)
+
     def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "RNN":
         return RNN(self, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
 
@@ -151,7 +160,7 @@ class RNNConfig(ModelConfig):
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> "RNNConfig":
-        return cls(**{**data, "attention": AttentionConfig(**data["attention"])})
+        return from_plain(cls, data, where="model.")
 
 
 @dataclass(frozen=True)

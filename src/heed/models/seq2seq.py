@@ -78,6 +78,16 @@ class ModelConfig(ABC):
     family: ClassVar[str]
     """The name under which model folders know this architecture."""
 
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Layers of the encoder and the decoder together. Each has weights."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The largest of the sizes. Some weight is at least as long."""
+
     @abstractmethod
     def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "TrainableSeq2Seq":
         """A freshly initialised model. ``joint``: both sides share one vocabulary, so that embeddings may be tied."""
@@ -89,7 +99,7 @@ class ModelConfig(ABC):
     @classmethod
     @abstractmethod
     def from_plain(cls, data: Mapping[str, Any]) -> "ModelConfig":
-        """The config that ``to_plain`` wrote; an unknown or missing key is a TypeError naming it."""
+        """The config that ``to_plain`` wrote; a HeedError names every key that is unknown, missing or wrong."""
 
 
 class Seq2Seq(nn.Module, ABC):

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.knobs import from_plain
 from heed.layers.attention import (
     Attention,
     KeyValue,
@@ -104,6 +105,14 @@ class TransformerConfig(ModelConfig):
         """Width of each of them."""
         return self.d_model // self.self_heads
 
+    @property
+    def depth(self) -> int:
+        return self.encoder_layers + self.decoder_layers
+
+    @property
+    def width(self) -> int:
+        return max(self.d_model, self.d_ff, self.positions.max_length or 0)
+
     def build(self, *, src_vocab: int, tgt_vocab: int, joint: bool) -> "Transformer":
         return Transformer(self, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
 
@@ -112,11 +121,7 @@ class TransformerConfig(ModelConfig):
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> "TransformerConfig":
-        parts = {
-            "self_attention": SelfAttentionConfig(**data["self_attention"]),
-            "positions": PositionsConfig(**data["positions"]),
-        }
-        return cls(**{**data, **parts})
+        return from_plain(cls, data, where="model.")
 
 
 class Residual(nn.Module):
