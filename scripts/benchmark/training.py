@@ -25,9 +25,9 @@ from heed.data.datamodule import StepShare, TranslationData
 from heed.data.encoded import EncodedSplit, Ragged
 from heed.models.rnn import RNNConfig
 from heed.models.transformer import TransformerConfig
+from heed.runs.selection import Selection
 from heed.training.configuration import build
 from heed.training.module import TranslationModule
-from heed.training.selection import Selection
 
 ROOT = Path(__file__).parents[2]
 

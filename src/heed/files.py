@@ -90,7 +90,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > YAML_LIMIT:
             raise HeedError(f"{path} is larger than {YAML_LIMIT:,} bytes: it was not written by heed.")
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506  # a SafeLoader
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader)  # a SafeLoader
     except HeedError:
         raise
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from heed.training.selection import SIGN, Selection
+from heed.runs.selection import SIGN, Selection
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.maps=0", "callbacks.log_every=4",
@@ -78,7 +78,7 @@ def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps_and_writes_the_same_m
         (checkpoints / f"{name}.ckpt").write_bytes((checkpoints / known[-1]).read_bytes())
     (checkpoints / "best-0000007.ckpt.partial").write_bytes(b"PK")
     with (stopped / "metrics.csv").open("a") as file:
-        file.write("7,0,1.5e-05,6.5,6.4,1.2,,,,\r\n8,0,1.6")
+        file.write("7,0,1.5e-05,6.5,6.4,1.2,,,,,\r\n8,0,1.6")
     resumed = run("stopped", *end, "resume=true")
     assert (resumed / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
     assert kept(resumed) == kept(whole)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from heed.cli.common import Command, path_text, write_lines
 from heed.errors import HeedError
 from heed.files import check_regular, read_yaml, replacing
+from heed.runs.selection import SIGN, Selection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,9 +98,11 @@ def _checkpoints(run: Path, *, last: int | None, best: int | None) -> list[Path]
     kept = [path for path in (run / "checkpoints").glob(f"{kind}-*.ckpt") if path.stem.rpartition("-")[2].isdecimal()]
     kept.sort(key=_step)
     if best is not None:
-        bleu = _validation_bleu(run / "metrics.csv")
+        scores = _validation_scores(run / "metrics.csv")
+        selection = Selection((_run_config(run) or {}).get("select", "bleu"))
+        kept = [path for path in kept if _step(path) in scores]
         # Of equals the earlier is better, as while training.
-        kept.sort(key=lambda path: (bleu.get(_step(path), 0.0), -_step(path)))
+        kept.sort(key=lambda path: (selection.key(scores[_step(path)]), -_step(path)))
     if not 1 <= count <= len(kept):
         raise HeedError(
             f"{run} has {len(kept)} of the {kind} checkpoints and not {count}: while training, callbacks.keep_{kind} "
@@ -112,11 +115,14 @@ def _step(path: Path) -> int:
     return int(path.stem.rpartition("-")[2])
 
 
-def _validation_bleu(metrics: Path) -> dict[int, float]:
+def _validation_scores(metrics: Path) -> dict[int, dict[str, float]]:
+    """By step, what `Selection` compares."""
     check_regular(metrics)
     try:
         with metrics.open(newline="", encoding="utf-8") as file:
-            return {int(row["step"]): float(row["valid_bleu"]) for row in csv.DictReader(file) if row["valid_bleu"]}
+            rows = [row for row in csv.DictReader(file) if row["valid_bleu"]]
+        known = [metric for metric in SIGN if rows and rows[0].get(f"valid_{metric}")]
+        return {int(row["step"]): {metric: float(row[f"valid_{metric}"]) for metric in known} for row in rows}
     except OSError as error:
         raise HeedError(
             f"{metrics} cannot be read, and it tells which checkpoint is best: {error.strerror}."

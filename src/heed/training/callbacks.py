@@ -16,13 +16,13 @@ from torch import Tensor
 from heed.data.datamodule import StepShare, TranslationData
 from heed.files import replacing
 from heed.knobs import AtLeast0, AtLeast1, Range
+from heed.runs.selection import Selection
 from heed.training.alignment import AlignmentErrorRate
 from heed.training.checkpoints import Checkpoints, find_checkpoints
 from heed.training.ema import EMA
 from heed.training.interrupt import StopOnSignal
 from heed.training.loggers import log_table
 from heed.training.maps import DrawMaps
-from heed.training.selection import Selection
 
 Kept = Annotated[int, Range(-1)]
 """Checkpoints; -1: all."""
@@ -35,7 +35,10 @@ class Journal(Callback):
     what was summed since its last row is in every checkpoint, so that a resumed run writes it too.
     """
 
-    FIELDS = ("step", "epoch", "lr", "loss", "nll", "grad_norm", "valid_loss", "valid_bleu", "valid_chrf", "valid_aer")
+    FIELDS = (
+        "step", "epoch", "lr", "loss", "nll", "grad_norm",
+        "valid_loss", "valid_bleu", "valid_chrf", "valid_comet", "valid_aer",
+    )  # fmt: skip
     SUMS = ("loss_sum", "nll_sum", "tokens")
     """Of the training steps since the last row, skipped ones left out: on the device, each process's own part."""
 
@@ -126,7 +129,7 @@ class Journal(Callback):
         if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
             return
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        known = [key for key in ("loss", "bleu", "chrf", "aer") if f"valid/{key}" in metrics]
+        known = [key for key in ("loss", "bleu", "chrf", "comet", "aer") if f"valid/{key}" in metrics]
         row = {f"valid_{key}": metrics[f"valid/{key}"] for key in known}
         aer = f"  AER {row['valid_aer']:.3f}" if "aer" in known else ""
         self._write({"step": trainer.global_step, "epoch": self.epoch, **row})

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.files import replacing
-from heed.training.selection import Selection
+from heed.runs.selection import Selection
 
 
 class Checkpoints(Checkpoint):

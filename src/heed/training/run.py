@@ -32,6 +32,7 @@ from heed.evaluation.scores import Scores
 from heed.files import replacing
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.runs.claim import CONFIG, LOCK, RESULTS, create, locked, newest_unfinished
+from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.alignment import AlignmentErrorRate
 from heed.training.callbacks import Journal, planned_steps
 from heed.training.checkpoints import Checkpoints, checkpoint_step, find_checkpoints
@@ -39,7 +40,6 @@ from heed.training.interrupt import end_other_processes
 from heed.training.launcher import agree_on_folder, detect_launch, is_first_process
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
-from heed.training.selection import SIGN, Metric, Selection
 
 if TYPE_CHECKING:
     from datasets import Dataset

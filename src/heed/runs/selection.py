@@ -21,6 +21,6 @@ class Selection:
     metric: Metric = "bleu"
 
     def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
-        """What is higher for the better validation."""
+        """What is higher for the better validation. A metric that was not measured does not count."""
         metrics = dict.fromkeys((self.metric, *TIE_BREAKERS))
-        return tuple(SIGN[metric] * scores[metric] for metric in metrics)
+        return tuple(SIGN[metric] * scores[metric] for metric in metrics if metric in scores)
