@@ -1,5 +1,6 @@
 """What a user can get wrong is a sentence that says what, where and what to do, with exit status 2; nothing is lost."""
 
+import os
 import re
 import resource
 import shutil
@@ -87,6 +88,12 @@ SETTINGS = [
      ["model/positions=learned", "model.positions.max_length=9"]),
     (["data.train=0"], "data.train=0 must be a whole number of at least 1", ["data.train=1"]),
     (["data.reverse=2"], "data.reverse=2 must be true or false", ["data.reverse=true"]),
+    (["data.src_lang=fr"], "corpus of English and German: data.src_lang=fr data.tgt_lang=de must be",
+     ["data.src_lang=de", "data.tgt_lang=en"]),
+    (["data.max_eval_tokens=0"], "data.max_eval_tokens=0 must be a whole number of at least 1 or null",
+     ["data.max_eval_tokens=null"]),
+    (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or a whole number from 1 to",
+     ["tokenizer.vocab_size=2147483647"]),
     (["tokenizer.kind=bep"], "tokenizer.kind=bep must be bpe or unigram", ["tokenizer.kind=bpe"]),
     (["logger=wandb", "logger.mode=on"], "logger.mode=on must be auto or online or offline",
      ["logger=wandb", "logger.mode=offline"]),
@@ -140,6 +147,12 @@ def _cut(file: Path) -> None:
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
 
 
+def _lengthen(file: Path) -> None:
+    """A validation line of 100,000 words, which training does not see: it is too long."""
+    for side in (file, file.with_suffix(".xx")):
+        side.write_text(side.read_text() + "word " * 100_000 + "\n")
+
+
 def _garble(file: Path) -> None:
     lines = file.read_bytes().splitlines(keepends=True)
     lines[4] = b"caf\xe9\n"
@@ -150,6 +163,8 @@ DATA = {
     "missing": (Path.unlink, ["a.yy does not exist"]),
     "unequal": (_cut, ["a.xx has 12 lines", "a.yy 9"]),
     "no UTF-8": (_garble, ["a.yy, line 5", "0xe9", "iconv"]),
+    "too long": (_lengthen, ["data.valid, sentence pair 13: ", "target tokens, more than data.max_eval_tokens=4,096"]),
+    "named pipe": (lambda file: [file.unlink(), os.mkfifo(file)], ["a.yy is a named pipe"]),
     "empty": (lambda file: [f.write_text("") for f in (file, file.with_suffix(".xx"))], ["a.yy: no sentences"]),
 }
 

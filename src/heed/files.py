@@ -39,17 +39,18 @@ def replacing(path: Path) -> Iterator[Path]:
             yield path
         return
     partial = path.with_name(f"{path.name}.partial")
-    _remove(partial)
+    remove(partial)
     try:
         with writing(path):
             yield partial
             partial.replace(path)
     finally:
-        _remove(partial)
+        remove(partial)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if there is one."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from heed.data.corpus import Corpus, HubCorpus
@@ -189,7 +191,7 @@ def broken(folder: Path, name: str, content: bytes) -> None:
         ("train.de", b"a\nb\nc\nd\xe4\n", {}, ["train.de, line 4", "UTF-8", "0xe4"]),
         ("val.en", b"", {}, ["val.en has 0 lines"]),
         ("x.en", b"", {"train": "[[{}/x.en,{}/none.de]]"}, ["none.de does not exist"]),
-        ("x.en", b"", {"train": "[[{}/x.en,{}/x.en]]"}, ["x.en", "no sentences"]),
+        ("x.en", b"a\n", {"train": "[[{}/x.en,{}/./x.en]]"}, ["x.en is given for both sides", "cut -f1"]),
         ("x.txt", b"a\n", {"train": "[{}/x.txt]"}, ["x.txt stands alone", ".jsonl"]),
         ("x.txt", b"a\n", {"train": "[{}/x.txt,{}/x.txt]"}, ["x.txt stands alone"]),
         ("x.txt", b"a\n", {"train": "[[{}/x.txt,{}/x.txt,{}/x.txt]]"}, ["not a pair"]),
@@ -203,7 +205,7 @@ def broken(folder: Path, name: str, content: bytes) -> None:
         ("x.en.gz", b"not packed", {"train": "[[{}/x.en.gz,{}/train.de]]"}, ["x.en.gz", "gzip"]),
         ("x.jsonl", b'["a", "b"]\n', {"train": "[{}/x.jsonl]"}, ["line 1", "no field 'src'"]),
         ("x.parquet", b"no parquet", {"train": "[{}/x.parquet]"}, ["x.parquet", "arquet"]),
-        ("x.en", b"\n", {"train": "[[{}/x.en,{}/x.en]]"}, ["nothing to train on", "empty"]),
+        ("train.de", b"\n \n\xc2\xa0\n\n", {}, ["nothing to train on", "empty"]),
         ("x.en", b"a\n", {"test": "{valid: [[{}/x.en,{}/x.en]]}"}, ["cannot be called valid"]),
     ],
 )  # fmt: skip
@@ -262,7 +264,11 @@ def test_no_repository_and_no_network() -> None:
         composed("tatoeba").load()
     script = "from tests.data.test_corpus import hub; hub(repository='nobody/nothing').load()"
     run = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env={"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
     )
     assert "HeedError: nobody/nothing could not be loaded" in run.stderr
     assert "data.root=DIR" in run.stderr
@@ -298,6 +304,45 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
         forth = json.loads(there["meta"])["alignment"]
         assert forth
         assert sorted([t, s] for s, t in forth) == json.loads(back["meta"])["alignment"]
+
+
+def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
+    """Languages choose the sides, as in a published corpus; ``reverse`` swaps what they chose."""
+
+    def load(*options: str) -> Corpus:
+        sizes = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
+        corpus: Corpus = composed("synthetic", *sizes, f"data.cache_dir={tmp_path}", *options).load()
+        return corpus
+
+    german = ["data.src_lang=de", "data.tgt_lang=en"]
+    forth, by_reverse, by_languages, twice = (
+        load(*options) for options in ([], ["data.reverse=true"], german, [*german, "data.reverse=true"])
+    )
+    assert texts(by_languages.train) == [(tgt, src) for src, tgt in texts(forth.train)]
+    assert by_languages.fingerprint == by_reverse.fingerprint != forth.fingerprint == twice.fingerprint
+    assert [(c.src_lang, c.tgt_lang) for c in (forth, by_reverse, by_languages, twice)] == [
+        ("en", "de"), ("de", "en"), ("de", "en"), ("en", "de"),
+    ]  # fmt: skip
+    # Positions in the English source would point into the German one.
+    assert any(json.loads(meta)["roles"] for meta in forth.valid["meta"])
+    assert not any(json.loads(meta)["roles"] or json.loads(meta)["antecedent"] for meta in by_languages.valid["meta"])
+
+
+@pytest.mark.parametrize("name", ["synthetic", "multi30k"])
+@pytest.mark.parametrize("languages", [("de", "de"), ("en", "en")])
+def test_one_language_twice(name: str, languages: tuple[str, str]) -> None:
+    with pytest.raises(InstantiationException, match=r"data\.src_lang.*data\.tgt_lang"):
+        composed(name, f"data.src_lang={languages[0]}", f"data.tgt_lang={languages[1]}")
+
+
+@pytest.mark.parametrize(
+    ("column", "says"), [([1, 2], "column en: it holds int64 values"), ([["a"], ["b"]], "column en: it holds nested")]
+)
+def test_a_published_column_that_is_not_text(folder: Path, column: list[object], says: str) -> None:
+    for split in ("train", "validation", "test"):
+        pq.write_table(pa.table({"en": column, "de": ["a", "b"]}), folder / f"{split}.parquet")
+    with pytest.raises(HeedError, match=says):
+        hub(repository=str(folder), cache_dir=str(folder / "cache")).load()
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no published corpora beside the repository")

@@ -1,6 +1,11 @@
 """The stream of steps: one plan for all, the same from any cursor on, and new segmentations in every epoch."""
 
+import json
+import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -16,6 +21,8 @@ from heed.data.tokenizer import TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import EOS, PAD
 from heed.training.run import idle_devices
+
+ROOT = Path(__file__).parents[2]
 
 PAIRS = Dataset.from_dict(
     {
@@ -35,6 +42,7 @@ def corpus(*, both_directions: bool = False, tgt_lang: str = "de") -> Corpus:
         valid=HELD_OUT,
         tests={},
         both_directions=both_directions,
+        max_eval_tokens=None,
         fingerprint="",
         cleaning=CleaningReport(total=60, dropped={}, examples={}),
     )
@@ -153,3 +161,58 @@ def test_a_tokenizer_of_other_directions_is_refused(tmp_path: Path) -> None:
     for wrong, tokenizer in ((corpus(tgt_lang="fr"), both.tokenizer), (corpus(both_directions=True), one.tokenizer)):
         with pytest.raises(HeedError, match=r"opens a source with .* needs .*: give data.both_directions"):
             TranslationData(wrong, tokenizer, one.planner, **arguments)  # type: ignore[arg-type]
+
+
+def test_an_evaluation_sentence_that_is_too_long(tmp_path: Path) -> None:
+    """Refused before training, with its place; a test set that is left alone may hold any."""
+    taken = data(tmp_path)
+    arguments = taken.tokenizer, taken.planner
+    held_out = Dataset.from_dict({"src": ["a dog", "the dog", "a"], "tgt": ["ein Hund", "der Hund " * 40, "b"]})
+    longest = max(len(ids) for ids in taken.tokenizer.encode_tgt(held_out["tgt"]))
+    assert longest > 40
+    options = {"sampling": 0.0, "cache_dir": tmp_path}
+
+    def limited(limit: int | None, **splits: object) -> Corpus:
+        return replace(corpus(), max_eval_tokens=limit, **splits)  # type: ignore[arg-type]
+
+    for splits, name in (({"valid": held_out}, "data.valid"), ({"tests": {"news": held_out}}, "The test set 'news'")):
+        says = rf"{name}, sentence pair 2: \d+ source and {longest} target .*data\.max_eval_tokens={longest - 1} \('the"
+        with pytest.raises(HeedError, match=says):
+            TranslationData(limited(longest - 1, **splits), *arguments, with_tests=True, **options)  # type: ignore[arg-type]
+        for limit in (longest, None):
+            TranslationData(limited(limit, **splits), *arguments, with_tests=True, **options)  # type: ignore[arg-type]
+    TranslationData(limited(longest - 1, tests={"news": held_out}), *arguments, with_tests=False, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_fewer_evaluation_sentences_than_processes(tmp_path: Path) -> None:
+    """One validation and one test sentence give the same scores on 1, 2 and 3 processes."""
+    for name, lines in (("train", 40), ("held_out", 1)):
+        for language in ("xx", "yy"):
+            text = "".join(f"{name} {language} {'a b c d'[: 1 + n % 7]} {n}\n" for n in range(lines))
+            (tmp_path / f"{name}.{language}").write_text(text)
+    names = {"train": "train", "valid": "held_out", "test": "held_out"}
+    pairs = {split: f"[['{tmp_path}/{name}.xx','{tmp_path}/{name}.yy']]" for split, name in names.items()}
+    common = [
+        "data=files", *(f"data.{split}={pair}" for split, pair in pairs.items()),
+        "model=rnn", "model.d_embedding=8", "model.d_model=8", "optimizer=sgd", "schedule.warmup_steps=1",
+        "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2",
+        "batching.batch_tokens=90", "batching.device_tokens=96", "logger=none", "callbacks.maps=0",
+        f"cache_dir={tmp_path}/cache",
+    ]  # fmt: skip
+    results = []
+    for devices in (1, 2, 3):
+        folder = tmp_path / f"on-{devices}"
+        command = [sys.executable, "train.py", *common, "trainer=ddp_cpu", f"trainer.devices={devices}"]
+        done = subprocess.run(
+            [*command, f"hydra.run.dir={folder}"], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads((folder / "results.json").read_text()))
+        for split in ("valid", "test"):
+            translated = [(run / f"translations/{split}.hyp").read_text() for run in (tmp_path / "on-1", folder)]
+            assert translated[0] == translated[1]
+            assert translated[0].count("\n") == 1
+            assert results[-1][split]["loss"] == pytest.approx(results[0][split]["loss"], rel=1e-5)
+            assert results[-1][split]["chrf"] == results[0][split]["chrf"]

@@ -115,7 +115,7 @@ class Cleaning:
             rows = slice(start, start + len(table))
             columns = table.to_pydict()
             for column in columns.values():
-                content.update("\n".join(column).encode())
+                content.update("\n".join(column).encode() + b"\n\n")
             sources, targets = columns["src"], columns["tgt"]
             pairs[rows] = _hashes(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(sources, targets, strict=True))
             broken = self._broken(table)

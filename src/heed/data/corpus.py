@@ -4,6 +4,7 @@ Each class is one value of ``data=…``; its ``load()`` gives the same `Corpus`.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class Corpus:
     tests: "dict[str, Dataset]"
     both_directions: bool
     """Train on every pair both ways; ``train`` has it once."""
+    max_eval_tokens: int | None
+    """The longest validation or test sentence that is accepted, in tokens of either side; None: any."""
     fingerprint: str
     """A digest of all the text, cleaned: the same on every machine."""
     cleaning: CleaningReport
@@ -63,6 +66,9 @@ class SyntheticCorpus:
 
     Args:
         seed, train, valid, test, long: of the grammar's `generate`: its random seed, and pairs per split.
+        src_lang, tgt_lang: "en" and "de", or "de" and "en".
+        reverse: swap the two sides, languages included.
+        both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in `FilesCorpus`.
     """
 
     def __init__(
@@ -78,14 +84,20 @@ class SyntheticCorpus:
         reverse: bool,
         both_directions: bool,
         max_train: AtLeast1 | None,
+        max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
+        if {src_lang, tgt_lang} != {"en", "de"}:
+            raise HeedError(
+                f"data=synthetic is a corpus of English and German: data.src_lang={src_lang} data.tgt_lang={tgt_lang} "
+                "must be en and de, or de and en."
+            )
         self.sizes = {"train": train, "valid": valid, "test": test, "long": long}
         self.seed = seed
-        self.languages = src_lang, tgt_lang
-        self.reverse, self.both_directions = reverse, both_directions
-        self.max_train, self.cleaning = max_train, cleaning
+        self.reverse = reverse != (src_lang == "de")  # the grammar writes English first
+        self.both_directions = both_directions
+        self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
@@ -106,13 +118,14 @@ class SyntheticCorpus:
         }
         return _prepare(
             "synthetic",
-            self.languages,
+            ("en", "de"),
             splits["train"],
             splits["valid"],
             {name: splits[name] for name in ("test", "long")},
             reverse=self.reverse,
             both_directions=self.both_directions,
             max_train=self.max_train,
+            max_eval_tokens=self.max_eval_tokens,
             cleaning=self.cleaning,
             cache_dir=self.cache_dir,
         )
@@ -133,6 +146,7 @@ class FilesCorpus:
         reverse: swap the two sides of everything, languages included.
         both_directions: train one model on every pair both ways, a tag telling which; validate and test this way only.
         max_train: train on so many of the clean pairs, a sample; None: on all.
+        max_eval_tokens: refuse a validation or test set with a longer sentence (evaluation never drops or cuts one).
         cache_dir: where the text is kept in Arrow format, memory-mapped.
     """
 
@@ -149,21 +163,28 @@ class FilesCorpus:
         reverse: bool,
         both_directions: bool,
         max_train: AtLeast1 | None,
+        max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
         self.train = file_entries("train", train)
         self.valid = file_entries("valid", valid)
         if isinstance(test, Mapping):
-            self.tests = {name: file_entries(f"test.{name}", entries) for name, entries in test.items()}
+            self.tests = {str(name): file_entries(f"test.{name}", entries) for name, entries in test.items()}
         else:
             self.tests = named_by_file(file_entries("test", test))
         if taken := {"train", "valid"} & set(self.tests):
             raise HeedError(f"data.test: a test set cannot be called {taken.pop()}, which is another split's name.")
+        for name in self.tests:
+            if not re.fullmatch(r"[^/\0\ud800-\udfff]{1,100}", name) or name.startswith("."):
+                raise HeedError(
+                    f"data.test: {name!r} cannot name a test set, whose translations are files of this name: choose a "
+                    "shorter name, without / and not beginning with a dot."
+                )
         self.fields = src_field, tgt_field
         self.languages = src_lang, tgt_lang
         self.reverse, self.both_directions = reverse, both_directions
-        self.max_train, self.cleaning = max_train, cleaning
+        self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
@@ -187,6 +208,7 @@ class FilesCorpus:
             reverse=self.reverse,
             both_directions=self.both_directions,
             max_train=self.max_train,
+            max_eval_tokens=self.max_eval_tokens,
             cleaning=self.cleaning,
             cache_dir=self.cache_dir,
         )
@@ -208,7 +230,8 @@ class HubCorpus:
         splits: the hub's names of "train", "valid" and "test".
         root: a folder that is read instead, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the hub.
         stems: the files' names of "train", "valid" and "test".
-        src_lang, tgt_lang, reverse, both_directions, max_train, cleaning, cache_dir: as in `FilesCorpus`.
+        src_lang, tgt_lang, reverse, both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in
+            `FilesCorpus`.
     """
 
     def __init__(
@@ -225,15 +248,18 @@ class HubCorpus:
         reverse: bool,
         both_directions: bool,
         max_train: AtLeast1 | None,
+        max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
+        if src_lang == tgt_lang:
+            raise HeedError(f"data.src_lang and data.tgt_lang are both {src_lang}: give two different languages.")
         self.name = name
         self.repository, self.revision, self.splits = repository, revision, splits
         self.root, self.stems = root, stems
         self.languages = src_lang, tgt_lang
         self.reverse, self.both_directions = reverse, both_directions
-        self.max_train, self.cleaning = max_train, cleaning
+        self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
@@ -255,6 +281,7 @@ class HubCorpus:
             reverse=self.reverse,
             both_directions=self.both_directions,
             max_train=self.max_train,
+            max_eval_tokens=self.max_eval_tokens,
             cleaning=self.cleaning,
             cache_dir=self.cache_dir,
         )
@@ -292,10 +319,12 @@ class HubCorpus:
                 f"data.src_lang and data.tgt_lang are two of {', '.join(dataset.column_names)}."
             )
 
+        for column in (src, tgt):
+            if (kind := getattr(dataset.features[column], "dtype", "nested")) not in ("string", "large_string"):
+                raise HeedError(f"{self.repository}, column {column}: it holds {kind} values, and must hold text.")
+
         def one_line_each(batch: Mapping[str, list[str | None]]) -> dict[str, list[str]]:
-            return {
-                side: [one_line(text or "") for text in batch[lang]] for side, lang in (("src", src), ("tgt", tgt))
-            }
+            return {side: [one_line(text or "") for text in batch[lang]] for side, lang in (("src", src), ("tgt", tgt))}
 
         return dataset.map(one_line_each, batched=True, remove_columns=dataset.column_names)
 
@@ -310,10 +339,11 @@ def _prepare(
     reverse: bool,
     both_directions: bool,
     max_train: int | None,
+    max_eval_tokens: int | None,
     cleaning: Cleaning,
     cache_dir: Path,
 ) -> Corpus:
-    """What every source ends with: turn round, clean, fingerprint."""
+    """Reverse if asked, clean the training pairs, and fingerprint all text: the last steps of every source."""
     if reverse:
         languages = languages[1], languages[0]
         train, valid = _reversed(train), _reversed(valid)
@@ -334,18 +364,20 @@ def _prepare(
         valid=valid,
         tests=tests,
         both_directions=both_directions,
+        max_eval_tokens=max_eval_tokens,
         fingerprint=text_fingerprint(cleaned, valid, *tests.values()),
         cleaning=report,
     )
 
 
 def _reversed(split: "Dataset") -> "Dataset":
-    """The same pairs the other way round, gold alignments included."""
+    """Swap source and target, gold alignments included; positions in the old source are dropped with it."""
     turned = split.rename_columns({"src": "tgt", "tgt": "src"})
     if "meta" not in split.column_names:
         return turned
     metas = [json.loads(meta) for meta in split["meta"]]
     for meta in metas:
         meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
+        meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
     texts = [json.dumps(meta, ensure_ascii=False) for meta in metas]
     return turned.remove_columns("meta").add_column("meta", texts)

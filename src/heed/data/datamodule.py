@@ -1,6 +1,6 @@
 """Encoded text → what each device works on: its share of every optimizer step, and its part of each evaluation set."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,20 @@ class StepStream(IterableDataset[StepShare]):
             epoch, start = epoch + 1, 0
 
 
+class EvaluationStream(IterableDataset[Batch]):
+    """This process's batches of an evaluation set, possibly none.
+
+    It has no length on purpose: Lightning refuses a loader of length zero, and would skip the end of the evaluation,
+    where all processes exchange their translations, on a process without batches.
+    """
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.batches)
+
+
 class TranslationData(L.LightningDataModule):
     """Serves training steps by plan and evaluation sets by length. Its state is a cursor: (epoch, step).
 
@@ -111,6 +125,8 @@ class TranslationData(L.LightningDataModule):
         }
         """The same as ids; train as the latest epoch saw it."""
         self.evaluated = [name for name in self.splits if name != "train"]
+        for name in self.evaluated:
+            self._refuse_too_long(name)
         self._drawn: int | None = None
         self.cursor = (0, 0)
         """The next step to be taken; the training module moves it on."""
@@ -155,13 +171,34 @@ class TranslationData(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.cursor = (state_dict["epoch"], state_dict["step"])
 
+    def _refuse_too_long(self, name: str) -> None:
+        """Refuse an evaluation set with a sentence that would take minutes or all memory, before anything is trained.
+
+        The time and memory of attention grow with the square of the length. Cleaning bounds it for training pairs;
+        evaluation sets are never changed.
+        """
+        limit, split = self.corpus.max_eval_tokens, self.splits[name]
+        longest = np.maximum(split.src.lengths, split.tgt.lengths)
+        if limit is not None and longest.max() > limit:
+            row = int(longest.argmax())
+            split_name = "data.valid" if name == "valid" else f"The test set {name!r}"
+            raise HeedError(
+                f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
+                f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
+                f"({self.datasets[name][row]['src'][:40]!r} …). Split it into sentences, or raise that limit if time "
+                "and memory allow."
+            )
+
     def _evaluation(self, name: str) -> DataLoader[Batch]:
-        """This process's sentences, neighbours in length batched together: each sentence on exactly one process."""
+        """Return this process's share of an evaluation set: each sentence pair is on exactly one process.
+
+        Pairs of similar length are batched together.
+        """
         split = self.splits[name]
         src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._place()
-        most = max(1, len(order) // world_size)  # rows: no process may be left without a batch
+        most = max(1, len(order) // world_size)  # rows: every process gets a batch, where there are pairs enough
         batches, start = [], 0
         for stop in range(1, len(order) + 1):
             # Longest first: the first row has the longest source, but not always the longest target.
@@ -171,7 +208,7 @@ class TranslationData(L.LightningDataModule):
                 batches.append(order[start:stop])
                 start = stop
         mine = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
-        return DataLoader(mine, batch_size=None)  # type: ignore[arg-type]  # a list is a dataset
+        return DataLoader(EvaluationStream(mine), batch_size=None)
 
     def _place(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

@@ -5,19 +5,21 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 Ids = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Ragged:
 
     values: Ids
     """All ids, one sequence after the other; may be memory-mapped."""
-    offsets: npt.NDArray[np.int64]
+    offsets: Offsets
     """One more than there are sequences, from 0 to ``len(values)``."""
 
     @classmethod
@@ -64,7 +66,7 @@ class EncodedSplit:
 def encode(
     dataset: "Dataset", tokenizer: Tokenizer, cache_dir: Path | str, *, both_directions: bool = False
 ) -> EncodedSplit:
-    """The ids of a split, memory-mapped from a cache that is built once per text and tokenizer.
+    """Return the ids of a split, memory-mapped from a cache that is built once per text and tokenizer.
 
     One block of sentences is in memory at a time, and 8 bytes per sentence and side. With ``both_directions`` all pairs
     are followed by all of them the other way round.
@@ -74,51 +76,71 @@ def encode(
 
     def write(folder: Path) -> None:
         folder.mkdir()
-        _write(folder, dataset, tokenizer, both_directions=both_directions)
+        with (folder / "src.npy").open("wb+") as src_file, (folder / "tgt.npy").open("wb+") as tgt_file:
+            offsets = _write(src_file, tgt_file, dataset, tokenizer, both_directions=both_directions)
+        for side, values in zip(("src", "tgt"), offsets, strict=True):
+            # Written to a file directly, np.save reports a full disk without its error number.
+            buffer = io.BytesIO()
+            np.save(buffer, values)
+            (folder / f"{side}.offsets.npy").write_bytes(buffer.getbuffer())
 
-    return _load(build_once(Path(cache_dir) / "encoded" / key, write))
+    folder = build_once(Path(cache_dir) / "encoded" / key, write)
+    with (folder / "src.npy").open("rb") as src_file, (folder / "tgt.npy").open("rb") as tgt_file:
+        return EncodedSplit(
+            Ragged(_mapped(src_file), np.load(folder / "src.offsets.npy")),
+            Ragged(_mapped(tgt_file), np.load(folder / "tgt.offsets.npy")),
+        )
 
 
 def encode_once(
     dataset: "Dataset", tokenizer: Tokenizer, cache_dir: Path | str, *, both_directions: bool = False
 ) -> EncodedSplit:
-    """What `encode` gives, for a tokenizer that draws its segmentations: on disk too, but gone with the process."""
+    """Return what `encode` returns, for a tokenizer that samples its segmentations.
+
+    The ids are on disk too, in files without a name, which are gone with the process however it ends.
+    """
     parent = Path(cache_dir) / "encoded"
-    parent.mkdir(parents=True, exist_ok=True)
-    # A memory map outlives the name of its file.
-    with TemporaryDirectory(dir=parent, prefix="drawn-", ignore_cleanup_errors=True) as folder:
-        _write(Path(folder), dataset, tokenizer, both_directions=both_directions)
-        return _load(Path(folder))
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=parent) as src_file, TemporaryFile(dir=parent) as tgt_file:
+            offsets = _write(src_file, tgt_file, dataset, tokenizer, both_directions=both_directions)
+            return EncodedSplit(Ragged(_mapped(src_file), offsets[0]), Ragged(_mapped(tgt_file), offsets[1]))
+    except OSError as error:
+        raise HeedError(
+            f"No temporary files can be written to {parent} ({error.strerror}), as tokenizer.sampling needs in every "
+            "epoch: make room, or set cache_dir=DIR to another folder."
+        ) from error
 
 
-def _write(folder: Path, dataset: "Dataset", tokenizer: Tokenizer, *, both_directions: bool) -> None:
-    with (folder / "src.npy").open("wb+") as src_file, (folder / "tgt.npy").open("wb+") as tgt_file:
-        src_writer, tgt_writer = _Writer(src_file), _Writer(tgt_file)
-        for src, tgt in blocks(dataset):
-            src_writer.append(Ragged.of(tokenizer.encode_src(src)))
-            tgt_writer.append(Ragged.of(tokenizer.encode_tgt(tgt)))
-        if both_directions:
-            other = tokenizer.reversed()
-            for tgt, src in blocks(dataset):
-                src_writer.append(Ragged.of(other.encode_src(src)))
-                tgt_writer.append(Ragged.of(other.encode_tgt(tgt)))
-        for writer, side in ((src_writer, "src"), (tgt_writer, "tgt")):
-            np.save(folder / f"{side}.offsets.npy", writer.close())
+def _write(
+    src_file: IO[bytes], tgt_file: IO[bytes], dataset: "Dataset", tokenizer: Tokenizer, *, both_directions: bool
+) -> tuple[Offsets, Offsets]:
+    """Write the ids of both sides as .npy files; return where the sentences start in them."""
+    src_writer, tgt_writer = _Writer(src_file), _Writer(tgt_file)
+    for src, tgt in blocks(dataset):
+        src_writer.append(Ragged.of(tokenizer.encode_src(src)))
+        tgt_writer.append(Ragged.of(tokenizer.encode_tgt(tgt)))
+    if both_directions:
+        other = tokenizer.reversed()
+        for tgt, src in blocks(dataset):
+            src_writer.append(Ragged.of(other.encode_src(src)))
+            tgt_writer.append(Ragged.of(other.encode_tgt(tgt)))
+    return src_writer.close(), tgt_writer.close()
 
 
-def _load(folder: Path) -> EncodedSplit:
-    def side(name: str) -> Ragged:
-        # A plain view of the memory map: np.memmap pays a microsecond of bookkeeping for every slice.
-        values = np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
-        return Ragged(values, np.load(folder / f"{name}.offsets.npy"))
-
-    return EncodedSplit(side("src"), side("tgt"))
+def _mapped(file: IO[bytes]) -> Ids:
+    """The array of an open .npy file, memory-mapped; the map outlives the file's name and this handle."""
+    file.seek(0)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    # A plain view of the memory map: np.memmap pays a microsecond of bookkeeping for every slice.
+    return np.asarray(np.memmap(file, dtype, "r", offset=file.tell(), shape=shape))
 
 
 class _Writer:
     """A .npy file of int32 that grows: NumPy pads the header so that its length can be corrected at the end."""
 
-    def __init__(self, file: io.BufferedRandom) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.lengths: list[npt.NDArray[np.int64]] = [np.zeros(0, dtype=np.int64)]
         self._header(0)
@@ -127,16 +149,17 @@ class _Writer:
         self.file.write(sequences.values.tobytes())
         self.lengths.append(sequences.lengths)
 
-    def close(self) -> npt.NDArray[np.int64]:
-        """Correct the header; the offsets of what was written."""
+    def close(self) -> Offsets:
+        """Correct the header; return the offsets of what was written."""
         offsets = _offsets(np.concatenate(self.lengths))
         self.file.seek(0)
         self._header(int(offsets[-1]))
+        self.file.flush()
         return offsets
 
     def _header(self, count: int) -> None:
         np.lib.format.write_array_header_1_0(self.file, {"descr": "<i4", "fortran_order": False, "shape": (count,)})
 
 
-def _offsets(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _offsets(lengths: npt.NDArray[np.int64]) -> Offsets:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])

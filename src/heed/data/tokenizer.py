@@ -178,8 +178,8 @@ class TokenizerTrainer:
     ) -> None:
         if kind not in ("bpe", "unigram"):
             raise HeedError(f"tokenizer.kind is bpe or unigram, not {kind!r}.")
-        if vocab_size != "auto" and (not isinstance(vocab_size, int) or vocab_size < 1):
-            raise HeedError(f"tokenizer.vocab_size is a number of pieces or auto, not {vocab_size!r}.")
+        if vocab_size != "auto" and (not isinstance(vocab_size, int) or not 1 <= vocab_size < 2**31):
+            raise HeedError(f"tokenizer.vocab_size={vocab_size} must be auto or a whole number from 1 to 2^31 - 1.")
         if not 0.9 <= character_coverage <= 1:
             raise HeedError(f"tokenizer.character_coverage is a share between 0.9 and 1, not {character_coverage}.")
         if max_sentences < 1:
@@ -296,4 +296,6 @@ def _explanation(message: str, size: int) -> str:
             f"tokenizer.vocab_size={size} is less than the text's alphabet: the smallest possible is {least[1]} "
             "(auto finds a fitting one; a lower tokenizer.character_coverage leaves more characters to byte fallback)."
         )
+    if "all_chars_count" in message:
+        return "The training text has no characters but spaces (SentencePiece reads ▁, U+2581, as a space)."
     return f"SentencePiece could not learn a tokenizer with these settings: {message.strip()}"
