@@ -15,6 +15,7 @@ import sentencepiece as spm
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.errors import HeedError
+from heed.files import replacing
 from heed.knobs import Share
 from heed.symbols import BOS, EOS, PAD, UNK
 
@@ -109,7 +110,8 @@ class Tokenizer:
         """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model``."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, model in zip(_files(joint=self.joint), self._models, strict=True):
-            (folder / name).write_bytes(model)
+            with replacing(folder / name) as file:
+                file.write_bytes(model)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -128,8 +130,8 @@ class Tokenizer:
             processor = spm.SentencePieceProcessor()
             try:
                 processor.load_from_serialized_proto(models[-1])
-            except RuntimeError as error:
-                raise HeedError(f"{file} is not a SentencePiece model.") from error
+            except (RuntimeError, UnicodeDecodeError) as error:
+                raise HeedError(f"{file} is not a SentencePiece model, or a damaged one.") from error
             ids = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
             if ids != (PAD, UNK, BOS, EOS):
                 raise HeedError(
