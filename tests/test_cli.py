@@ -15,6 +15,7 @@ import pytest
 import sentencepiece as spm
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 from heed import model_folder
 from heed.cli import main
@@ -22,6 +23,7 @@ from heed.cli.common import read_lines, search_settings
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch
 from heed.errors import HeedError
+from heed.files import replacing
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.translator import Translator
@@ -180,3 +182,143 @@ def test_search_settings_are_the_models_or_those_of_conf() -> None:
     assert search_settings(SEARCH | {"_target_": "anything", "n_best": 3}) == SEARCH
     settings = search_settings(greedy | {"max_length_extra": 33})
     assert (settings["beam"], settings["max_length_extra"]) == (1, 33)
+
+
+def test_streams_that_cannot_be_used_are_a_sentence(run: Path, tmp_path: Path) -> None:
+    program = f"{sys.executable} -m heed.cli translate --model {run} --beam 1"
+    for command, status, sentence in (
+        (f"echo a dog | {program} > /dev/full", 2, "Standard output could not be written (No space left on device)"),
+        (f"echo a dog | {program} >&-", 2, "Standard output is closed"),
+        (f"{program} <&-", 2, "Standard input is closed"),
+        (f"echo a dog | {program} 2>&- >/dev/null", 0, ""),
+        (f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir ../gone && {program}", 2, "The working directory"),
+    ):
+        answer = subprocess.run(
+            ["bash", "-c", command], capture_output=True, timeout=60, env=environment(), check=False
+        )
+        said = answer.stderr.decode()
+        assert (answer.returncode, len(said.splitlines())) == (status, 1 if sentence else 0), said
+        assert said.startswith(f"heed: {sentence}" if sentence else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"\x28\xb5\x2f\xfd rest", "is compressed: decompress it first, with `zstd -dc`"),
+        (b"\xfd7zXZ\x00 rest", "xz -dc"),
+        (b"\x1f\x8b\x08 rest", "gzip -dc"),
+        ("Hund".encode("utf-16"), "is UTF-16"),
+        (b"a dog\n" + b"a" * 10_000_000, "Line 2 of x is longer than 100,000 bytes"),
+    ],
+)
+def test_input_of_another_kind_is_called_by_its_name(text: bytes, words: str) -> None:
+    with pytest.raises(HeedError) as caught:
+        list(read_lines(io.BytesIO(text), "x"))
+    assert words in str(caught.value)
+    assert "LATIN1" not in str(caught.value)
+
+
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+)
+
+
+def _edited(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    change(config)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def _replaced(folder: Path, name: str, how: Callable[[Path], object]) -> None:
+    (folder / name).unlink()
+    how(folder / name)
+
+
+def _poisoned(folder: Path, value: float) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["tgt_embedding.weight"][5, 3] = value
+    save_file(weights, folder / "model.safetensors")
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "family list": (lambda d: _edited(d, lambda c: c.update(family=["transformer"])), "names the model family ['tr"),
+    "no model": (lambda d: _edited(d, lambda c: c.pop("model")), "it has no model"),
+    "model text": (lambda d: _edited(d, lambda c: c.update(model="x")), "model=x must be a mapping"),
+    "size text": (lambda d: _edited(d, lambda c: c["model"].update(d_ff="x")), "model.d_ff=x must be a whole number"),
+    "wide": (lambda d: _edited(d, lambda c: c["model"].update(d_ff=2**40)), "sizes up to 1,099,511,627,776"),
+    "wide, many heads": (
+        lambda d: _edited(d, lambda c: c["model"].update(d_model=2**40, num_heads=2**40)), "sizes up to",
+    ),
+    "deep": (lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "layers and sizes up to"),
+    "a little wider": (lambda d: _edited(d, lambda c: c["model"].update(d_ff=29)), "weights of another architecture"),
+    "search list": (lambda d: _edited(d, lambda c: c.update(search=[1])), "search=[1] must be a mapping"),
+    "search text": (lambda d: _edited(d, lambda c: c["search"].update(length_penalty="x")), "search.length_penalty=x"),
+    "alignment text": (
+        lambda d: _edited(d, lambda c: c.update(alignment={"layer": "x", "head": None, "row": "input"})),
+        "alignment.layer=x must be a whole number",
+    ),
+    "nested": (lambda d: (d / "config.yaml").write_text("[" * 100_000), "nested too deeply"),
+    "aliases": (lambda d: (d / "config.yaml").write_text(BOMB), "aliases"),
+    "large": (lambda d: (d / "config.yaml").write_text("a: " + "x" * 10**6), "larger than"),
+    "folder": (lambda d: _replaced(d, "model.safetensors", Path.mkdir), "is a folder and must be a file"),
+    "pipe": (lambda d: _replaced(d, "model.safetensors", os.mkfifo), "is a pipe or a device and must be a file"),
+    "pipe as config": (lambda d: _replaced(d, "config.yaml", os.mkfifo), "is a pipe or a device and must be a file"),
+    "NaN": (lambda d: _poisoned(d, float("nan")), "1 of 1,400 values of tgt_embedding.weight are NaN or infinite"),
+    "infinity": (lambda d: _poisoned(d, -float("inf")), "are NaN or infinite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", FOLDERS)
+def test_a_damaged_model_folder_is_a_sentence(
+    run: Path, damage: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a dog\n")))
+    change, words = FOLDERS[damage]
+    change(run / "model")
+    assert main(["translate", "--model", str(run)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--length-penalty", "nan"], "search.length_penalty=nan must be a number of at least 0 and at most 10"),
+        (["--length-penalty", "inf"], "search.length_penalty=inf"),
+        (["--sample", "--temperature", "nan"], "search.temperature=nan must be a number above 0"),
+        (["--sample", "--top-p", "nan"], "search.top_p=nan"),
+        (["--mbr", "--samples", "1000000000"], "search.n_best=1000000000"),
+        (["--beam", "1000000"], "search.beam=1000000"),
+        (["--device", "cuda:99"], "--device cuda:99 cannot be used"),
+        (["--device", "meta"], "--device meta cannot be used"),
+        (["--max-tokens", "2"], "Line 2 has 3 subwords and may have 2"),
+    ],
+)
+def test_options_out_of_range_are_a_sentence(
+    run: Path, options: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\na dog\n")))
+    assert main(["translate", "--model", str(run), *options]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_text_arguments_are_utf8_whatever_the_locale(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert heed("attend", "--model", run, "--beam", "1", "--out", page, "größer").returncode == 0
+    assert "größer" in page.read_text(encoding="utf-8")
+    answer = heed("attend", "--model", run, "--out", page, os.fsdecode(b"caf\xe9"))
+    assert answer.returncode == 2
+    assert b"is not UTF-8" in answer.stderr
+    assert b"Traceback" not in answer.stderr
+
+
+def test_devices_are_never_replaced_by_files(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with replacing(pipe) as where:
+        assert where == pipe
+    assert pipe.is_fifo()

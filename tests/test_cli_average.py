@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sentencepiece as spm
 import torch
+import yaml
 from torch import Tensor
 
 from heed import model_folder
@@ -153,3 +154,58 @@ def test_what_has_no_mean_is_refused(run: Path, tmp_path: Path, model: Any, caps
         assert not out.exists()
     assert main(["average", str(run), "--best", "2", "--out", str(full)]) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def begin(run: Path, **settings: Any) -> Path:
+    (run / "config.yaml").write_text(yaml.safe_dump({"seed": 1, "init_from": None, "ckpt_path": None, **settings}))
+    return run
+
+
+def test_weights_that_began_differently_have_no_mean(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+    begin(run)
+    others = {
+        name: save(tmp_path / name / "model", model(3)).parent for name in ("twin", "stranger", "child", "sister")
+    }
+    begin(others["twin"])
+    begin(others["stranger"], seed=2)
+    begin(others["child"], seed=3, init_from=str(run))
+    begin(others["sister"], seed=4, init_from=str(run / "model"))
+    for pair, status in (
+        ((run, others["twin"]), 0),
+        ((run, others["child"]), 0),
+        ((others["child"], others["sister"]), 0),
+        ((run, others["stranger"]), 2),
+        ((others["sister"], others["stranger"]), 2),
+    ):
+        out = tmp_path / f"{pair[0].name}-{pair[1].name}"
+        assert main(["average", *map(str, pair), "--out", str(out)]) == status
+        assert out.exists() == (status == 0)
+        assert ("began with different weights" in capsys.readouterr().err) == (status == 2)
+
+
+def test_unknown_beginnings_are_warned_of(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+    copy = save(tmp_path / "copies" / "copy", model(3))
+    assert main(["average", str(begin(run)), str(copy), "--out", str(tmp_path / "out")]) == 0
+    assert "nothing tells how the weights in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        ([1], [], "has no state_dict"),
+        ({"state_dict": [1]}, [], "has no state_dict"),
+        ({"state_dict": {"model.x": 1}}, [], "x is not a tensor"),
+        ({"callbacks": {"ema": {"weights": 3}}}, ["--ema"], "has no weights"),
+        ({"state_dict": {}}, ["--ema"], "has no callbacks"),
+        ({"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}}, [], "are NaN or infinite"),
+    ],
+)
+def test_foreign_checkpoints_are_refused(
+    run: Path, tmp_path: Path, content: Any, options: list[str], words: str, capsys: Any
+) -> None:
+    path = run / "checkpoints" / "foreign.ckpt"
+    torch.save(content, path)
+    assert main(["average", str(path), str(path), *options, "--out", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1

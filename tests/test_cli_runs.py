@@ -110,3 +110,34 @@ def test_results_that_cannot_be_read_hide_no_other_run(runs: Path) -> None:
     states = {row["run"]: row["state"] for row in read_runs(runs)}
     assert states["a/1"] == "results.json cannot be read"
     assert states["b/1/0_rnn"] == ""
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "[]",
+        "null",
+        "[" * 200_000,
+        results(bleu=1.0, params="x"),
+        results(bleu=1.0, train_seconds=None),
+        results(bleu=1.0, name=[1]),
+        results(bleu=1.0).replace('"loss": 2.99', '"loss": []'),
+    ],
+)
+def test_damaged_results_are_told_in_the_table(runs: Path, damaged: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "a" / "1" / "results.json").write_text(damaged)
+    assert main(["runs", str(runs), "--sort", "test_bleu"]) == 0
+    assert "results.json cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damaged", ["step\n", "a,b\n1,2\n", "step,valid_bleu\nx,y\n", "step,valid_bleu\n1\nx"])
+def test_damaged_metrics_are_told_in_the_table(runs: Path, damaged: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "a" / "2" / "metrics.csv").write_text(damaged)
+    assert main(["runs", str(runs)]) == 0
+    capsys.readouterr()
+
+
+def test_what_is_not_finite_stays_out_of_json(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "a" / "1" / "results.json").write_text(results(bleu=float("nan")))
+    assert main(["runs", str(runs), "--json"]) == 0
+    assert "NaN" not in capsys.readouterr().out

@@ -98,6 +98,30 @@ def test_empty_lines_stay_empty_and_in_place(model: Seq2Seq, tokenizer: Tokenize
     assert translator.translate(["", ""]) == ["", ""]
 
 
+def test_white_space_of_any_script_stays_empty(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, beam(), batch_tokens=100)
+    assert translator.translate(["\u3000", "\u00a0\t", "\u2003 \u3000"]) == ["", "", ""]
+
+
+def test_a_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, beam(), batch_tokens=100)
+    sentence = SENTENCES[0]
+    assert translator.translate(sentence) == translator.translate([sentence])
+    assert list(translator.stream(sentence, chunk=3)) == translator.translate([sentence])
+    assert translator.score(sentence, SENTENCES[1]) == translator.score([sentence], [SENTENCES[1]])
+    (seen,) = translator.attend(sentence, SENTENCES[1])
+    assert (seen.source, seen.target) == (sentence, SENTENCES[1])
+
+
+def test_what_cannot_be_read_is_refused_by_its_line(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, beam(), batch_tokens=100, max_tokens=30)
+    for wrong, words in (("caf\udce9", "is not Unicode text"), ("a dog . " * 30, "subwords and may have 30")):
+        with pytest.raises(HeedError, match=f"Line 2 .*{words}"):
+            translator.translate([SENTENCES[1], wrong])
+        with pytest.raises(HeedError, match=f"Line 2 .*{words}"):
+            translator.score(["a", "b"], ["c", wrong])
+
+
 def test_n_best_are_distinct_and_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     for n_best in Translator(model, tokenizer, beam(3), batch_tokens=100).n_best(SENTENCES):
         assert len(n_best) == 3

@@ -38,12 +38,17 @@ def replacing(path: Path) -> Iterator[Path]:
         with writing(path):
             yield path
         return
+    if not path.name:
+        raise HeedError(f"{path}/ is a folder that cannot be replaced: give a name to write to.")
     partial = path.with_name(f"{path.name}.partial")
     remove(partial)
     try:
         with writing(path):
             yield partial
-            partial.replace(path)
+            try:
+                partial.replace(path)
+            except IsADirectoryError as error:
+                raise HeedError(f"{path} is a folder: give the name of a file.") from error
     finally:
         remove(partial)
 
@@ -91,7 +96,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > YAML_LIMIT:
             raise HeedError(f"{path} is larger than {YAML_LIMIT:,} bytes: it was not written by heed.")
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader)  # a SafeLoader
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader)
     except HeedError:
         raise
     except OSError as error:

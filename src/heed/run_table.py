@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import yaml
 
 from heed.errors import HeedError
+from heed.knobs import allows, described, shown
 
 Row = dict[str, Any]
 
@@ -36,6 +38,26 @@ COLUMNS = {
 
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """What a row takes from a run's results as it is."""
+
+Scores = Mapping[str, Any]
+RESULTS: dict[str, Any] = {
+    **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
+    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir"), str | None),
+    **dict.fromkeys(("seed", "params", "steps", "tokens"), int),
+    **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
+    "search": Mapping[str, Any],
+    "decode_seconds": Mapping[str, float],
+    "valid": Scores | None,
+    "test": Scores | None,
+    "tests": Mapping[str, Scores],
+}
+"""Types in a run's results.json."""
+SCORES: dict[str, Any] = {
+    **dict.fromkeys(("bleu", "chrf"), float),
+    "loss": float | None,
+    **dict.fromkeys(("bleu_signature", "chrf_signature"), str),
+}
+"""Types in each of its score sets."""
 
 LESS_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
 
@@ -69,7 +91,7 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
         raise HeedError(f"Runs cannot be sorted by {key!r}: choose one of {', '.join(COLUMNS)}.")
     known = [row for row in rows if row[key] is not None]
     if key in ("run", "settings", "state"):
-        known.sort(key=lambda row: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", row[key])])
+        known.sort(key=lambda row: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", row[key])])
     else:
         known.sort(key=lambda row: row[key], reverse=key not in LESS_IS_BETTER)
     return known + [row for row in rows if row[key] is None]
@@ -97,19 +119,59 @@ def _find(folder: Path) -> Iterator[Path]:
 
 
 def _figures(run: Path) -> Row:
-    overrides = run / OVERRIDES
-    row: Row = dict.fromkeys((*FACTS, *COLUMNS))
-    row["overrides"] = yaml.safe_load(overrides.read_text(encoding="utf-8")) if overrides.is_file() else []
+    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": _overrides(run / OVERRIDES)}
     if (run / "results.json").is_file():
         try:
-            return row | _finished(json.loads((run / "results.json").read_text(encoding="utf-8")))
-        except (ValueError, KeyError):
+            return row | _finished(read_results(run / "results.json"))
+        except (HeedError, KeyError):
             return row | {"state": "results.json cannot be read"}
     if (run / "metrics.csv").is_file():
-        row |= _unfinished(run / "metrics.csv")
+        try:
+            row |= _unfinished(run / "metrics.csv")
+        except (OSError, ValueError, KeyError, TypeError, csv.Error):
+            row["state"] = "metrics.csv cannot be read"
     if (run / FAILURE).is_file():
-        return row | {"state": "failed: " + (run / FAILURE).read_text(encoding="utf-8").partition("\n")[0]}
-    return row | {"state": "unfinished"}
+        failure = (run / FAILURE).read_text(encoding="utf-8", errors="replace")
+        return row | {"state": "failed: " + failure.partition("\n")[0]}
+    return row | {"state": row["state"] or "unfinished"}
+
+
+def read_results(file: Path) -> dict[str, Any]:
+    """A run's ``results.json``, in which each of the `RESULTS` that is there has its type.
+
+    Raises:
+        HeedError: if it is not what a run writes.
+    """
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise HeedError(f"{file} is not what a run writes: copy it again.") from error
+    if not isinstance(results, dict):
+        raise HeedError(f"{file} is not what a run writes: copy it again.")
+    sets = {"valid": results.get("valid"), "test": results.get("test")}
+    parts = [("", RESULTS, results)]
+    if isinstance(results.get("tests"), dict):
+        sets |= {f"tests.{name}": scores for name, scores in results["tests"].items()}
+    parts += [(f"{name}.", SCORES, scores) for name, scores in sets.items() if isinstance(scores, dict)]
+    for where, kinds, part in parts:
+        for key, kind in kinds.items():
+            if key in part and not allows(kind, part[key]):
+                raise HeedError(
+                    f"{file} is not what a run writes: {where}{key}={shown(part[key])} must be {described(kind)}. "
+                    "Copy it again."
+                )
+    return results
+
+
+def _overrides(file: Path) -> list[str]:
+    """What a job of a sweep was told; nothing where that cannot be read."""
+    try:
+        told = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else []
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return []
+    return [str(override) for override in told] if isinstance(told, list) else []
 
 
 def _finished(results: Mapping[str, Any]) -> Row:
@@ -119,11 +181,13 @@ def _finished(results: Mapping[str, Any]) -> Row:
         if results[split]
         for key in ("bleu", "chrf", "loss")
     }
-    return {**{key: results[key] for key in FACTS}, "minutes": results["train_seconds"] / 60, **scores, "state": ""}
+    row = {**{key: results[key] for key in FACTS}, "minutes": results["train_seconds"] / 60, **scores, "state": ""}
+    # What is not a number has no place in an order, nor in JSON.
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 
 def _unfinished(metrics: Path) -> Row:
     with metrics.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    bleu = [float(row["valid_bleu"]) for row in rows if row["valid_bleu"]]
+    bleu = [value for row in rows if row["valid_bleu"] and math.isfinite(value := float(row["valid_bleu"]))]
     return {"steps": int(rows[-1]["step"]) if rows else 0, "valid_bleu": max(bleu, default=None)}

@@ -200,14 +200,13 @@ class Translator:
         self, encode: Callable[[Sequence[str]], list[list[int]]], sentences: list[str], first_line: int
     ) -> list[list[int]]:
         """Ids by one side's tokenizer; a sentence that is no Unicode text or too long is refused by its line."""
-        try:
-            found = encode(sentences)
-        except UnicodeEncodeError as error:
-            wrong = next(number for number, line in enumerate(sentences, first_line) if SURROGATE.search(line))
-            raise HeedError(
-                f"Line {wrong} is not Unicode text: it holds half of a surrogate pair, as bytes that are not UTF-8 "
-                "become when they are read with errors='surrogateescape'."
-            ) from error
+        for number, line in enumerate(sentences, first_line):
+            if SURROGATE.search(line):
+                raise HeedError(
+                    f"Line {number} is not Unicode text: it holds half of a surrogate pair, as bytes that are not "
+                    "UTF-8 become when they are read with errors='surrogateescape'."
+                )
+        found = encode(sentences)
         for number, ids in enumerate(found, first_line):
             if self.max_tokens is not None and len(ids) > self.max_tokens:
                 raise HeedError(

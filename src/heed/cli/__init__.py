@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise HeedError("Standard output is closed: give a file or a pipe to write to (> FILE).")
         try:
             args = _parser().parse_args(argv)
+            _check_working_directory()
             args.run(args)
         except SystemExit as left:
             # After --help (0) or a mistake in the arguments (2). What they printed must arrive, too.
@@ -55,6 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"heed: {sentence}", file=sys.stderr)
         return 2
     return 0
+
+
+def _check_working_directory() -> None:
+    """Without one relative paths mean nothing, and MKL ends the process in its own words."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise HeedError("The working directory is not there any more: change to another one (cd).") from error
 
 
 def _sentence(error: Exception) -> str | None:

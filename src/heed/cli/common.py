@@ -172,7 +172,7 @@ def build_search(
 ) -> "Search":
     """The search of a model folder's ``search`` section, or one of the kind asked for, with these changes."""
     from heed.decoding import BeamSearch, MBRSearch, SampleSearch
-    from heed.knobs import shown
+    from heed.knobs import check, shown
 
     if not isinstance(saved, Mapping | None):
         raise HeedError(f"The model's search={shown(saved)} must be a mapping: mend its config.yaml, or copy it again.")
@@ -193,7 +193,9 @@ def build_search(
                 wrong = "minimum Bayes risk: add --mbr"
             raise HeedError(f"--{name.replace('_', '-')} is for {wrong}.")
     settings.update(changes)
-    return (MBRSearch if mbr else SampleSearch if sample else BeamSearch)(**settings)
+    kind = MBRSearch if mbr else SampleSearch if sample else BeamSearch
+    check(kind, settings, where="search.")  # a folder's settings may be of any type
+    return kind(**settings)
 
 
 def search_settings(saved: Mapping[str, Any] | None, *, sample: bool = False, mbr: bool = False) -> dict[str, Any]:
@@ -280,7 +282,9 @@ def write_lines(lines: Iterable[str]) -> None:
 
 def with_progress(results: Iterable[Result]) -> Iterator[Result]:
     """The same results, counted on stderr where someone watches a long run."""
-    watched = sys.stderr.isatty() and not sys.stdin.isatty() and not sys.stdout.isatty()
+    # A closed stream is None.
+    err, others = sys.stderr, (sys.stdin, sys.stdout)
+    watched = err is not None and err.isatty() and not any(stream and stream.isatty() for stream in others)
     done = 0
     for done, result in enumerate(results, start=1):
         yield result

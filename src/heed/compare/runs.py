@@ -9,6 +9,7 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
+from heed.run_table import read_results
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,7 @@ def _results(path: Path) -> dict[str, Any]:
         raise HeedError(f"There is no folder {path}. Name runs: the folders runs/NAME/TIME, or copies of them.")
     if not file.is_file():
         raise HeedError(f"{path} is not a finished run: it has no results.json, which a run writes when it ends.")
-    try:
-        results = dict(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise HeedError(f"{file} is not what a run writes: copy it again.") from error
+    results = read_results(file)
     if missing := {"name", "params", "steps", "valid", "tests"} - results.keys():
         raise HeedError(f"{file} is not what a run writes: it does not say {', '.join(sorted(missing))}.")
     return results
@@ -110,7 +108,10 @@ def _test_set(path: Path, split: str) -> TestSet:
     if (path / "translations" / f"{split}.meta.jsonl").is_file():
         metas = _lines(path, split, "meta.jsonl")
         _see_that_equally_many(path, split, "meta.jsonl", metas, sources)
-        tags = [str(json.loads(meta).get("tag")) for meta in metas]
+        try:
+            tags = [str(json.loads(meta).get("tag")) for meta in metas]
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise HeedError(f"{path / 'translations' / split}.meta.jsonl is damaged: copy it again.") from error
     if (path / "translations" / WORD_COUNTS).is_file():
         counts, pairs, of = read_counts(path / "translations" / WORD_COUNTS)
         counted = f"{of:,} training pairs" if pairs == of else f"a sample of {pairs:,} of {of:,} training pairs"

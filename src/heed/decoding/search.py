@@ -23,7 +23,7 @@ LONG = 2**15
 """Values of which that pays."""
 
 
-# Upper bounds lie far above what helps a translation. They keep a typo from taking all memory or running for ever.
+# Upper bounds lie far above what helps a translation: they keep a typo from taking all memory or running for ever.
 LengthFactor = Annotated[float, Range(0, at_most=100)]
 LengthExtra = Annotated[int, Range(0, at_most=10_000)]
 BeamSize = Annotated[int, Range(1, at_most=1_000)]

@@ -287,7 +287,7 @@ def parse_links(
     for number, (line, (src_length, tgt_length)) in enumerate(zip(lines, lengths, strict=True), start=1):
         sure, possible = set(), set()
         for token in line.split():
-            if not (match := re.fullmatch(r"(\d+)([-?p])(\d+)", token)):
+            if not (match := re.fullmatch(r"(\d{1,9})([-?p])(\d{1,9})", token)):
                 raise HeedError(
                     f"Line {number} of {name}: {token!r} is not a link. A link is i-j, or i?j (ipj) where it is only "
                     "possible, between source word i and target word j."

@@ -118,8 +118,8 @@ def write_counts(path: Path, counts: Mapping[str, int], *, pairs: int, of: int) 
 
 def read_counts(path: Path) -> tuple[dict[str, int], int, int]:
     """What `write_counts` was given."""
-    head, *lines = path.read_bytes().decode().split("\n")[:-1]
     try:
+        head, *lines = path.read_bytes().decode().split("\n")[:-1]
         pairs, of = map(int, head.split("\t"))
         return {word: int(count) for word, count in (line.split("\t") for line in lines)}, pairs, of
     except ValueError as error:

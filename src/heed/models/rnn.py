@@ -1,6 +1,5 @@
 """The RNN encoder-decoder with attention: what the transformer is compared with (Bahdanau 2015, Luong 2015)."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -159,7 +158,7 @@ class RNNConfig(ModelConfig):
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "RNNConfig":
+    def from_plain(cls, data: Any) -> "RNNConfig":
         return from_plain(cls, data, where="model.")
 
 

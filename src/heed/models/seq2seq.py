@@ -1,7 +1,6 @@
 """The contract every model signs: all that training, search and scoring may know about a model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -98,7 +97,7 @@ class ModelConfig(ABC):
 
     @classmethod
     @abstractmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "ModelConfig":
+    def from_plain(cls, data: Any) -> "ModelConfig":
         """The config that ``to_plain`` wrote; a HeedError names every key that is unknown, missing or wrong."""
 
 

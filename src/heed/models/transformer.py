@@ -1,6 +1,6 @@
 """The transformer: encoder and decoder from heed's own attention blocks (Vaswani et al. 2017)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, TypeVar, cast
@@ -120,7 +120,7 @@ class TransformerConfig(ModelConfig):
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "TransformerConfig":
+    def from_plain(cls, data: Any) -> "TransformerConfig":
         return from_plain(cls, data, where="model.")
 
 
