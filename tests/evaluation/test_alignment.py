@@ -31,6 +31,7 @@ from heed.evaluation.alignment import (
     pharaoh,
     precision,
     recall,
+    saved_extraction,
     usual_extraction,
 )
 
@@ -278,3 +279,12 @@ def test_the_shared_gold() -> None:
     assert sum(len(one.sure) for one in golds) == 1232
     diagonal = [matches(np.eye(t, s, dtype=bool), one) for (s, t), one in zip(lengths, golds, strict=True)]
     assert 0.5 < float(aer(np.sum(diagonal, axis=0))) < 0.8
+
+
+def test_a_saved_extraction_must_fit_the_model() -> None:
+    saved = {"layer": 2, "head": 3, "row": "input"}
+    assert saved_extraction(saved, layers=2, heads=4) == Extraction(layer=2, head=3, row="input")
+    assert saved_extraction(None, layers=2, heads=4) == usual_extraction(2)
+    for layers, heads in ((1, 4), (2, 2)):
+        with pytest.raises(HeedError, match="names layer 2, head 3"):
+            saved_extraction(saved, layers=layers, heads=heads)

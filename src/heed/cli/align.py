@@ -109,12 +109,12 @@ def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[
 
 def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extraction":
     """What the options say; else what the model folder says its run chose; else the usual."""
-    from heed.evaluation.alignment import Extraction, usual_extraction
+    from heed.evaluation.alignment import saved_extraction
     from heed.files import read_yaml
     from heed.model_folder import CONFIG, find
 
     saved = read_yaml(find(args.model) / CONFIG).get("alignment")
-    chosen = Extraction(**saved) if saved else usual_extraction(layers)
+    chosen = saved_extraction(saved, layers=layers, heads=heads)
     # A head means something in its own layer only.
     if args.layer is not None and args.layer != chosen.layer:
         chosen = replace(chosen, layer=args.layer, head=None)

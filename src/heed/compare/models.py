@@ -10,7 +10,7 @@ from heed import model_folder
 from heed.compare.challenge import Accuracy, Contrast, contrastive_accuracy
 from heed.compare.figures import WordMap
 from heed.decoding import GreedySearch
-from heed.evaluation.alignment import Extraction, candidates, usual_extraction
+from heed.evaluation.alignment import candidates, saved_extraction
 from heed.evaluation.words import split_words
 from heed.translator import Translator
 
@@ -44,8 +44,8 @@ def ask(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tuple[str, str
         return Answers(accuracy, None, "")
     if seen[0].cross is None:
         return Answers(accuracy, None, "no cross-attention")
-    saved = folder.config.get("alignment")
-    extraction = Extraction(**saved) if saved else usual_extraction(seen[0].cross.shape[0])
+    layers, heads = seen[0].cross.shape[:2]
+    extraction = saved_extraction(folder.config.get("alignment"), layers=layers, heads=heads)
     maps = []
     for pair in seen:
         assert pair.cross is not None

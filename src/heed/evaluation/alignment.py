@@ -5,7 +5,7 @@ counted from 0.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,6 +52,21 @@ ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
 def usual_extraction(layers: int) -> Extraction:
     """Where to look when no gold alignment says better: the last layer but one, all heads (Garg et al. 2019)."""
     return Extraction(layer=max(1, layers - 1), head=None, row="output")
+
+
+def saved_extraction(saved: Mapping[str, Any] | None, *, layers: int, heads: int) -> Extraction:
+    """Return the extraction of a model folder's ``alignment`` section, or the usual one.
+
+    Raises:
+        HeedError: if it names a layer or head that the model does not have.
+    """
+    extraction = Extraction(**saved) if saved else usual_extraction(layers)
+    if not (1 <= extraction.layer <= layers and 1 <= (extraction.head or 1) <= heads):
+        raise HeedError(
+            f"The model's alignment section names layer {extraction.layer}, head {extraction.head}, and its decoder "
+            f"has layers 1 to {layers} with heads 1 to {heads}: mend its config.yaml, or copy it again."
+        )
+    return extraction
 
 
 def candidates(
