@@ -234,11 +234,11 @@ def test_model_folders_that_are_damaged_or_foreign(command: Command, files: list
         ("model.safetensors", weights[:-100], "model.safetensors is damaged or cut off"),
         ("model.safetensors", weights[:5], "model.safetensors is damaged or cut off"),
         ("model.safetensors", b"", "model.safetensors is damaged or cut off"),
-        ("config.yaml", b"", "config.yaml is not the config of a heed model"),
-        ("config.yaml", b"\xff\xfe", "config.yaml is not the config of a heed model"),
-        ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "model family 'cnn'; known are"),
-        ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "does not describe a rnn"),
-        ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "does not describe a rnn"),
+        ("config.yaml", b"", "config.yaml is damaged or was not written by heed"),
+        ("config.yaml", b"\xff\xfe", "config.yaml is damaged or was not written by heed"),
+        ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "names the model family cnn; known are"),
+        ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "model.cell is missing"),
+        ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "model=big must be a mapping"),
         ("tokenizer.model", b"pieces", "tokenizer.model is not a SentencePiece model"),
     ]
     for name, content, said in spoilt:

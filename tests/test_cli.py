@@ -319,6 +319,6 @@ def test_text_arguments_are_utf8_whatever_the_locale(run: Path, tmp_path: Path) 
 def test_devices_are_never_replaced_by_files(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with replacing(pipe) as where:
+    with replacing(pipe, into_devices=True) as where:
         assert where == pipe
     assert pipe.is_fifo()

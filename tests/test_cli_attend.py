@@ -55,7 +55,7 @@ def folders(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> tuple[Path, P
 def translator(folder: Path) -> Translator:
     import argparse
 
-    return load_translator(argparse.Namespace(model=folder, device="cpu", batch_tokens=100))
+    return load_translator(argparse.Namespace(model=folder, device="cpu", batch_tokens=100, max_tokens=100))
 
 
 def read_page(path: Path) -> Any:

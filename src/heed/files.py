@@ -28,13 +28,18 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
     """A path beside ``path`` to write to, a file or a folder; it takes the place of ``path`` if the block succeeds.
 
     Otherwise it is removed: nothing half-written ever stands under ``path``, and what stood there before is kept.
-    A device or a pipe (/dev/stdout) is written to as it is.
+
+    Args:
+        into_devices: write to a device or a pipe (/dev/stdout) as it is: for a path that the user names.
+
+    Raises:
+        HeedError: if nothing can be written there.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if into_devices and path.exists() and not (path.is_file() or path.is_dir()):
         with writing(path):
             yield path
         return
@@ -49,6 +54,10 @@ def replacing(path: Path) -> Iterator[Path]:
                 partial.replace(path)
             except IsADirectoryError as error:
                 raise HeedError(f"{path} is a folder: give the name of a file.") from error
+    except OSError as error:
+        if error.filename != str(partial):
+            raise
+        raise HeedError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         remove(partial)
 

@@ -86,7 +86,9 @@ def _align(args: argparse.Namespace) -> None:
     extraction: Extraction | None = None
     counts: list[Counts] = []
     with ExitStack() as stack:
-        archive = args.npz and stack.enter_context(zipfile.ZipFile(stack.enter_context(replacing(args.npz)), "w"))
+        archive = args.npz and stack.enter_context(
+            zipfile.ZipFile(stack.enter_context(replacing(args.npz, into_devices=True)), "w")
+        )
         for number, seen in enumerate(with_progress(_attend(translator, sources, targets))):
             if seen.cross is None:
                 raise HeedError(f"{args.model} has no cross-attention, and so no alignments to show.")

@@ -66,7 +66,7 @@ def _attend(args: argparse.Namespace) -> None:
         translator = load_translator(options, **search_options(args))
         pairs = translator.attend(sentences, args.tgt)
         systems.append(System(path_text(folder), translator.model.config.family, pairs))
-    with replacing(args.out) as file:
+    with replacing(args.out, into_devices=True) as file:
         file.write_text(page(systems, given=bool(args.tgt)), encoding="utf-8")
     write_lines([str(args.out)])
     for number, system in enumerate(systems, start=1):
@@ -106,7 +106,7 @@ def _save_arrays(path: Path, systems: "Sequence[Sequence[Pair]]") -> None:
             name = f"model{model}.{number}" if len(systems) > 1 else str(number)
             arrays |= {f"{name}.src": np.array(pair.src_pieces), f"{name}.tgt": np.array(pair.tgt_pieces)}
             arrays |= {f"{name}.{maps.kind}": maps.weights for maps in map_sets(pair)}
-    with replacing(path) as partial, partial.open("wb") as file:
+    with replacing(path, into_devices=True) as partial, partial.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
