@@ -11,6 +11,10 @@ from torch.optim import Optimizer
 from heed.errors import HeedError
 
 
+class DivergedError(HeedError):
+    """The numbers of a run are no longer finite: resuming it as it was would lead there again."""
+
+
 class SkippedSteps:
     """Counts skipped steps, on the device that decides: all of them, and those in a row up to now."""
 
@@ -43,7 +47,7 @@ class SkippedSteps:
         self.counts = state_dict["counts"]
 
 
-def diverged(reason: str, step: int, checkpoint: Path | None) -> HeedError:
+def diverged(reason: str, step: int, checkpoint: Path | None) -> DivergedError:
     """The error that ends a run whose numbers are no longer finite.
 
     Args:
@@ -53,7 +57,7 @@ def diverged(reason: str, step: int, checkpoint: Path | None) -> HeedError:
     """
     advice = "a lower optimizer.lr, a longer schedule.warmup_steps or a smaller clip_norm usually helps"
     start = f"start a new run with ckpt_path='{checkpoint}'" if checkpoint else "start again (there is no checkpoint)"
-    return HeedError(f"Training diverged: up to step {step}, {reason}. To go on, {start}; {advice}.")
+    return DivergedError(f"Training diverged: up to step {step}, {reason}. To go on, {start}; {advice}.")
 
 
 def step_if_finite(optimizer: Any, raw: Optimizer, finite: Bool[Tensor, ""], *, scaled: bool) -> None:

@@ -40,6 +40,7 @@ from heed.training.interrupt import end_other_processes
 from heed.training.launcher import agree_on_folder, detect_launch, is_first_process
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
+from heed.training.nonfinite import DivergedError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -147,8 +148,8 @@ def _without_cache(settings: Any) -> Any:
 def _read_config(file: Path) -> dict[str, Any]:
     try:
         config = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise HeedError(f"{file} cannot be read, so that nobody knows what to resume: {error}") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise HeedError(f"{file} cannot be read, and it tells what to resume: {_first_line(error)}") from error
     if not isinstance(config, dict):
         raise HeedError(f"{file} is not the config of a run.")
     return config
@@ -183,20 +184,23 @@ def claimed_folder(cfg: Any) -> Iterator[Path]:
             _check_state(folder, resume=cfg.resume)
             return folder
 
-        # Lightning names the folder to the processes it starts itself.
-        folder = agree_on_folder(launch, claim) if launch or first else given
-        with read_write(job):
-            job.run.dir = job.runtime.output_dir = str(folder)
         try:
-            yield folder
-        except BaseException:
-            if first:
-                end_other_processes()
-                if advice := _how_to_go_on(folder):
-                    say(advice)
-                with suppress(OSError):  # it holds other runs
-                    home.rmdir()
-            raise
+            # Lightning names the folder to the processes it starts itself.
+            folder = agree_on_folder(launch, claim) if launch or first else given
+            with read_write(job):
+                job.run.dir = job.runtime.output_dir = str(folder)
+            try:
+                yield folder
+            except BaseException as error:
+                if first:
+                    end_other_processes()
+                    advice = _how_to_go_on(folder)
+                    if advice and not isinstance(error, DivergedError):  # which says it itself
+                        say(advice)
+                raise
+        finally:
+            with suppress(OSError):  # not empty
+                home.rmdir()
 
 
 def _check_state(folder: Path, *, resume: bool) -> None:
