@@ -49,6 +49,8 @@ AtLeast1 = Annotated[int, Range(1)]
 Share = Annotated[float, Range(0, below=1)]
 NotNegative = Annotated[float, Range(0)]
 Positive = Annotated[float, Range(above=0)]
+Depth = Annotated[int, Range(1, at_most=1000)]
+"""Layers: ten times as many as anybody trains, and few enough to be built at once."""
 
 
 def check(target: Callable[..., Any], given: Mapping[str, Any], *, where: str) -> None:

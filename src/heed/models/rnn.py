@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.knobs import from_plain
+from heed.knobs import Depth, from_plain
 from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
@@ -110,7 +110,7 @@ class RNNConfig(ModelConfig):
     d_embedding: int
     d_model: int
     """Width of the decoder's state and of the encoder's: each direction has half of it where there are two."""
-    layers: int
+    layers: Depth
     """Of the encoder and of the decoder alike, since each decoder layer starts from its encoder layer."""
     residual: bool
     """From the second on, a layer's input is added to its output (Wu et al. 2016, §3.1)."""

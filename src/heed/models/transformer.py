@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.knobs import from_plain
+from heed.knobs import Depth, from_plain
 from heed.layers.attention import (
     Attention,
     KeyValue,
@@ -47,8 +47,8 @@ class TransformerConfig(ModelConfig):
     d_model: int
     num_heads: int
     d_ff: int
-    encoder_layers: int
-    decoder_layers: int
+    encoder_layers: Depth
+    decoder_layers: Depth
     dropout: float
     attention_dropout: float
     activation_dropout: float
