@@ -218,7 +218,9 @@ def disturb(
             break
         outcome.kills[attempt.killed_in] = outcome.kills.get(attempt.killed_in, 0) + 1
         outcome.rank_kills += attempt.target != "group"
-    if attempt.status == 0:
+        if any(runs.glob("*/results.json")):  # killed after its end: there is nothing to resume
+            break
+    if attempt.status == 0 or any(runs.glob("*/results.json")):
         _compare(outcome, setting, attempts, runs, reference)
     if not outcome.problems:
         shutil.rmtree(work)
