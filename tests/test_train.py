@@ -52,7 +52,9 @@ def metrics(folder: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TINY)
-def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(run: Run, files: list[str], family: str, tmp_path: Path) -> None:
+def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(
+    run: Run, files: list[str], family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = run(
         "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "label_smoothing=0.0", "optimizer.lr=0.01",
         "schedule.warmup_steps=30", "trainer.max_steps=300", "trainer.validate_every=300", "batching.batch_tokens=150",
@@ -67,6 +69,10 @@ def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(run: Run, files: list[str
     assert results["model"] == family
     assert results["steps"] == 300
     assert results["tests"]["test"] == results["test"]
+    # Numbers in small letters are not what published scores are of.
+    assert results["test"]["not_comparable"] == "the references have no upper case"
+    told = capsys.readouterr().err
+    assert "valid, test: not comparable with published scores: the references have no upper case" in told
 
     # The BLEU told is sacreBLEU's of the files left behind.
     translations = folder / "translations"
