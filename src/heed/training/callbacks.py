@@ -168,8 +168,9 @@ class Journal(Callback):
         self._reset(module.device)
         if trainer.is_global_zero:
             self._tell(trainer, row, speed, skipped)
-        last = find_checkpoints(trainer.callbacks).last
-        module.skipped.check(in_a_row, step=trainer.global_step, checkpoint=last[0] if last else None)
+        if in_a_row:
+            last = find_checkpoints(trainer.callbacks).last
+            module.skipped.check(in_a_row, step=trainer.global_step, checkpoint=last[0] if last else None)
 
     def _tell(self, trainer: L.Trainer, row: dict[str, float], speed: float, skipped: int) -> None:
         self._write({"step": trainer.global_step, "epoch": self.epoch, **row})

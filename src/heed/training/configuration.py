@@ -62,7 +62,7 @@ def build(cfg: Any) -> dict[str, Any]:
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     if absent := [name for name in PARTS if not isinstance(config.get(name), dict)]:
-        raise HeedError("\n".join(f"{name} is missing: choose one of conf/{name} with {name}=." for name in absent))
+        raise HeedError("\n".join(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent))
     scalars = {name: config[name] for name in ROOT_OPTIONS if name in config}
     found = problems(TranslationModule, scalars, where="", later=_parameters(TranslationModule) - set(ROOT_OPTIONS))
     nodes = {name: node for name, node in config.items() if isinstance(node, dict)}
@@ -94,7 +94,7 @@ def _problems(node: Mapping[str, Any], *, where: str, later: Collection[str] = (
     except (ImportError, ValueError):
         return [*found, f"{where}_target_={node['_target_']} cannot be imported."]
     if not callable(target):
-        return [*found, f"{where}_target_={node['_target_']} is nothing that can be built."]
+        return [*found, f"{where}_target_={node['_target_']} cannot be called: name a class or a function."]
     return found + problems(target, given, where=where, later=later)
 
 
