@@ -249,7 +249,10 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "wide, many heads": (
         lambda d: _edited(d, lambda c: c["model"].update(d_model=2**40, num_heads=2**40)), "sizes up to",
     ),
-    "deep": (lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "layers and sizes up to"),
+    "deep": (lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=1000)), "layers and sizes up to"),
+    "too deep": (
+        lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "at least 1 and at most 1,000",
+    ),
     "a little wider": (lambda d: _edited(d, lambda c: c["model"].update(d_ff=29)), "weights of another architecture"),
     "search list": (lambda d: _edited(d, lambda c: c.update(search=[1])), "search=[1] must be a mapping"),
     "search text": (lambda d: _edited(d, lambda c: c["search"].update(length_penalty="x")), "search.length_penalty=x"),
