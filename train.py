@@ -11,7 +11,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from heed.training.configuration import JobFailed, build, explain
+from heed.launch.configuration import JobFailed, build, explain
 
 CONF = Path(__file__).parent.resolve() / "conf"
 
@@ -52,7 +52,7 @@ ConfigStore.instance().store(name="schema", node=Schema)
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def train(cfg: DictConfig) -> None:
     """Claim a folder, and train a run there."""
-    from heed.training.run import claimed_folder
+    from heed.launch.run import claimed_folder
 
     with claimed_folder(cfg) as folder:
         one_run(cfg, folder)
@@ -62,15 +62,12 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
     """Compose, build, fit, test."""
     import torch
 
-    from heed import model_folder
     from heed.data.datamodule import TranslationData
     from heed.data.tokenizer import Tokenizer
     from heed.files import writing
-    from heed.training.checkpoints import find_checkpoints
-    from heed.training.launcher import check_world_size, detect_launch, is_first_process
-    from heed.training.loggers import closing
-    from heed.training.module import TranslationModule
-    from heed.training.run import (
+    from heed.inference import model_folder
+    from heed.launch.processes import check_world_size, detect_launch, is_first_process
+    from heed.launch.run import (
         RunFolder,
         announcement,
         build_model,
@@ -81,6 +78,9 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
         rehearse,
         say,
     )
+    from heed.training.callbacks.checkpoints import find_checkpoints
+    from heed.training.loggers import closing
+    from heed.training.module import TranslationModule
 
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     parts = build(cfg)

@@ -14,11 +14,11 @@ import torch
 import yaml
 from omegaconf import DictConfig
 
-from heed import model_folder
 from heed.errors import HeedError
 from heed.files import replacing, writing
-from heed.training.configuration import build
-from heed.training.run import rehearse
+from heed.inference import model_folder
+from heed.launch.configuration import build
+from heed.launch.run import rehearse
 
 Command = Callable[..., tuple[int, str]]
 Complain = Callable[..., str]

@@ -9,7 +9,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from heed.training.run import rehearse
+from heed.launch.run import rehearse
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"

@@ -13,9 +13,9 @@ import yaml
 from omegaconf import DictConfig
 
 from heed.cli import COMMANDS, _parser
+from heed.launch.configuration import build
+from heed.launch.run import rehearse
 from heed.runs.selection import Selection
-from heed.training.configuration import build
-from heed.training.run import rehearse
 
 ROOT = Path(__file__).parent.parent
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from heed import model_folder
 from heed.cli import main as heed
 from heed.decoding import BeamSearch
+from heed.inference import model_folder
+from heed.inference.translator import Translator
 from heed.training.schedules import Cosine
-from heed.translator import Translator
 
 ROOT = Path(__file__).parent.parent
 Run = Callable[..., Path]

@@ -19,13 +19,13 @@ from torch import Tensor
 from benchmark.apart import Apart, timed
 from benchmark.peers import UnableError, those_able
 from benchmark.rounds import rows
-from heed import model_folder
 from heed.data.batch import collate
 from heed.data.encoded import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
-from heed.layers.packing import packed
-from heed.malloc import keep_freed_memory
+from heed.inference import model_folder
+from heed.kernels.allocator import keep_freed_memory
+from heed.kernels.packing import packed
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 

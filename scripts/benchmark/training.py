@@ -19,14 +19,14 @@ from benchmark.apart import Apart
 from benchmark.matmul import matmul_seconds, products_of
 from benchmark.peers import UnableError, installed, those_able
 from benchmark.rounds import rows
-from heed.cpu import multiplies_in_bf16
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShare, TranslationData
 from heed.data.encoded import EncodedSplit, Ragged
+from heed.kernels.cpu import multiplies_in_bf16
+from heed.launch.configuration import build
 from heed.models.rnn import RNNConfig
 from heed.models.transformer import TransformerConfig
 from heed.runs.selection import Selection
-from heed.training.configuration import build
 from heed.training.module import TranslationModule
 
 ROOT = Path(__file__).parents[2]

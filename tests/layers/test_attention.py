@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
+from heed.functional.masks import causal_mask
 from heed.layers.attention import (
     Attention,
     KeyValue,
@@ -18,7 +19,6 @@ from heed.layers.attention import (
     attend,
     attend_fast,
 )
-from heed.layers.masks import causal_mask
 from heed.layers.positions import PositionsConfig, RelativePositions, RotaryPositions
 
 B, T, S, H, E, V = 2, 5, 7, 3, 11, 13

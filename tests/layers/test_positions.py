@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
+from heed.functional.masks import causal_mask
 from heed.layers.attention import MultiHeadAttention, attend
-from heed.layers.masks import causal_mask
 from heed.layers.positions import (
     AbsolutePositions,
     LearnedBias,

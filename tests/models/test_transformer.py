@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
+from heed.functional.masks import causal_mask
 from heed.layers.attention import Attention, MultiHeadAttention, SelfAttentionConfig
-from heed.layers.masks import causal_mask
 from heed.layers.positions import PositionsConfig
 from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig, heads_off
 

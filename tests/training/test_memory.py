@@ -27,7 +27,7 @@ WIDE = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "m
 @contextmanager
 def memory_for(size: int) -> Iterator[None]:
     """This process may grow by so many bytes."""
-    room = torch.empty(2048 * MB, dtype=torch.uint8)  # `heed.malloc` has set it aside: untouched, it costs nothing
+    room = torch.empty(2048 * MB, dtype=torch.uint8)  # set aside by heed.kernels.allocator: untouched, it costs nothing
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))

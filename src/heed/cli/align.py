@@ -23,7 +23,7 @@ from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Counts, Extraction
-    from heed.translator import Attended, Translator
+    from heed.inference.translator import Attended, Translator
 
 PAIRS_AT_ONCE = 100
 """How many sentence pairs' maps are in memory at a time: some MB each where layers, heads and sentences are many."""
@@ -113,7 +113,7 @@ def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extractio
     """What the options say; else what the model folder says its run chose; else the usual."""
     from heed.evaluation.alignment import saved_extraction
     from heed.files import read_yaml
-    from heed.model_folder import CONFIG, find
+    from heed.inference.model_folder import CONFIG, find
 
     saved = read_yaml(find(args.model) / CONFIG).get("alignment")
     chosen = saved_extraction(saved, layers=layers, heads=heads)

@@ -21,7 +21,7 @@ from heed.errors import HeedError
 from heed.files import replacing, writing
 
 if TYPE_CHECKING:
-    from heed.evaluation.attend import Pair
+    from heed.report.attention import Pair
 
 
 def _attend_options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def _attend_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _attend(args: argparse.Namespace) -> None:
-    from heed.evaluation.attend import System, page
+    from heed.report.attention import System, page
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
@@ -79,7 +79,7 @@ def _attend(args: argparse.Namespace) -> None:
 
 def _draw(folder: Path, pairs: "Sequence[Pair]") -> None:
     """``N.png``, all of a sentence's maps, and ``N.KIND.L.H.png`` each of them; all counted from 1."""
-    from heed.evaluation.maps import draw_map, draw_overview, map_sets, save
+    from heed.plot.attention_map import draw_map, draw_overview, map_sets, save
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
@@ -98,7 +98,7 @@ def _save_arrays(path: Path, systems: "Sequence[Sequence[Pair]]") -> None:
     """As ``heed align`` does: N.src, N.tgt (pieces), N.cross and so on, N from 0; of several models modelM.N.src …"""
     import numpy as np
 
-    from heed.evaluation.maps import map_sets
+    from heed.plot.attention_map import map_sets
 
     arrays: dict[str, Any] = {}
     for model, pairs in enumerate(systems, start=1):

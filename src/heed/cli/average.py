@@ -16,7 +16,7 @@ from heed.runs.selection import SIGN, Selection
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heed.model_folder import ModelFolder
+    from heed.inference.model_folder import ModelFolder
 
 
 def _average_options(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +42,8 @@ class _Part:
 
 
 def _average(args: argparse.Namespace) -> None:
-    from heed import model_folder
-    from heed.averaging import mean
+    from heed.inference import model_folder
+    from heed.runs.averaging import mean
 
     parts = [part for source in args.sources for part in _parts(source, args)]
     if len(parts) == 1 and not args.ema:
@@ -69,8 +69,8 @@ def _average(args: argparse.Namespace) -> None:
 
 def _parts(source: Path, args: argparse.Namespace) -> Iterator[_Part]:
     """What one of the arguments stands for."""
-    from heed import model_folder
-    from heed.averaging import checkpoint_weights
+    from heed.inference import model_folder
+    from heed.runs.averaging import checkpoint_weights
 
     chosen = args.last is not None or args.best is not None or args.ema
     if source.is_dir() and not chosen:

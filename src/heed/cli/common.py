@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from heed.decoding import Search
-    from heed.model_folder import ModelFolder
-    from heed.translator import Translator
+    from heed.inference.model_folder import ModelFolder
+    from heed.inference.translator import Translator
 
 Result = TypeVar("Result")
 
@@ -115,7 +115,7 @@ def load_translator(args: argparse.Namespace, **search: Any) -> "Translator":
 
 def load_models(paths: Path | Sequence[Path]) -> "ModelFolder":
     """A model folder; several as one, whose model is their ensemble and whose search and languages are the first's."""
-    from heed.model_folder import load
+    from heed.inference.model_folder import load
     from heed.models.ensemble import Ensemble
 
     first, *others = [paths] if isinstance(paths, Path) else paths
@@ -136,8 +136,8 @@ def load_models(paths: Path | Sequence[Path]) -> "ModelFolder":
 
 def build_translator(folder: "ModelFolder", args: argparse.Namespace, **search: Any) -> "Translator":
     """`load_translator` for a model folder that is loaded already."""
-    from heed.malloc import keep_freed_memory
-    from heed.translator import Translator
+    from heed.inference.translator import Translator
+    from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
     chosen = build_search(folder.config.get("search"), **search)
@@ -171,8 +171,9 @@ def build_search(
     saved: Mapping[str, Any] | None, *, sample: bool = False, mbr: bool = False, **changes: int | float | str | None
 ) -> "Search":
     """The search of a model folder's ``search`` section, or one of the kind asked for, with these changes."""
-    from heed.decoding import BeamSearch, MBRSearch, SampleSearch
-    from heed.knobs import check, shown
+    from heed.decoding import BeamSearch, SampleSearch
+    from heed.inference.mbr import MBRSearch
+    from heed.options import check, shown
 
     if not isinstance(saved, Mapping | None):
         raise HeedError(f"The model's search={shown(saved)} must be a mapping: mend its config.yaml, or copy it again.")

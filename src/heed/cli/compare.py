@@ -14,8 +14,8 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.compare.challenge import Contrast
     from heed.compare.comparison import Comparison
-    from heed.compare.page import Evidence
     from heed.compare.runs import Side
+    from heed.report.comparison import Evidence
 
 CONTRASTS_PER_TAG = 200
 """Of the built-in challenge set: two hundred tell 60 % from chance, and a small model scores them in seconds."""
@@ -44,8 +44,8 @@ def _compare_options(parser: argparse.ArgumentParser) -> None:
 def _compare(args: argparse.Namespace) -> None:
     groups = _groups(args)
     from heed.compare.comparison import compare
-    from heed.compare.page import render
     from heed.compare.runs import read_sides
+    from heed.report.comparison import render
 
     test_set, sides = read_sides(groups, args.split)
     name, contrasts = _contrasts(args.challenge, sides)
@@ -113,7 +113,7 @@ def _evidence(
 ) -> "tuple[Evidence, list[str]]":
     """Ask every model that is there; the first run of a side shows its maps. And who could not be asked, and why."""
     from heed.compare.models import ask
-    from heed.compare.page import Evidence
+    from heed.report.comparison import Evidence
 
     accuracy, maps, extractions, silent = [], [], [], []
     for number, side in enumerate(sides):

@@ -16,7 +16,7 @@ def _runs_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _runs(args: argparse.Namespace) -> None:
-    from heed.run_table import read_runs, sort_runs, table
+    from heed.runs.table import read_runs, sort_runs, table
 
     rows = sort_runs(read_runs(args.folder), args.sort)
     write_lines([json.dumps(rows, indent=2, ensure_ascii=False) if args.json else table(rows)])

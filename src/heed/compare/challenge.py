@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
-    from heed.translator import Translator
+    from heed.inference.translator import Translator
 
 
 class Contrast(Protocol):

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from heed import model_folder
 from heed.compare.challenge import Accuracy, Contrast, contrastive_accuracy
-from heed.compare.figures import WordMap
 from heed.decoding import GreedySearch
 from heed.evaluation.alignment import candidates, saved_extraction
 from heed.evaluation.words import split_words
-from heed.translator import Translator
+from heed.inference import model_folder
+from heed.inference.translator import Translator
+from heed.plot.svg import WordMap
 
 BATCH_TOKENS = 4096
 

@@ -23,7 +23,7 @@ from heed.data.files import (
     read_files,
 )
 from heed.errors import HeedError
-from heed.knobs import AtLeast0, AtLeast1
+from heed.options import AtLeast0, AtLeast1
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -16,7 +16,7 @@ from heed.data.encoded import EncodedSplit, encode, encode_once
 from heed.data.plan import Planner, cells, share
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
-from heed.knobs import Share
+from heed.options import Share
 
 
 @dataclass(frozen=True)

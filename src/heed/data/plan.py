@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
-from heed.knobs import AtLeast0, AtLeast1
+from heed.options import AtLeast0, AtLeast1
 
 IntArray = npt.NDArray[np.int64]
 

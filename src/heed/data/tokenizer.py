@@ -16,7 +16,7 @@ from heed.data.bpe_dropout import BPEDropout
 from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.errors import HeedError
 from heed.files import replacing
-from heed.knobs import Share
+from heed.options import Share
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:

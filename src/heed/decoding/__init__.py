@@ -2,8 +2,7 @@
 
 from heed.decoding.beam import BeamSearch
 from heed.decoding.greedy import GreedySearch
-from heed.decoding.mbr import MBRSearch
 from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, Search
 
-__all__ = ["BeamSearch", "GreedySearch", "Hypothesis", "MBRSearch", "SampleSearch", "Search"]
+__all__ = ["BeamSearch", "GreedySearch", "Hypothesis", "SampleSearch", "Search"]

@@ -18,8 +18,8 @@ from heed.decoding.search import (
     stable_topk,
 )
 from heed.errors import HeedError
-from heed.knobs import AtLeast1, check
 from heed.models.seq2seq import Seq2Seq
+from heed.options import AtLeast1, check
 from heed.symbols import BOS, EOS
 
 NOTHING = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)

@@ -18,8 +18,8 @@ from heed.decoding.search import (
     stable_topk,
     write,
 )
-from heed.knobs import AtLeast0, AtLeast1, Positive, check
 from heed.models.seq2seq import Seq2Seq
+from heed.options import AtLeast0, AtLeast1, Positive, check
 from heed.symbols import BOS, EOS, PAD
 
 

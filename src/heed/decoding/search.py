@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed.errors import HeedError
-from heed.knobs import Range, check
 from heed.models.seq2seq import DecoderState, Seq2Seq
+from heed.options import Range, check
 from heed.symbols import BOS, EOS, PAD
 
 PART = 64

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.functional.masks import masked_softmax
 from heed.layers.dropout import dropout as drop
-from heed.layers.masks import masked_softmax
 from heed.layers.positions import RelativePositions
 
 SHORT = 256

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.knobs import AtLeast1
+from heed.options import AtLeast1
 
 
 class AbsolutePositions(nn.Module):

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from heed.layers.masks import masked_softmax
+from heed.functional.masks import masked_softmax
 
 
 class Reach(nn.Module):

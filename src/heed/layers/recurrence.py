@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from heed.layers.unrolled import Unrolled
+from heed.kernels.unrolled import Unrolled
 
 CellState = tuple[Tensor, ...]
 """What a layer remembers, each "B D": (h, c) of an LSTM, (h,) of the others. The first is also its output."""

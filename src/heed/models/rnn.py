@@ -8,13 +8,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.knobs import Depth, from_plain
+from heed.kernels.unrolled import Unrolled
 from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
 from heed.layers.recurrence import CELLS, CellState, RecurrentLayer
 from heed.layers.scores import COVERAGE_SCORES, SCORES, Score, build_score
-from heed.layers.unrolled import Unrolled
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderOutput,
@@ -24,6 +23,7 @@ from heed.models.seq2seq import (
     TrainableSeq2Seq,
     Unprojected,
 )
+from heed.options import Depth, from_plain
 
 
 @dataclass(frozen=True, kw_only=True)

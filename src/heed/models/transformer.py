@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.knobs import Depth, from_plain
+from heed.functional.masks import causal_mask
+from heed.functional.precision import for_products
 from heed.layers.attention import (
     Attention,
     KeyValue,
@@ -21,10 +22,8 @@ from heed.layers.attention import (
 from heed.layers.dropout import Dropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.feedforward import ACTIVATIONS, FeedForward
-from heed.layers.masks import causal_mask
 from heed.layers.norms import NORMS
 from heed.layers.positions import PositionsConfig, RelativePositions
-from heed.layers.precision import for_products
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderOutput,
@@ -34,6 +33,7 @@ from heed.models.seq2seq import (
     TrainableSeq2Seq,
     Unprojected,
 )
+from heed.options import Depth, from_plain
 
 Shown = TypeVar("Shown")
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heed.layers.precision import products_dtype
+from heed.functional.precision import products_dtype
 from heed.models.seq2seq import Unprojected
 from heed.symbols import PAD
 

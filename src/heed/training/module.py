@@ -20,10 +20,10 @@ from heed.decoding import GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.evaluation.comet import Comet
 from heed.evaluation.scores import Scores, corpus_scores
-from heed.knobs import AtLeast0, AtLeast1, NotNegative, Share
-from heed.model_folder import refuse_another_architecture
+from heed.inference.model_folder import refuse_another_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
-from heed.training.checkpoints import find_checkpoints
+from heed.options import AtLeast0, AtLeast1, NotNegative, Share
+from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import find_device_tokens, out_of_memory_explained
 from heed.training.nonfinite import SkippedSteps, diverged, step_if_finite

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.optim import AdamW
 
-from heed.knobs import AtLeast1, NotNegative, Share
+from heed.options import AtLeast1, NotNegative, Share
 
 
 class Muon(AdamW):

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from heed.errors import HeedError
-from heed.knobs import AtLeast0, AtLeast1, Share
+from heed.options import AtLeast0, AtLeast1, Share
 
 
 @dataclass(frozen=True, kw_only=True)

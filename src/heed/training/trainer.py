@@ -14,11 +14,11 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import MixedPrecision
 
-from heed.cpu import multiplies_in_bf16
 from heed.errors import HeedError
 from heed.files import replacing, writing
-from heed.knobs import AtLeast1
-from heed.malloc import keep_freed_memory
+from heed.kernels.allocator import keep_freed_memory
+from heed.kernels.cpu import multiplies_in_bf16
+from heed.options import AtLeast1
 
 
 def build_trainer(

@@ -15,7 +15,7 @@ from hydra.utils import get_object
 from hypothesis import strategies as st
 
 from heed.cli import COMMANDS
-from heed.knobs import Range
+from heed.options import Range
 from tests.reliability.fuzz.execute import ROOT
 from train import Schema
 

@@ -21,6 +21,6 @@ import heed
 import train  # noqa: F401
 
 for module in pkgutil.walk_packages(heed.__path__, "heed."):
-    if not module.name.endswith("__main__") and not module.name.startswith("heed.claims"):
+    if not module.name.endswith("__main__") and not module.name.startswith("experiments"):
         importlib.import_module(module.name)
 torch.set_num_threads(1)

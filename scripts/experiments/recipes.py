@@ -1,0 +1,52 @@
+"""The models that the experiments share. Small ones, so that all of them are trained within the hour."""
+
+from experiments.laboratory import Recipe
+
+STEPS = 500
+
+COMMON = (
+    "data=synthetic",
+    "trainer=cpu",
+    "search=greedy",
+    "logger=none",
+    "callbacks.maps=0",
+    "callbacks.aer_sentences=0",
+    "callbacks.keep_best=1",
+    f"trainer.max_steps={STEPS}",
+    f"trainer.validate_every={STEPS}",
+    "schedule.warmup_steps=100",
+    "data.long=200",
+)
+
+SMALL = {
+    "transformer": ("model=transformer", "model.d_model=128", "model.d_ff=256", "optimizer.lr=3.0e-3"),
+    "rnn": ("model=rnn", "model.d_model=256", "model.d_embedding=128", "optimizer.lr=3.0e-3"),
+}
+"""Half as wide as the presets."""
+
+
+def small(family: str, name: str, *overrides: str, seeds: int = 2) -> Recipe:
+    """A small model of this family, in which something is otherwise."""
+    return Recipe(name, (*SMALL[family], *overrides), seeds)
+
+
+TRANSFORMER = small("transformer", "transformer")
+RNN = small("rnn", "rnn")
+FIXED_VECTOR = small("rnn", "rnn-none", "model/attention=none")
+ORDERLESS = small("transformer", "transformer-no-positions", "model/positions=none")
+
+LONG_STEPS = 2000
+
+
+def longer(recipe: Recipe) -> Recipe:
+    """The same for `LONG_STEPS`, until it knows what is learnt late: what "it" means, and which head does what."""
+    steps = f"trainer.max_steps={LONG_STEPS}", f"trainer.validate_every={LONG_STEPS}"
+    return Recipe(f"{recipe.name}-longer", (*recipe.overrides, *steps), recipe.seeds)
+
+
+TRANSFORMER_LONGER = longer(TRANSFORMER)
+RNN_LONGER = longer(RNN)
+FIXED_VECTOR_LONGER = longer(FIXED_VECTOR)
+PARAMETER_FREE_LONGER = longer(
+    small("transformer", "transformer-parameter-free", "model/self_attention=parameter_free")
+)

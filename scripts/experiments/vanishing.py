@@ -1,0 +1,160 @@
+"""How far back a gradient reaches."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from experiments.claim import Claim, Finding
+from experiments.laboratory import Laboratory, Trained, spread
+from experiments.plots import Line, line_plot, table
+from experiments.recipes import TRANSFORMER, small
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import BOS
+
+Floats = npt.NDArray[np.float64]
+
+LENGTH = 40
+"""Source tokens."""
+SENTENCES = 100
+VANISHED = 0.01
+"""The share of the last token's gradient below which the first one's counts as gone."""
+
+LABELS = {
+    small("rnn", "forward-tanh", "model/attention=none", "model.bidirectional=false", "model.cell=tanh"): "tanh RNN",
+    small("rnn", "forward-gru", "model/attention=none", "model.bidirectional=false", "model.cell=gru"): "GRU",
+    small("rnn", "forward-lstm", "model/attention=none", "model.bidirectional=false"): "LSTM",
+    small("rnn", "forward-lstm-attention", "model.bidirectional=false"): "LSTM + attention",
+    TRANSFORMER: "transformer",
+}
+"""The RNNs read in one direction, so that the first token is the farthest from what the decoder starts from."""
+
+
+def gradients(model: Seq2Seq, sources: Sequence[Sequence[int]], firsts: Sequence[int]) -> Floats:
+    """‖∂loss/∂x_t‖ of the first target token's loss, by source position t, as a geometric mean over sentences: " S".
+
+    Args:
+        sources: token ids, equally many each.
+        firsts: each translation's first token.
+    """
+    model.eval()
+    embedded: list[Tensor] = []
+
+    def keep(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        output.retain_grad()
+        embedded.append(output)
+
+    src = torch.tensor(sources)
+    handle = model.get_submodule("src_embedding").register_forward_hook(keep)
+    memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
+    handle.remove()
+    logits = model.decode(torch.full((len(sources), 1), BOS), memory).logits[:, 0]
+    torch.autograd.backward(nn.functional.cross_entropy(logits, torch.tensor(firsts), reduction="sum"))
+    gradient = embedded[0].grad
+    assert gradient is not None
+    norms: Floats = gradient.double().norm(dim=-1).clamp_min(1e-300).log().mean(0).exp().numpy()
+    return norms
+
+
+def factor(norms: Floats) -> float:
+    """By what a step further back multiplies the gradient: a line through its logarithm."""
+    distances = np.arange(len(norms))[::-1]
+    return float(np.exp(np.polyfit(distances, np.log(norms), 1)[0]))
+
+
+def measure(run: Trained) -> tuple[Floats, Floats]:
+    """The gradients of a trained model, and of the same one before it was trained."""
+    tokenizer = run.translator.tokenizer
+    pairs = [
+        (source[:LENGTH], target[0])
+        for source, target in zip(
+            tokenizer.encode_src(run.lines("long", "src")), tokenizer.encode_tgt(run.lines("long", "ref")), strict=True
+        )
+        if len(source) >= LENGTH
+    ][:SENTENCES]
+    sources, firsts = [source for source, _ in pairs], [first for _, first in pairs]
+    torch.manual_seed(run.seed)
+    fresh = run.model.config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    return gradients(run.model, sources, firsts), gradients(fresh, sources, firsts)
+
+
+def experiment(laboratory: Laboratory) -> Finding:
+    found = {label: [measure(run) for run in laboratory.runs(recipe)] for recipe, label in LABELS.items()}
+    factors = {
+        label: {
+            "trained": spread(factor(trained) for trained, _ in measured),
+            "untrained": spread(factor(fresh) for _, fresh in measured),
+        }
+        for label, measured in found.items()
+    }
+    norms = {
+        when: {label: _mean([both[place] for both in measured]) for label, measured in found.items()}
+        for place, when in enumerate(("trained", "untrained"))
+    }
+    reach = {
+        label: spread(float(trained[0] / trained[-1]) for trained, _ in measured) for label, measured in found.items()
+    }
+    plain, *others = reach.values()
+    held = max(plain["values"]) < VANISHED and all(min(of["values"]) > VANISHED for of in others)
+    return Finding(
+        held=held,
+        summary=(
+            f"Of the gradient of the first word's loss, the first of {LENGTH} source tokens gets, relative to the "
+            "last, "
+            + ", ".join(f"{_power(of['mean'])} in the {label}" for label, of in reach.items())
+            + ". Before training, a step further back multiplies it by "
+            + ", ".join(f"{of['untrained']['mean']:.2f}" for of in factors.values())
+            + "."
+        ),
+        numbers={
+            "first to last": reach,
+            "factor per token": factors,
+            "norms": {when: {label: of.tolist() for label, of in by_label.items()} for when, by_label in norms.items()},
+        },
+        figures=[
+            *(
+                line_plot(
+                    [
+                        Line(label, [(distance, float(norm)) for distance, norm in enumerate(of[::-1])])
+                        for label, of in by_label.items()
+                    ],
+                    name=f"Gradient norm against distance, {when} models",
+                    x="tokens between a source token and the source's end, where the RNNs without attention hand over",
+                    y=f"‖∂ loss of the first target token / ∂ x_t‖, {when} models, log scale",
+                    log_y=True,
+                )
+                for when, by_label in norms.items()
+            ),
+            table(
+                ["", "each token further back multiplies the gradient by", "before training"],
+                [
+                    [label, f"{of['trained']['mean']:.3f}", f"{of['untrained']['mean']:.3f}"]
+                    for label, of in factors.items()
+                ],
+            ),
+        ],
+    )
+
+
+def _mean(norms: Sequence[Floats]) -> Floats:
+    mean: Floats = np.exp(np.mean(np.log(norms), axis=0))
+    return mean
+
+
+def _power(value: float) -> str:
+    return f"{value:.2g}" if value >= 1e-3 else f"{value:.0e}"
+
+
+CLAIM = Claim(
+    name="vanishing_gradients",
+    claim="Gradients vanish through time, unless gates or attention let them through.",
+    measurement=(
+        "‖∂loss/∂x_t‖ for the loss of the first target word, whose cause stands first in the source, the farthest from "
+        "where a forward RNN hands over. It holds if, for every seed, the first token gets less than "
+        f"{VANISHED:.0%} of the last one's gradient in the tanh RNN, and more in all others (Bengio et al. 1994)."
+    ),
+    recipes=tuple(LABELS),
+    experiment=experiment,
+)

@@ -1,0 +1,1 @@
+"""Private interfaces of libraries, in one place."""

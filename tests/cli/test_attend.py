@@ -1,0 +1,228 @@
+"""``heed attend``: a page that holds the model's own maps, pictures and arrays; and its errors."""
+
+import base64
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece as spm
+import torch
+from PIL import Image
+
+from heed.cli import main
+from heed.cli.common import load_translator
+from heed.data.tokenizer import Tokenizer
+from heed.inference import model_folder
+from heed.inference.translator import Attended, Translator
+from heed.models.seq2seq import Seq2Seq
+from heed.plot.attention_map import most_telling
+from heed.symbols import BOS, EOS, PAD, UNK
+
+TEXT = ["the tired dog sleeps .", "two men play .", "der müde Hund schläft .", "zwei Männer spielen </script> ."]
+SOURCES, TARGETS = TEXT[:2], TEXT[2:]
+
+
+@pytest.fixture
+def folders(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> tuple[Path, Path]:
+    """A transformer and an RNN, each with a tokenizer of its own."""
+    made = []
+    for family, size in (("transformer", 60), ("rnn", 50)):
+        proto = io.BytesIO()
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXT), model_writer=proto, model_type="bpe", vocab_size=size,
+            pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, minloglevel=2,
+        )  # fmt: skip
+        tokenizer = Tokenizer(proto.getvalue(), proto.getvalue())
+        torch.manual_seed(3)
+        model = tiny_model(family, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(2.0)
+        model_folder.save(tmp_path / family, model, tokenizer, extra={})
+        made.append(tmp_path / family)
+    return made[0], made[1]
+
+
+def translator(folder: Path) -> Translator:
+    import argparse
+
+    return load_translator(argparse.Namespace(model=folder, device="cpu", batch_tokens=100, max_tokens=100))
+
+
+def read_page(path: Path) -> Any:
+    (text,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL
+    )
+    return json.loads(text)
+
+
+def same(pair: Any, seen: Attended) -> None:
+    assert (pair["source"], pair["target"]) == (seen.source, seen.target)
+    for kind, pieces in (
+        ("cross", (seen.tgt_pieces, seen.src_pieces)),
+        ("encoder_self", (seen.src_pieces, seen.src_pieces)),
+        ("decoder_self", (seen.read_pieces, seen.read_pieces)),
+    ):
+        weights = getattr(seen, kind)
+        assert (kind in pair["maps"]) == (weights is not None)
+        if weights is not None:
+            maps = pair["maps"][kind]
+            for side, expected in zip(("rows", "columns"), pieces, strict=True):
+                shown = [("▁" if p["opens"] and not p["special"] else "") + p["text"] for p in maps[side]]
+                assert [text.replace("▁▁", "▁") for text in shown] == expected
+            bytes_ = np.frombuffer(base64.b64decode(maps["weights"]), dtype=np.uint8).reshape(maps["shape"])
+            np.testing.assert_allclose(bytes_ / 255, weights, atol=0.5 / 255 + 1e-6)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_page_holds_what_the_models_saw(
+    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], given: bool
+) -> None:
+    out = tmp_path / "page.html"
+    options = [part for target in TARGETS for part in ("--tgt", target)] if given else []
+    models = [part for folder in folders for part in ("--model", str(folder))]
+    assert main(["attend", *models, *SOURCES, *options, "--out", str(out), "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    data = read_page(out)
+    assert data["given"] == given
+    assert [(system["name"], system["family"]) for system in data["systems"]] == [
+        (str(folder), folder.name) for folder in folders
+    ]
+    for system, folder in zip(data["systems"], folders, strict=True):
+        attended = translator(folder).attend(SOURCES, TARGETS if given else None)
+        for pair, seen in zip(system["pairs"], attended, strict=True):
+            same(pair, seen)
+
+
+def test_a_page_needs_nothing_but_itself(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    """Nothing is fetched, and no sentence can break out of its place."""
+    out = tmp_path / "page.html"
+    assert main(["attend", "--model", str(folders[0]), "a </script><marquee>", "--tgt", "<!--", "--out", str(out)]) == 0
+    found: list[tuple[str, dict[str, str | None]]] = []
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+            found.append((tag, dict(attributes)))
+
+    html = out.read_text(encoding="utf-8")
+    Tags().feed(html)
+    tags = [tag for tag, _ in found]
+    assert tags.count("script") == 2
+    assert not {"marquee", "iframe", "img", "object"} & set(tags)
+    addresses = [value for _, attributes in found for name, value in attributes.items() if name in ("src", "href")]
+    assert addresses == ["data:,"]
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(|fetch\(", html)
+    (policy,) = [attributes["content"] for tag, attributes in found if "http-equiv" in attributes]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert read_page(out)["systems"][0]["pairs"][0]["source"] == "a </script><marquee>"
+
+
+ACT = """
+<script>
+const seen = [], errors = [], all = selector => [...document.querySelectorAll(selector)];
+const shares = () => all(".keys .word").map(word => word.dataset.share ?? "");
+addEventListener("error", event => errors.push(event.message));
+const act = (element, event) => element.dispatchEvent(event);
+const key = name => act(document.activeElement, new KeyboardEvent("keydown", { key: name, bubbles: true }));
+setTimeout(() => {
+  const words = all(".queries .word");
+  act(words[2], new MouseEvent("mouseenter")); seen.push(shares(), all(".stage path").length);
+  act(words[2], new MouseEvent("mouseleave")); seen.push(shares().join(""));
+  words[0].focus(); key("ArrowRight"); key("ArrowRight"); seen.push(shares(), all(".chosen").map(w => w.textContent));
+  words[2].click(); words[2].blur(); seen.push(shares()); key("Escape"); seen.push(shares().join(""));
+  all("input[value='1 3']")[0].click(); seen.push(all("h3")[1].textContent);
+  all("input[value=encoder_self]")[0].click(); seen.push(all(".queries .word").map(w => w.textContent));
+  document.title = JSON.stringify({ seen, errors });
+}, 300);
+</script></body>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_pointing_and_keys_light_what_is_looked_at(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    assert main(["attend", "--model", str(folders[0]), SOURCES[0], "--tgt", TARGETS[0], "--out", str(out)]) == 0
+    out.write_text(out.read_text(encoding="utf-8").replace("</body>", ACT), encoding="utf-8")
+    flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
+             "disable-component-update", "disable-sync", f"user-data-dir={tmp_path / 'profile'}",
+             "virtual-time-budget=3000", "dump-dom"]  # fmt: skip
+    command = ["chromium", *(f"--{flag}" for flag in flags), out.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    (title,) = re.findall("<title>(.*?)</title>", dom)
+    found = json.loads(unescape(title))
+    assert found["errors"] == []
+    lit, links, left, stepped, chosen, held, released, head, source = found["seen"]
+    (seen,) = translator(folders[0]).attend(SOURCES[:1], TARGETS[:1])
+    assert seen.cross is not None
+    (layer, at) = most_telling(seen.cross)
+    # What is lit is the row of the map, in per cent; a byte holds it, so that it is off by one at most.
+    weights = seen.cross[layer, at, 2]
+    np.testing.assert_allclose([float(share or 0) / 100 for share in lit], weights * (weights > 0.045), atol=0.012)
+    assert any(lit)
+    assert links == int((np.round(weights * 255) / 255 >= 0.03).sum())
+    assert left == released == ""
+    assert stepped == held == lit
+    assert chosen == [seen.tgt_pieces[2].removeprefix("▁")]
+    assert head == "Layer 2, head 4"
+    assert source == [piece.removeprefix("▁") or "▁" for piece in seen.src_pieces]
+
+
+def test_pictures_and_arrays(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    paths = ["--out", str(tmp_path / "page.html"), "--png", str(tmp_path / "png"), "--npz", str(tmp_path / "maps.npz")]
+    assert main(["attend", "--model", str(folders[0]), SOURCES[0], "--tgt", TARGETS[0], *paths]) == 0
+    (seen,) = translator(folders[0]).attend(SOURCES[:1], TARGETS[:1])
+    with np.load(tmp_path / "maps.npz") as arrays:
+        assert sorted(arrays) == ["0.cross", "0.decoder_self", "0.encoder_self", "0.src", "0.tgt"]
+        assert arrays["0.src"].tolist() == seen.src_pieces
+        assert arrays["0.tgt"].tolist() == seen.tgt_pieces
+        np.testing.assert_allclose(arrays["0.cross"], seen.cross, atol=1e-6)
+    pictures = sorted(path.name for path in (tmp_path / "png").iterdir())
+    assert len(pictures) == 1 + 2 * 5 + 3 * 5 + 2 * 5  # all in one, and two or three layers of five heads of each kind
+    assert {"1.png", "1.cross.2.5.png", "1.encoder_self.3.1.png"} <= set(pictures)
+    with Image.open(tmp_path / "png" / "1.cross.2.5.png") as picture:
+        assert min(picture.size) > 200
+
+    models = ["--model", str(folders[0]), "--model", str(folders[1])]
+    assert main(["attend", *models, SOURCES[0], *paths]) == 0
+    with np.load(tmp_path / "maps.npz") as arrays:
+        assert arrays["model2.0.cross"].shape[:2] == (1, 1)
+        assert "model1.0.encoder_self" in arrays
+        assert "model2.0.encoder_self" not in arrays
+    assert sorted(path.name for path in (tmp_path / "png" / "model2").iterdir()) == ["1.cross.1.1.png", "1.png"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["a dog", "a man", "--tgt", "ein Hund"], "2 sentences and 1 --tgt are not pairs"),
+        (["a dog", "--out", "no/where.html"], "no/where.html cannot be written: No such file"),
+        (["a dog", "--model", "nowhere"], "There is no folder nowhere"),
+        ([], "There is no sentence to look at"),
+    ],
+)
+def test_errors_are_one_sentence(
+    folders: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    sentence: str,
+) -> None:
+    import sys
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["attend", "--model", str(folders[0]), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert sentence in err

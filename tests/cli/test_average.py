@@ -1,0 +1,211 @@
+"""``heed average``: means against a loop in float64, and what has no mean."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece as spm
+import torch
+import yaml
+from torch import Tensor
+
+from heed.cli import main
+from heed.data.tokenizer import Tokenizer
+from heed.inference import model_folder
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import BOS, EOS, PAD, UNK
+
+EXTRA = {"src_lang": "en", "tgt_lang": "de", "search": {"beam": 3}}
+BLEU = {100: 20.0, 200: 25.0, 300: 24.0, 400: 25.0}
+"""By step: 200 and 400 are equally good, and the earlier comes first."""
+
+
+def tokenizer(*lines: str) -> Tokenizer:
+    proto = io.BytesIO()
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=proto, model_type="char", minloglevel=2, vocab_size=20, **ids,
+        hard_vocab_limit=False,
+    )  # fmt: skip
+    return Tokenizer(proto.getvalue(), proto.getvalue())
+
+
+@pytest.fixture
+def model(tiny_model: Callable[..., Seq2Seq]) -> Callable[..., Seq2Seq]:
+    """``model(seed, family)``: random weights for the tokenizer of "abcdefg"."""
+
+    def build(seed: int, family: str = "transformer") -> Seq2Seq:
+        torch.manual_seed(seed)
+        vocab = tokenizer("abcdefg").src_vocab
+        return tiny_model(family, src_vocab=vocab, tgt_vocab=vocab).float()
+
+    return build
+
+
+def save(folder: Path, model: Seq2Seq, *, letters: str = "abcdefg") -> Path:
+    model_folder.save(folder, model, tokenizer(letters), extra=EXTRA)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
+    """A run with its last four checkpoints and its three best: weights of seed ``step``, their average ``step + 1``."""
+    folder = tmp_path / "run"
+    save(folder / "model", model(0))
+    (folder / "checkpoints").mkdir()
+    rows = "".join(f"{step},,{bleu}\n{step},0.5,\n" for step, bleu in BLEU.items())
+    (folder / "metrics.csv").write_text("step,loss,valid_bleu\n" + rows)
+    for kind, steps in (("last", (100, 200, 300, 400)), ("best", (200, 300, 400))):
+        for step in steps:
+            checkpoint = {
+                "state_dict": {f"model.{name}": tensor for name, tensor in model(step).state_dict().items()},
+                "callbacks": {"ema": {"steps": step, "weights": model(step + 1).state_dict()}},
+            }
+            torch.save(checkpoint, folder / "checkpoints" / f"{kind}-{step:07d}.ckpt")
+    return folder
+
+
+def means(*models: Seq2Seq) -> dict[str, Tensor]:
+    states = [model.state_dict() for model in models]
+    return {name: sum(state[name].double() for state in states) / len(states) for name in states[0]}
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds"),
+    [
+        (["--last", "3"], (200, 300, 400)),
+        (["{run}", "--last", "1"], (400, 400)),
+        (["--best", "2"], (200, 400)),
+        (["--best", "3"], (200, 300, 400)),
+        (["--ema"], (201,)),
+        (["{run}", "--best", "1"], (200, 200)),
+    ],
+)
+def test_checkpoints_of_a_run(
+    run: Path, tmp_path: Path, model: Any, options: list[str], seeds: tuple[int, ...], capsys: Any
+) -> None:
+    out = tmp_path / "new" / "model"
+    assert main(["average", str(run), *(o.format(run=run) for o in options), "--out", str(out)]) == 0
+    expected = means(*(model(seed) for seed in seeds))
+    loaded = model_folder.load(out)
+    for name, tensor in loaded.model.state_dict().items():
+        torch.testing.assert_close(tensor, expected[name].float(), rtol=0, atol=0)
+    assert loaded.tokenizer.hash == tokenizer("abcdefg").hash
+    assert {key: loaded.config[key] for key in EXTRA} == EXTRA
+    assert len(loaded.config["average_of"]) == len(seeds)
+    assert capsys.readouterr().out.startswith(str(out))
+
+
+def test_checkpoints_and_models_by_name(run: Path, tmp_path: Path, model: Any) -> None:
+    files = [run / "checkpoints" / f"last-0000{step}.ckpt" for step in (100, 300)]
+    other = save(tmp_path / "copy", model(7))
+    cases: dict[str, tuple[list[Any], list[int]]] = {
+        "checkpoints": (files, [100, 300]),
+        "averages": ([*files, "--ema"], [101, 301]),
+        "models": ([run, other], [0, 7]),
+        "mixture": ([files[0], other], [100, 7]),
+    }
+    for name, (sources, seeds) in cases.items():
+        assert main(["average", *map(str, sources), "--out", str(tmp_path / name)]) == 0
+        expected = means(*(model(seed) for seed in seeds))
+        for key, tensor in model_folder.load(tmp_path / name).model.state_dict().items():
+            assert torch.equal(tensor, expected[key].float())
+
+
+def test_what_has_no_mean_is_refused(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+    rnn = save(tmp_path / "rnn", model(1, "rnn"))
+    stranger = save(tmp_path / "stranger", model(1), letters="hijklmn")
+    checkpoint = run / "checkpoints" / "last-0000100.ckpt"
+    plain = run / "checkpoints" / "plain.ckpt"
+    torch.save({"state_dict": {f"model.{name}": tensor for name, tensor in model(1).state_dict().items()},
+                "callbacks": {}}, plain)  # fmt: skip
+    small = run / "checkpoints" / "small.ckpt"
+    torch.save({"state_dict": {"model.x": torch.zeros(2)}}, small)
+    cut = run / "checkpoints" / "cut.ckpt"
+    cut.write_bytes(checkpoint.read_bytes()[:5000])
+    text = run / "checkpoints" / "text.ckpt"
+    text.write_text("weights")
+    full = save(tmp_path / "full", model(1))
+    cases: list[tuple[list[Any], list[str]]] = [
+        ([run, rnn], ["different architectures (", "family"]),
+        ([run, stranger], ["different tokenizers"]),
+        ([run], [f"{run} alone", "--last K"]),
+        ([checkpoint], ["alone is its own average"]),
+        ([run, "--last", 5], ["has 4 of the last checkpoints and not 5", "callbacks.keep_last"]),
+        ([run, "--best", 4], ["has 3 of the best checkpoints and not 4", "callbacks.keep_best"]),
+        ([run, "--last", 0], ["not 0"]),
+        ([checkpoint, "--last", 2], ["--last and --best choose among the checkpoints of a run"]),
+        ([plain, "--ema"], [str(plain), "holds no moving average"]),
+        ([checkpoint, small], [str(small), "another architecture"]),
+        ([checkpoint, cut], [str(cut), "damaged"]),
+        ([checkpoint, text], [str(text), "no checkpoint"]),
+        ([checkpoint, run / "nothing.ckpt"], ["nothing.ckpt does not exist"]),
+        ([checkpoint, tmp_path / "nowhere.ckpt"], ["does not exist"]),
+    ]
+    for arguments, words in cases:
+        out = tmp_path / "out"
+        assert main(["average", *map(str, arguments), "--out", str(out)]) == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1, error
+        for word in words:
+            assert word in error
+        assert not out.exists()
+    assert main(["average", str(run), "--best", "2", "--out", str(full)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def begin(run: Path, **settings: Any) -> Path:
+    (run / "config.yaml").write_text(yaml.safe_dump({"seed": 1, "init_from": None, "ckpt_path": None, **settings}))
+    return run
+
+
+def test_weights_that_began_differently_have_no_mean(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+    begin(run)
+    others = {
+        name: save(tmp_path / name / "model", model(3)).parent for name in ("twin", "stranger", "child", "sister")
+    }
+    begin(others["twin"])
+    begin(others["stranger"], seed=2)
+    begin(others["child"], seed=3, init_from=str(run))
+    begin(others["sister"], seed=4, init_from=str(run / "model"))
+    for pair, status in (
+        ((run, others["twin"]), 0),
+        ((run, others["child"]), 0),
+        ((others["child"], others["sister"]), 0),
+        ((run, others["stranger"]), 2),
+        ((others["sister"], others["stranger"]), 2),
+    ):
+        out = tmp_path / f"{pair[0].name}-{pair[1].name}"
+        assert main(["average", *map(str, pair), "--out", str(out)]) == status
+        assert out.exists() == (status == 0)
+        assert ("began with different weights" in capsys.readouterr().err) == (status == 2)
+
+
+def test_unknown_beginnings_are_warned_of(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+    copy = save(tmp_path / "copies" / "copy", model(3))
+    assert main(["average", str(begin(run)), str(copy), "--out", str(tmp_path / "out")]) == 0
+    assert "nothing tells how the weights in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        ([1], [], "has no state_dict"),
+        ({"state_dict": [1]}, [], "has no state_dict"),
+        ({"state_dict": {"model.x": 1}}, [], "x is not a tensor"),
+        ({"callbacks": {"ema": {"weights": 3}}}, ["--ema"], "has no weights"),
+        ({"state_dict": {}}, ["--ema"], "has no callbacks"),
+        ({"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}}, [], "are NaN or infinite"),
+    ],
+)
+def test_foreign_checkpoints_are_refused(
+    run: Path, tmp_path: Path, content: Any, options: list[str], words: str, capsys: Any
+) -> None:
+    path = run / "checkpoints" / "foreign.ckpt"
+    torch.save(content, path)
+    assert main(["average", str(path), str(path), *options, "--out", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert len(err.splitlines()) == 1

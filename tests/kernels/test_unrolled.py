@@ -1,0 +1,67 @@
+"""One linear map at many steps against the same left to autograd."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heed.kernels.unrolled import Unrolled
+
+
+def recurrence(apply: nn.Module | Unrolled, x: Tensor, steps: int) -> Tensor:
+    states = []
+    for _ in range(steps):
+        x = torch.tanh(apply(x))
+        states.append(x)
+    return torch.stack(states)
+
+
+@pytest.mark.parametrize("heard", [5, 2])
+@pytest.mark.parametrize("biased", [True, False])
+def test_gradients_equal_those_of_a_linear_layer(biased: bool, heard: int) -> None:
+    """Even where the loss hears of some steps only."""
+    linear = nn.Linear(7, 7, bias=biased)
+    x = torch.randn(3, 1, 7, requires_grad=True)
+    inputs = (x, *linear.parameters())
+    ours = recurrence(Unrolled(linear.weight, linear.bias), x, 5)
+    expected = recurrence(linear, x, 5)
+    assert_close(ours, expected)
+    upstream = torch.randn(heard, 3, 1, 7)
+    # Twice: a second pass starts anew.
+    for _ in range(2):
+        assert_close(
+            torch.autograd.grad(ours[:heard], inputs, upstream, retain_graph=True),
+            torch.autograd.grad(expected[:heard], inputs, upstream, retain_graph=True),
+        )
+
+
+def test_weights_may_be_frozen() -> None:
+    linear = nn.Linear(7, 7).requires_grad_(False)
+    x = torch.randn(3, 7, requires_grad=True)
+    ours, expected = (recurrence(apply, x, 3).sum() for apply in (Unrolled(linear.weight, linear.bias), linear))
+    assert_close(torch.autograd.grad(ours, x), torch.autograd.grad(expected, x))
+
+
+def test_in_bf16_the_sum_is_rounded_once() -> None:
+    linear = nn.Linear(16, 16).float()
+    x = torch.randn(8, 16, dtype=torch.float32)
+    gradients = {}
+    with torch.autocast("cpu", torch.bfloat16):
+        for name, apply in (("ours", Unrolled(linear.weight, linear.bias)), ("plain", linear)):
+            out = sum(apply(x * step).float().pow(2).sum() for step in range(30))
+            assert isinstance(out, Tensor)
+            (gradients[name],) = torch.autograd.grad(out, [linear.weight])
+    exact = linear.double()
+    out = sum(exact(x.double() * step).pow(2).sum() for step in range(30))
+    assert isinstance(out, Tensor)
+    (expected,) = torch.autograd.grad(out, [exact.weight])
+    errors = {name: (found.double() - expected).norm() / expected.norm() for name, found in gradients.items()}
+    assert gradients["ours"].dtype == torch.float32
+    assert errors["ours"] < 0.01
+    assert errors["ours"] <= errors["plain"] * 1.1
+
+
+def test_without_gradients_it_is_a_linear_layer() -> None:
+    linear = nn.Linear(7, 7)
+    with torch.no_grad():
+        assert_close(Unrolled(linear.weight, linear.bias)(torch.ones(2, 7)), linear(torch.ones(2, 7)))

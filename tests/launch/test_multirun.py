@@ -1,0 +1,55 @@
+"""``train.py -m``: a folder and a wandb run for each job, whatever becomes of the others, and a table at the end."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heed.runs.table import read_runs, sort_runs, table
+from tests.wandb_file import read_wandb
+
+TRAIN = Path(__file__).parent.parent / "train.py"
+
+
+@pytest.mark.slow
+def test_a_sweep_over_two_processes_a_job(tmp_path: Path) -> None:
+    # Lightning refuses to clip gradients for a module that takes its steps itself, in each process of a job.
+    settings = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn,transformer_tiny",
+                "model.d_model=32", "+trainer.gradient_clip_val=1,0", "trainer=ddp_cpu", "trainer.max_steps=2",
+                "trainer.validate_every=2", "callbacks.log_every=1", "callbacks.maps=0",
+                "batching.device_tokens=128"]  # fmt: skip
+    # Nobody is logged in to wandb, and nobody is asked.
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    environment |= {"HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, TRAIN, "-m", *settings], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert done.returncode != 0
+    (sweep,) = tmp_path.glob("runs/*/*")
+    jobs = sorted(path.name for path in sweep.iterdir() if path.is_dir())
+    assert jobs == ["0_rnn", "1_rnn", "2_transformer_tiny", "3_transformer_tiny"], done.stderr
+
+    for job in (sweep / "1_rnn", sweep / "3_transformer_tiny"):
+        assert (job / "results.json").exists(), done.stderr
+        assert json.loads((job / "results.json").read_text())["steps"] == 2
+        logged = read_wandb(job)
+        assert logged.exit_code == 0
+        # Two processes, one run, each step once.
+        assert [entry["trainer/global_step"] for entry in logged.history if "train/loss" in entry] == [1, 2]
+        assert [entry["trainer/global_step"] for entry in logged.history if "valid/loss" in entry] == [2]
+
+    rows = sort_runs(read_runs(sweep), "valid_bleu")
+    assert {row["run"]: row["settings"] for row in rows} == {
+        "0_rnn": "model=rnn +trainer.gradient_clip_val=1",
+        "1_rnn": "model=rnn +trainer.gradient_clip_val=0",
+        "2_transformer_tiny": "model=transformer_tiny +trainer.gradient_clip_val=1",
+        "3_transformer_tiny": "model=transformer_tiny +trainer.gradient_clip_val=0",
+    }
+    assert [row["state"][:7] for row in rows] == ["", "", "failed:", "failed:"]
+    assert "gradient clipping" in rows[-1]["state"]
+    assert (sweep / "sweep.txt").read_text() == table(rows) + "\n"
+    assert table(rows) in done.stderr

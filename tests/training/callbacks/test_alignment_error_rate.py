@@ -1,0 +1,64 @@
+"""Alignment error rate beside BLEU, in real runs."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from heed.data.synthetic import words
+from heed.decoding import GreedySearch
+from heed.evaluation.alignment import Gold, aer, align, candidates, matches
+from heed.inference import model_folder
+from heed.inference.translator import Translator
+
+CORPUS = ["data=synthetic", "data.train=60", "data.valid=12", "data.test=8", "data.long=4"]
+LIMITS = ["trainer.accelerator=cpu", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2"]
+TINY = ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
+
+
+def validations(folder: Path) -> list[str]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [row["valid_aer"] for row in csv.DictReader(file) if row["valid_bleu"]]
+
+
+def test_is_measured_where_gold_is_known(run: Callable[..., Path]) -> None:
+    folder = run("aer", *CORPUS, *TINY, *LIMITS, "callbacks.aer_sentences=6", "weights=last")
+    found = json.loads((folder / "results.json").read_text())["alignment"]
+    assert set(found["aer"]) == {"valid", "test", "long"}
+    assert found["sentences"] == 6
+    loaded = model_folder.load(folder)
+    assert loaded.config["alignment"] == found["extraction"]
+
+    # The same from what the run left behind.
+    search = GreedySearch(max_length_factor=1.0, max_length_extra=1)
+    translator = Translator(loaded.model, loaded.tokenizer, search, batch_tokens=100)
+    chosen = (("output", "input").index(found["extraction"]["row"]), found["extraction"]["layer"] - 1)
+    chosen += ((found["extraction"]["head"] or 0) - 1,)
+    for split, rate in found["aer"].items():
+        files = [folder / "translations" / f"{split}.{name}" for name in ("src", "ref", "meta.jsonl")]
+        src, tgt, metas = (file.read_text().splitlines()[:6] for file in files)
+        counts = []
+        for seen, source, target, meta in zip(translator.attend(src, tgt), src, tgt, metas, strict=True):
+            links = frozenset((i, j) for i, j in json.loads(meta)["alignment"])
+            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, words(source), words(target))
+            counts.append(matches(align(maps, "target"), Gold(links, links)))
+        rates = aer(sum(counts))
+        assert rate == pytest.approx(float(rates[chosen]))
+        if split == "valid":
+            assert rate == float(rates.min())
+            # What the last validation said of the same weights, and of others before.
+            assert len(validations(folder)) == 2
+            assert float(validations(folder)[-1]) == pytest.approx(rate, abs=1e-4)
+
+
+def test_is_silent_without_attention_and_where_it_is_not_wanted(run: Callable[..., Path]) -> None:
+    small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
+    blind = run("blind", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.aer_sentences=6")
+    unasked = run("unasked", *CORPUS, *small, *LIMITS, "callbacks.aer_sentences=0")
+    for folder in (blind, unasked):
+        assert json.loads((folder / "results.json").read_text())["alignment"] is None
+        assert validations(folder) == ["", ""]
+        assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())

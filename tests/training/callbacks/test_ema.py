@@ -1,0 +1,146 @@
+"""The moving average of the weights by its formula and in real runs, and what ``weights=`` may ask for."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch import nn
+
+from heed.cli import main as heed
+from heed.data.datamodule import StepShare
+from heed.errors import HeedError
+from heed.inference import model_folder
+from heed.launch.run import rehearse
+from heed.runs.averaging import EMA as STATE
+from heed.runs.averaging import checkpoint_weights
+from heed.training.callbacks.ema import EMA
+
+SMALL = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "batching.batch_tokens=100"]
+SMALL += ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2", "callbacks.maps=0"]
+SMALL += ["test=false", "search=greedy", "search.max_length_factor=0.0", "search.max_length_extra=4"]
+SMALL += ["trainer=cpu", "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.validate_every=2"]
+
+
+@pytest.mark.parametrize("decay", [0.3, 0.6])
+def test_is_the_weighted_sum_of_all_weights_there_were(decay: float) -> None:
+    """The smaller decays of the first steps, written out: weights of the n-th step times all the decays after it."""
+    torch.manual_seed(0)
+    trainer, module = L.Trainer(accelerator="cpu", barebones=True), L.LightningModule()
+    module.model = nn.Linear(3, 2)
+    callback = EMA(decay=decay)
+    callback.on_fit_start(trainer, module)
+    history = [module.model.weight.detach().double()]
+    share = StepShare(epoch=0, step=0, micro_batches=[], src_tokens=0, tgt_tokens=0, cells=0, last=False)
+    for step in range(8):
+        with torch.no_grad():
+            module.model.weight.add_(torch.randn(2, 3))
+        history.append(module.model.weight.detach().double())
+        callback.on_train_batch_end(trainer, module, None, share, step)
+    decays = [min(decay, d) for d in (1 / 10, 2 / 11, 3 / 12, 4 / 13, 5 / 14, 6 / 15, 7 / 16, 8 / 17)]
+    expected = torch.zeros(2, 3, dtype=torch.float64)
+    for n, weights in enumerate(history):
+        share_of_n = 1 - decays[n - 1] if n else 1.0
+        for later in decays[n:]:
+            share_of_n *= later
+        expected += share_of_n * weights
+    torch.testing.assert_close(callback.state_dict()["weights"]["weight"].double(), expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(module.model.weight.double(), history[-1])
+
+
+def validations(folder: Path) -> list[tuple[int, float]]:
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [(int(row["step"]), float(row["valid_loss"])) for row in csv.DictReader(file) if row["valid_loss"]]
+
+
+def checkpoint(folder: Path, kind: str) -> dict[str, Any]:
+    path = max((folder / "checkpoints").glob(f"{kind}-*.ckpt"))
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.slow
+def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_it(run: Callable[..., Path]) -> None:
+    ema = ["callbacks.ema=0.6", "weights=ema", "callbacks.keep_last=-1"]
+    whole = run("whole", *SMALL, *ema, "trainer.max_steps=6")
+    without = run("without", *SMALL, "weights=last", "trainer.max_steps=6")
+    (fourth,) = whole.glob("checkpoints/last-*4.ckpt")
+    resumed = run("resumed", *SMALL, *ema, "trainer.max_steps=6", f"ckpt_path='{fourth}'")
+
+    assert same(checkpoint(whole, "last")["state_dict"], checkpoint(without, "last")["state_dict"])
+    assert STATE not in checkpoint(without, "last")["callbacks"]
+    assert checkpoint(whole, "last")["callbacks"][STATE]["steps"] == 6
+    for part in (lambda c: c["state_dict"], lambda c: c["callbacks"][STATE]["weights"]):
+        assert same(part(checkpoint(whole, "last")), part(checkpoint(resumed, "last")))
+    assert validations(whole)[-1] == validations(resumed)[-1] != validations(without)[-1]
+
+    # What was validated is what is saved: the average as of the best checkpoint, not its own weights. BLEU is 0.00 at
+    # every validation, so that the loss decides.
+    selected = min(validations(whole), key=lambda validation: validation[1])[0]
+    best = whole / "checkpoints" / f"best-{selected:07d}.ckpt"
+    kept = model_folder.load(whole).model.state_dict()
+    assert same(kept, checkpoint_weights(best, ema=True))
+    assert not same(kept, checkpoint_weights(best, ema=False))
+    results = json.loads((whole / "results.json").read_text())
+    assert (results["weights"], results["selected_step"]) == ("ema", selected)
+    assert results["valid"]["loss"] == pytest.approx(dict(validations(whole))[selected], rel=1e-5)
+
+    # ``heed average`` finds both in the run, too.
+    assert heed(["average", str(whole), "--ema", "--out", str(whole / "again")]) == 0
+    assert same(model_folder.load(whole / "again").model.state_dict(), kept)
+    assert heed(["average", str(whole), "--last", "2", "--out", str(whole / "mean")]) == 0
+    last_two = [checkpoint_weights(path, ema=False) for path in sorted(whole.glob("checkpoints/last-*.ckpt"))[-2:]]
+    for name, tensor in model_folder.load(whole / "mean").model.state_dict().items():
+        torch.testing.assert_close(tensor, (last_two[0][name] + last_two[1][name]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["weights=bestt"], "weights=bestt is unknown: choose one of best, last, ema,"),
+        (["weights=ema"], "set callbacks.ema"),
+        (["callbacks.ema=0.99"], "weights=best would leave out: choose weights=ema"),
+        (["callbacks.ema=0.99", "weights=average_best_k"], "weights=average_best_k would leave out"),
+        (["callbacks.keep_best=0"], "callbacks.keep_best=0 keeps none"),
+        (["callbacks.keep_best=0", "callbacks.ema=0.9", "weights=ema"], "callbacks.keep_best=0 keeps none"),
+        (["callbacks.keep_last=0", "weights=last"], "callbacks.keep_last=0 keeps none"),
+        (["weights=average_last_k"], "averages callbacks.keep_last checkpoints, and it is 1"),
+        (["callbacks.keep_best=1", "weights=average_best_k"], "averages callbacks.keep_best checkpoints, and it is 1"),
+    ],
+)
+def test_weights_that_will_not_be_there_are_refused(
+    compose: Callable[..., DictConfig], overrides: list[str], sentence: str
+) -> None:
+    with pytest.raises(HeedError, match=sentence.replace(".", r"\.")):
+        try_out(compose(*overrides))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["weights=last"],
+        ["weights=last", "callbacks.keep_best=0"],
+        ["weights=average_last_k", "callbacks.keep_last=2"],
+        ["weights=average_best_k"],
+        ["weights=average_best_k", "callbacks.keep_best=-1"],
+        ["weights=ema", "callbacks.ema=0.99", "callbacks.keep_best=1"],
+        ["weights=last", "callbacks.ema=0.99"],
+    ],
+)
+def test_weights_that_will_be_there_are_not(compose: Callable[..., DictConfig], overrides: list[str]) -> None:
+    try_out(compose(*overrides))
+
+
+def try_out(cfg: DictConfig) -> None:
+    parts = (instantiate(cfg[name], _convert_="all") for name in ("model", "optimizer", "schedule"))
+    rehearse(*parts, cfg.weights, cfg.callbacks)
