@@ -20,9 +20,9 @@ from benchmark.matmul import matmul_seconds, products_of
 from benchmark.peers import UnableError, installed, those_able
 from benchmark.rounds import rows
 from heed.data.batch import Batch
-from heed.data.datamodule import StepShare, TranslationData
+from heed.data.datamodule import StepShard, TranslationData
 from heed.data.encoded import EncodedSplit, Ragged
-from heed.kernels.cpu import multiplies_in_bf16
+from heed.kernels.cpu import has_bf16_matmul
 from heed.launch.configuration import build
 from heed.models.rnn import RNNConfig
 from heed.models.transformer import TransformerConfig
@@ -121,9 +121,9 @@ class Turns(Callback):  # type: ignore[misc]
         self.now = now
         self.steps = steps
         self.rates: dict[str, list[float]] = {name: [] for name in ("heed", *peers)}
-        self.last: StepShare | None = None
+        self.last: StepShard | None = None
         """A step as heed takes it."""
-        self._taken: list[StepShare] = []
+        self._taken: list[StepShard] = []
         self._clock = self.now()
 
     def on_train_batch_end(
@@ -148,7 +148,7 @@ class Turns(Callback):  # type: ignore[misc]
         self._clock = self.now()
 
 
-def _pairs_of(share: StepShare, train: EncodedSplit) -> EncodedSplit:
+def _pairs_of(share: StepShard, train: EncodedSplit) -> EncodedSplit:
     index = np.concatenate([batch.index.numpy() for _, batch in share.micro_batches])
     src, tgt = (Ragged.of([side[int(i)].tolist() for i in index]) for side in (train.src, train.tgt))
     return EncodedSplit(src, tgt)
@@ -208,7 +208,7 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
 def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Apart[Steps, None]]]:
     peers = ["torch", "torch-our-dropout", "hf", "joey"] if arguments.model == "transformer" else ["torch", "joey"]
     precisions = (
-        ("fp32,bf16" if multiplies_in_bf16() else "fp32") if arguments.precision == "auto" else arguments.precision
+        ("fp32,bf16" if has_bf16_matmul() else "fp32") if arguments.precision == "auto" else arguments.precision
     )
 
     def maker(name: str, precision: str) -> Callable[[], Apart[Steps, None]]:

@@ -13,7 +13,7 @@ from experiments.laboratory import Laboratory, shown, spread
 from experiments.plots import Line, line_plot, table
 from experiments.recipes import RNN, small
 from heed.functional.masks import masked_softmax
-from heed.layers.scores import build_score
+from heed.layers.scores import build_score_function
 from heed.models.seq2seq import Seq2Seq
 
 KINDS = {
@@ -39,7 +39,7 @@ ROUNDS = 15
 def milliseconds(kind: str, length: int) -> float:
     """To attend from as many target as source positions, forward and backward."""
     torch.manual_seed(0)
-    score = build_score(kind, query_width=WIDTH, state_width=WIDTH, max_source=None, coverage=False)
+    score = build_score_function(kind, query_width=WIDTH, state_width=WIDTH, max_source=None, coverage=False)
     states, queries = (torch.randn(BATCH, length, WIDTH, requires_grad=True) for _ in range(2))
     mask = torch.ones(BATCH, length, dtype=torch.bool)
     everything = torch.ones(BATCH, length, length, dtype=torch.bool)

@@ -26,7 +26,7 @@ from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 
-CONF = Path(__file__).parents[1] / "conf" / "search"
+CONF = Path(__file__).parents[2] / "conf" / "search"
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
 HYPOTHESES = ["Ein Mann fährt Rad.", "", "Ein Hund schläft!", "Zwei kinder spielen mit einem Ball im park."]
 REFERENCES = [

@@ -28,7 +28,7 @@ from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 
-CONF = Path(__file__).parents[1] / "conf" / "search"
+CONF = Path(__file__).parents[2] / "conf" / "search"
 LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
 SEARCH = {"beam": 3, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 3}
 

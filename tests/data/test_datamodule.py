@@ -15,7 +15,7 @@ from datasets import Dataset
 from heed.data.batch import Batch
 from heed.data.cleaning import CleaningReport
 from heed.data.corpus import Corpus
-from heed.data.datamodule import StepShare, StepStream, TranslationData
+from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.plan import Planner
 from heed.data.tokenizer import TokenizerTrainer
 from heed.errors import HeedError
@@ -71,9 +71,9 @@ def sentences(batch: Batch) -> list[tuple[int, list[int], list[int]]]:
     return list(zip(batch.index.tolist(), *sides, strict=True))
 
 
-def content(share: StepShare) -> object:
+def content(share: StepShard) -> object:
     micro_batches = [(number, sentences(batch)) for number, batch in share.micro_batches]
-    return (share.epoch, share.step, share.src_tokens, share.tgt_tokens, share.cells, micro_batches)
+    return (share.epoch, share.step, share.src_tokens, share.tgt_tokens, share.padded_tokens, micro_batches)
 
 
 def epoch_of(stream: StepStream, epoch: int) -> dict[int, tuple[list[int], list[int]]]:

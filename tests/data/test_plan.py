@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.plan import Planner, Shuffle, cells, share
+from heed.data.plan import Planner, Shuffle, padded_tokens, share
 from heed.errors import HeedError
 
 Lengths = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ def test_every_sentence_once_and_within_limits(corpus: tuple[Lengths, Lengths], 
     assert sorted(rows.tolist()) == list(range(len(src)))
     for step in steps:
         assert all(len(rows) for rows in step.micro_batches)
-        assert all(cells(src[rows], tgt[rows]) <= planner.device_tokens for rows in step.micro_batches)
+        assert all(padded_tokens(src[rows], tgt[rows]) <= planner.device_tokens for rows in step.micro_batches)
         assert step.tgt_tokens == sum(tgt[rows].sum() for rows in step.micro_batches)
 
 
@@ -123,7 +123,7 @@ def corpus_of(size: int) -> tuple[Lengths, Lengths]:
 
 def padding(planner: Planner, src: Lengths, tgt: Lengths) -> float:
     batches = [rows for step in planner.steps(src, tgt, epoch=0) for rows in step.micro_batches]
-    return 1 - int(src.sum() + tgt.sum()) / sum(cells(src[rows], tgt[rows]) for rows in batches)
+    return 1 - int(src.sum() + tgt.sum()) / sum(padded_tokens(src[rows], tgt[rows]) for rows in batches)
 
 
 def test_sorting_within_a_pool_spares_padding() -> None:
@@ -139,7 +139,7 @@ def test_devices_are_equally_busy() -> None:
     planner = Planner(batch_tokens=12_000, device_tokens=2048, pool=20_000, seed=1)
     busiest = average = 0.0
     for step in planner.steps(src, tgt, epoch=0):
-        work = [sum(cells(src[rows], tgt[rows]) for _, rows in share(step, rank, 4)) for rank in range(4)]
+        work = [sum(padded_tokens(src[rows], tgt[rows]) for _, rows in share(step, rank, 4)) for rank in range(4)]
         busiest, average = busiest + max(work), average + sum(work) / 4
     assert busiest / average < 1.04  # counts that are no multiple of four: 1.13
 

@@ -14,7 +14,7 @@ from heed.data.synthetic import Contrast, Example, challenge, generate, lexicon,
 from heed.data.synthetic.grammar import text
 from heed.data.synthetic.rules import CONTRASTED, RULES, Dice
 from heed.errors import HeedError
-from scripts.hardness import word_for_word
+from experiments.hardness import word_for_word
 
 SIZES = {"train": 4000, "valid": 200, "test": 500, "long": 40}
 

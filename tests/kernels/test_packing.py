@@ -43,7 +43,7 @@ def test_learns_as_before() -> None:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> nn.Sequential:
-    monkeypatch.setattr("heed.kernels.packing.leaves_mkl_behind", lambda: True)
+    monkeypatch.setattr("heed.kernels.packing.has_slow_mkl", lambda: True)
     wide = SMALL // 96 + 1  # beyond which twelve states of eight numbers go to oneDNN
     return nn.Sequential(TokenEmbedding(vocab_size=13, d_model=8), nn.Linear(8, wide), nn.Linear(wide, 8)).float()
 

@@ -11,7 +11,7 @@ import pytest
 from heed.runs.table import read_runs, sort_runs, table
 from tests.wandb_file import read_wandb
 
-TRAIN = Path(__file__).parent.parent / "train.py"
+TRAIN = Path(__file__).parents[2] / "train.py"
 
 
 @pytest.mark.slow

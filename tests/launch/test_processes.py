@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TRAIN = ROOT / "train.py"
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "batching.batch_tokens=200", "batching.device_tokens=300", "trainer.validate_every=3",

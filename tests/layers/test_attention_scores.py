@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.layers.scores import SCORES, AdditiveScore, GeneralScore, LocationScore, Score, build_score
+from heed.layers.scores import SCORES, AdditiveScore, GeneralScore, LocationScore, ScoreFunction, build_score_function
 
 B, T, S, D, C = 2, 3, 5, 7, 11
 EVERYTHING = torch.ones(B, S, dtype=torch.bool)
@@ -20,15 +20,15 @@ def state_width(kind: str) -> int:
     return D if kind in ("dot", "scaled_dot") else C
 
 
-def build(kind: str, *, query_width: int, state_width: int) -> Score:
+def build(kind: str, *, query_width: int, state_width: int) -> ScoreFunction:
     kind, _, coverage = kind.partition("+")
     max_source = 9 if kind == "location" else None
-    return build_score(
+    return build_score_function(
         kind, query_width=query_width, state_width=state_width, max_source=max_source, coverage=bool(coverage)
     )
 
 
-def case(kind: str) -> tuple[Score, Tensor, Tensor, Tensor | None]:
+def case(kind: str) -> tuple[ScoreFunction, Tensor, Tensor, Tensor | None]:
     """A score with queries "B T D", source states, of another width wherever that is possible, and coverage "B T S"."""
     width = state_width(kind)
     score = build(kind, query_width=D, state_width=width)
@@ -36,7 +36,7 @@ def case(kind: str) -> tuple[Score, Tensor, Tensor, Tensor | None]:
     return score, torch.randn(B, T, D, requires_grad=True), torch.randn(B, S, width, requires_grad=True), coverage
 
 
-def formula(score: Score, kind: str, h_t: Tensor, h_s: Tensor, s: int, c: Tensor | None) -> Tensor:
+def formula(score: ScoreFunction, kind: str, h_t: Tensor, h_s: Tensor, s: int, c: Tensor | None) -> Tensor:
     """Luong 2015, eq. 8; Vaswani 2017, §3.2.1; Bahdanau 2015, appendix A.1.2; See 2017, eq. 11, with eq. 8's W_a."""
     match kind, score:
         case "dot", _:

@@ -18,7 +18,7 @@ from heed.layers.positions import (
     PositionCode,
     PositionsConfig,
     RelativePositions,
-    Waves,
+    SinusoidTable,
 )
 
 B, N, D = 2, 7, 11
@@ -72,12 +72,12 @@ def test_positions_keep_their_precision_under_autocast(kind: str) -> None:
 
 
 def test_waves_are_the_same_whoever_asked_before() -> None:
-    waves = Waves(D)
+    waves = SinusoidTable(D)
     with torch.inference_mode():
         waves(0, N)
     weight = torch.randn(N, 1, requires_grad=True)
     for start in (0, 2, 100, 3):
-        for found, expected in zip(waves(start, N), Waves(D)(start, N), strict=True):
+        for found, expected in zip(waves(start, N), SinusoidTable(D)(start, N), strict=True):
             assert torch.equal(found, expected)
             torch.autograd.grad((weight * found).sum(), weight)  # what inference mode wrote could not be saved for it
     waves.float()

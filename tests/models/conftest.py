@@ -1,15 +1,5 @@
-"""Exact arithmetic for every test of a model."""
+"""Run these tests in float64."""
 
-from collections.abc import Iterator
+from tests.float64 import float64
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def float64() -> Iterator[None]:
-    """float64 from a fixed seed: what differs then differs by more than rounding, and does so again tomorrow."""
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+__all__ = ["float64"]

@@ -272,7 +272,7 @@ def test_training_differs_from_inference_by_dropout_alone(config: Any, pairs: Pa
 
 def test_what_is_trained_is_what_decodes(config: ModelConfig, pairs: Pairs) -> None:
     model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).eval()
-    output = model.unprojected(pairs.src, pairs.mask, pairs.tgt)
+    output = model.decode_hidden(pairs.src, pairs.mask, pairs.tgt)
     assert_close(output.logits(), model(pairs.src, pairs.mask, pairs.tgt))
     where = pairs.tgt > pairs.tgt.float().mean()
     assert_close(output[where].logits(), output.logits()[where])

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from heed.models.seq2seq import Unprojected
+from heed.models.seq2seq import DecoderHidden
 from heed.symbols import PAD
 from heed.training.loss import CHUNK, cross_entropy, r_drop, zero_loss
 
 
-def given(logits: torch.Tensor) -> Unprojected:
+def given(logits: torch.Tensor) -> DecoderHidden:
     """An output layer that has these logits."""
-    return Unprojected(logits, torch.eye(logits.shape[-1], dtype=logits.dtype))
+    return DecoderHidden(logits, torch.eye(logits.shape[-1], dtype=logits.dtype))
 
 
 def test_equals_the_formula_written_out() -> None:
@@ -46,7 +46,7 @@ def test_gradients_equal_torchs(
     parts = [part.requires_grad_() for part in (states, table, *([bias] if biased else []))]
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
-    loss, nll = cross_entropy(Unprojected(*parts), target, label_smoothing=label_smoothing)
+    loss, nll = cross_entropy(DecoderHidden(*parts), target, label_smoothing=label_smoothing)
     reference, plain = (
         F.cross_entropy(
             F.linear(*parts).flatten(0, 1),
@@ -67,7 +67,7 @@ def test_in_bf16_the_sums_are_exact() -> None:
     states, table = torch.randn(40, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
     target = torch.randint(4, 500, (40,))
     with torch.autocast("cpu", torch.bfloat16):
-        ours = cross_entropy(Unprojected(states, table), target, label_smoothing=0.1)[0]
+        ours = cross_entropy(DecoderHidden(states, table), target, label_smoothing=0.1)[0]
     low = [part.to(torch.bfloat16).double().detach().requires_grad_() for part in (states, table)]
     reference = F.cross_entropy(F.linear(*low).bfloat16().double(), target, label_smoothing=0.1, reduction="sum")
     assert ours.dtype == torch.float32
@@ -81,7 +81,7 @@ def test_in_bf16_the_sums_are_exact() -> None:
 def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> None:
     """e^-20 is nothing in fp16."""
     logits = torch.tensor([[20.0, 0.0, 20.0]], dtype=torch.float32, requires_grad=True)
-    output = Unprojected(logits, torch.eye(3, dtype=torch.float32))
+    output = DecoderHidden(logits, torch.eye(3, dtype=torch.float32))
     with torch.autocast("cpu", dtype):
         loss, nll = cross_entropy(output, torch.tensor([1]), label_smoothing=0.0)
     torch.testing.assert_close(nll.item(), 20 + math.log(2), rtol=1e-3, atol=0)
@@ -136,7 +136,7 @@ def test_r_drops_gradients_equal_torchs(
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
     loss, _ = r_drop(
-        (Unprojected(one, *layer), Unprojected(other, *layer)), target, label_smoothing=label_smoothing, alpha=3.0
+        (DecoderHidden(one, *layer), DecoderHidden(other, *layer)), target, label_smoothing=label_smoothing, alpha=3.0
     )
     reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, alpha=3.0)
     torch.testing.assert_close(loss, reference)
@@ -170,7 +170,9 @@ def test_in_bf16_r_drop_is_as_exact_as_torchs_own() -> None:
     target = torch.randint(4, 500, (400,))
     parts = (one, other, table)
     with torch.autocast("cpu", torch.bfloat16):
-        ours, _ = r_drop((Unprojected(one, table), Unprojected(other, table)), target, label_smoothing=0.1, alpha=5.0)
+        ours, _ = r_drop(
+            (DecoderHidden(one, table), DecoderHidden(other, table)), target, label_smoothing=0.1, alpha=5.0
+        )
         torchs = in_full((one, other), [table], target, label_smoothing=0.1, alpha=5.0)
     exact_parts = [part.double().detach().requires_grad_() for part in parts]
     exact = in_full((exact_parts[0], exact_parts[1]), exact_parts[2:], target, label_smoothing=0.1, alpha=5.0)

@@ -77,7 +77,7 @@ def test_without_r_drop_it_is_one_pass_bit_for_bit(
 ) -> None:
     model, batch = tiny_model(family).train(), a_batch()
     torch.manual_seed(3)
-    output = model.unprojected(batch.src, batch.src_mask, batch.tgt_in)
+    output = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
     loss, _ = cross_entropy(output, batch.tgt_out, label_smoothing=0.1)
     expected = torch.autograd.grad(loss, list(model.parameters()))
     after = torch.get_rng_state()
@@ -92,7 +92,7 @@ def test_r_drop_compares_two_dropouts(family: str, tiny_model: Callable[..., Seq
     model, batch = tiny_model(family).train(), a_batch()
     torch.manual_seed(3)
     twice = (part.repeat_interleave(2, 0) for part in (batch.src, batch.src_mask, batch.tgt_in))
-    both = model.unprojected(*twice)
+    both = model.decode_hidden(*twice)
     first, second = both[::2], both[1::2]
     for one, other in zip(first.states, second.states, strict=True):
         assert not torch.allclose(one, other)

@@ -13,14 +13,14 @@ from torch.utils.data import DataLoader, IterableDataset
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus, tag
 from heed.data.encoded import EncodedSplit, encode, encode_once
-from heed.data.plan import Planner, cells, share
+from heed.data.plan import Planner, padded_tokens, share
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import Share
 
 
 @dataclass(frozen=True)
-class StepShare:
+class StepShard:
     """This process's part of one optimizer step: 0..n micro-batches, under their numbers within the step."""
 
     epoch: int
@@ -29,24 +29,24 @@ class StepShare:
     src_tokens: int
     tgt_tokens: int
     """Non-pad tokens of the whole step on each side, over all processes, EOS counted."""
-    cells: int
+    padded_tokens: int
     """Tokens and padding of the whole step, over all processes."""
     micro_batches: tuple[tuple[int, Batch], ...]
     last: bool
     """Nothing comes after it."""
 
-    def to(self, device: torch.device | str) -> "StepShare":
+    def to(self, device: torch.device | str) -> "StepShard":
         """The same share on another device."""
         return replace(self, micro_batches=tuple((i, batch.to(device)) for i, batch in self.micro_batches))
 
 
-class StepStream(IterableDataset[StepShare]):
+class StepStream(IterableDataset[StepShard]):
     """The endless (or ``max_epochs`` long) sequence of steps from a cursor on, the same on any number of devices."""
 
     def __init__(self, data: "TranslationData", rank: int, world_size: int) -> None:
         self.data, self.rank, self.world_size = data, rank, world_size
 
-    def __iter__(self) -> Iterator[StepShare]:
+    def __iter__(self) -> Iterator[StepShard]:
         data = self.data
         epoch, start = data.cursor
         while data.max_epochs is None or epoch < data.max_epochs:
@@ -59,12 +59,12 @@ class StepStream(IterableDataset[StepShare]):
             number = start
             while planned is not None:
                 following = next(steps, None)
-                yield StepShare(
+                yield StepShard(
                     epoch=epoch,
                     step=number,
                     src_tokens=sum(int(src_lengths[index].sum()) for index in planned.micro_batches),
                     tgt_tokens=planned.tgt_tokens,
-                    cells=sum(cells(src_lengths[index], tgt_lengths[index]) for index in planned.micro_batches),
+                    padded_tokens=sum(padded_tokens(src_lengths[index], tgt_lengths[index]) for index in planned.micro_batches),
                     micro_batches=tuple(
                         (i, collate(index, train.src, train.tgt))
                         for i, index in share(planned, self.rank, self.world_size)
@@ -156,7 +156,7 @@ class TranslationData(L.LightningDataModule):
         src = self.splits["train"].src
         return self.planner.batch_tokens * (1 + (src.lengths.sum() + len(src.lengths)) / self.train_tgt_tokens)
 
-    def train_dataloader(self) -> DataLoader[StepShare]:
+    def train_dataloader(self) -> DataLoader[StepShard]:
         return DataLoader(StepStream(self, *self._place()), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -203,7 +203,7 @@ class TranslationData(L.LightningDataModule):
         for stop in range(1, len(order) + 1):
             # Longest first: the first row has the longest source, but not always the longest target.
             rows = order[start : stop + 1]
-            full = stop - start == most or cells(src[rows], tgt[rows]) > self.planner.device_tokens
+            full = stop - start == most or padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens
             if stop == len(order) or full:
                 batches.append(order[start:stop])
                 start = stop

@@ -119,12 +119,12 @@ class Planner:
             if count > 2:
                 count += -count % 4
             parts = _cut(rows, src + tgt, count)
-            if all(cells(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
+            if all(padded_tokens(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
                 return Step(parts, int(tgt.sum()))
             count += 1
 
 
-def cells(src_lengths: IntArray, tgt_lengths: IntArray) -> int:
+def padded_tokens(src_lengths: IntArray, tgt_lengths: IntArray) -> int:
     """The size of the two rectangles that hold these pairs, padding included."""
     return len(src_lengths) * int(src_lengths.max() + tgt_lengths.max())
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 
-def multiplies_in_bf16() -> bool:
+def has_bf16_matmul() -> bool:
     """Whether it has products for bf16: AMX tiles, or AVX-512's dot products."""
     return bool({"amx_bf16", "avx512_bf16"} & _words())
 
 
-def leaves_mkl_behind() -> bool:
+def has_slow_mkl() -> bool:
     """Whether MKL, by which torch multiplies in fp32, reaches half its speed: AMD's AVX-512 is not used."""
     return {"AuthenticAMD", "avx512f"} <= _words()
 

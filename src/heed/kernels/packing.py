@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from heed.kernels.cpu import leaves_mkl_behind
+from heed.kernels.cpu import has_slow_mkl
 from heed.layers.embedding import TokenEmbedding
 
 SMALL = 2**17
@@ -25,7 +25,7 @@ def packed(model: nn.Module) -> Iterator[None]:
     that it does not matter how weights were changed in between; they must not change inside. Outside of it the model
     is untouched: it trains, moves, and is copied or pickled as ever.
     """
-    if not (leaves_mkl_behind() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    if not (has_slow_mkl() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         yield
         return
     changed = []

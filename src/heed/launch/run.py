@@ -35,7 +35,7 @@ from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.claim import CONFIG, LOCK, RESULTS, create, locked, newest_unfinished
 from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
-from heed.training.callbacks.build import Journal, planned_steps
+from heed.training.callbacks.build import MetricsLogger, planned_steps
 from heed.training.callbacks.checkpoints import Checkpoints, checkpoint_step, find_checkpoints
 from heed.training.callbacks.signals import end_other_processes
 from heed.training.loggers import log_results
@@ -239,7 +239,7 @@ def finish(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> Non
     """Leave behind what was learned: the model's folder, translations, ``results.json``, and a word on the screen."""
     data, config, model = module.data, run.config, module.model
     corpus, tokenizer = data.corpus, module.tokenizer
-    journal = next(callback for callback in trainer.callbacks if isinstance(callback, Journal))
+    journal = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     checkpoints = find_checkpoints(trainer.callbacks)
     used = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
     for split, (_, _, translations) in module.results.items():

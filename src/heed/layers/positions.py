@@ -49,7 +49,7 @@ class PositionCode(AbsolutePositions, ABC):
         return marked
 
 
-class Waves(nn.Module):
+class SinusoidTable(nn.Module):
     """sin and cos of position × frequency, the frequencies 10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1.
 
     In the frequencies' own precision, which autocast leaves alone: bf16 knows no integer between 256 and 258.
@@ -82,7 +82,7 @@ class SinusoidalPositions(PositionCode):
 
     def __init__(self, *, d_model: int, merge: str) -> None:
         super().__init__(d_model=d_model, merge=merge)
-        self.waves = Waves(d_model)
+        self.waves = SinusoidTable(d_model)
         self.d_model = d_model
 
     def code(self, start: int, length: int) -> Float[Tensor, "N D"]:
@@ -138,7 +138,7 @@ class RotaryPositions(RelativePositions):
 
     def __init__(self, *, width: int) -> None:
         super().__init__()
-        self.waves = Waves(width)
+        self.waves = SinusoidTable(width)
 
     def turn(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
         sin, cos = (wave.to(x.dtype) for wave in self.waves(start, x.shape[2]))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from heed.errors import HeedError
 
 
-class Score(nn.Module):
+class ScoreFunction(nn.Module):
     """score(h_t, h_s) = h_tᵀ h_s, *dot* (Luong et al. 2015, eq. 8): both widths equal, no parameters."""
 
     def prepare(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
@@ -33,7 +33,7 @@ class Score(nn.Module):
         return query @ keys.transpose(1, 2)
 
 
-class ScaledDotScore(Score):
+class ScaledDotScore(ScoreFunction):
     """h_tᵀ h_s / √D (Vaswani et al. 2017, §3.2.1): keeps the variance of the scores at 1 whatever the width."""
 
     def forward(
@@ -45,7 +45,7 @@ class ScaledDotScore(Score):
         return super().forward(query * query.shape[-1] ** -0.5, keys, coverage)
 
 
-class GeneralScore(Score):
+class GeneralScore(ScoreFunction):
     """h_tᵀ W h_s (Luong et al. 2015, eq. 8)."""
 
     def __init__(self, *, query_width: int, state_width: int) -> None:
@@ -57,7 +57,7 @@ class GeneralScore(Score):
         return keys
 
 
-class AdditiveScore(Score):
+class AdditiveScore(ScoreFunction):
     """vᵀ tanh(W h_t + U h_s) (Bahdanau et al. 2015, appendix A.1.2).
 
     Luong's *concat*, vᵀ tanh(W_a [h_t; h_s]) (2015, eq. 8), is the same function: W_a split into its two halves,
@@ -92,7 +92,7 @@ class AdditiveScore(Score):
         return scores
 
 
-class LocationScore(Score):
+class LocationScore(ScoreFunction):
     """(W h_t)_s: from the decoder's state alone, one score for each of ``max_source`` positions (Luong 2015, eq. 8).
 
     It has no weights for what lies further: a longer source is refused.
@@ -129,12 +129,14 @@ COVERAGE_SCORES = ("concat", "additive")
 """Those that can heed coverage."""
 
 
-def build_score(kind: str, *, query_width: int, state_width: int, max_source: int | None, coverage: bool) -> Score:
+def build_score_function(
+    kind: str, *, query_width: int, state_width: int, max_source: int | None, coverage: bool
+) -> ScoreFunction:
     """The score function of this name; both additive forms work in the query's width."""
     match kind:
         case "dot" | "scaled_dot":
             assert query_width == state_width
-            return Score() if kind == "dot" else ScaledDotScore()
+            return ScoreFunction() if kind == "dot" else ScaledDotScore()
         case "general":
             return GeneralScore(query_width=query_width, state_width=state_width)
         case "concat" | "additive":

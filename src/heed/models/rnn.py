@@ -13,15 +13,15 @@ from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.reach import REACHES, Reach, build_reach
 from heed.layers.recurrence import CELLS, CellState, RecurrentLayer
-from heed.layers.scores import COVERAGE_SCORES, SCORES, Score, build_score
+from heed.layers.scores import COVERAGE_SCORES, SCORES, ScoreFunction, build_score_function
 from heed.models.seq2seq import (
     AttentionMaps,
+    DecoderHidden,
     DecoderOutput,
     DecoderState,
     Memory,
     ModelConfig,
     TrainableSeq2Seq,
-    Unprojected,
 )
 from heed.options import Depth, from_plain
 
@@ -290,10 +290,10 @@ class RNN(TrainableSeq2Seq):
             # The first layer reads [E y; h̃_{t-1}] or [E y; c_t]. Its matrix is split into its two halves, so that the
             # half that meets the embeddings is applied to all of them at once.
             self.extra = nn.Linear(width, CELLS[config.cell].gates * width, bias=False)
-        self.score: Score | None = None
+        self.score: ScoreFunction | None = None
         self.reach: Reach | None = None
         if attention.score != "none":
-            self.score = build_score(
+            self.score = build_score_function(
                 attention.score,
                 query_width=width,
                 state_width=width,
@@ -318,9 +318,9 @@ class RNN(TrainableSeq2Seq):
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         return self._decode(tgt_in, self.start(memory), maps=maps)[0]
 
-    def unprojected(
+    def decode_hidden(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
-    ) -> Unprojected:
+    ) -> DecoderHidden:
         return self._read(tgt_in, self.start(self.encode(src, src_mask)))[0]
 
     def start(self, memory: Memory) -> RNNState:
@@ -362,12 +362,12 @@ class RNN(TrainableSeq2Seq):
 
     def _read(
         self, tokens: Int[Tensor, "R T"], state: RNNState
-    ) -> tuple[Unprojected, Float[Tensor, "R T S"] | None, RNNState]:
+    ) -> tuple[DecoderHidden, Float[Tensor, "R T S"] | None, RNNState]:
         """Teacher forcing and stepping are one computation: T new positions after ``state.length`` known ones."""
         x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
         read = self._one_by_one if self.config.attention.ties_steps else self._at_once
         h, weights, state = read(x, state)
-        return Unprojected(self.readout(h), self.output.weight, self.output_bias), weights, state
+        return DecoderHidden(self.readout(h), self.output.weight, self.output_bias), weights, state
 
     def _at_once(
         self, x: Float[Tensor, "R T I"], state: RNNState

@@ -45,7 +45,7 @@ class DecoderOutput:
 
 
 @dataclass(frozen=True)
-class Unprojected:
+class DecoderHidden:
     """Logits that are still to be computed, states · tableᵀ + bias.
 
     Over a whole vocabulary they are by far the largest thing in training, and a loss need not have all at once.
@@ -55,7 +55,7 @@ class Unprojected:
     table: Float[Tensor, "V D"]
     bias: Float[Tensor, " V"] | None = None
 
-    def __getitem__(self, where: Bool[Tensor, "*B"] | slice) -> "Unprojected":
+    def __getitem__(self, where: Bool[Tensor, "*B"] | slice) -> "DecoderHidden":
         """Those at some places only ("N D" states), or of some rows."""
         return replace(self, states=self.states[where])
 
@@ -150,7 +150,7 @@ class TrainableSeq2Seq(Seq2Seq):
     """A model with weights of its own to learn; search, scoring and ensembles do without what it adds."""
 
     @abstractmethod
-    def unprojected(
+    def decode_hidden(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
-    ) -> Unprojected:
+    ) -> DecoderHidden:
         """Teacher forcing up to the output layer."""

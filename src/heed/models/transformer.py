@@ -26,12 +26,12 @@ from heed.layers.norms import NORMS
 from heed.layers.positions import PositionsConfig, RelativePositions
 from heed.models.seq2seq import (
     AttentionMaps,
+    DecoderHidden,
     DecoderOutput,
     DecoderState,
     Memory,
     ModelConfig,
     TrainableSeq2Seq,
-    Unprojected,
 )
 from heed.options import Depth, from_plain
 
@@ -349,12 +349,12 @@ class Transformer(TrainableSeq2Seq):
         x, attention, _ = self._read(tgt_in, self._unread(memory), mask, memory.self_attention, maps=maps)
         return DecoderOutput(self.output.logits(x), attention)
 
-    def unprojected(
+    def decode_hidden(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
-    ) -> Unprojected:
+    ) -> DecoderHidden:
         mask = causal_mask(tgt_in.shape[1], tgt_in.device)[None, None]
         x, *_ = self._read(tgt_in, self._unread(self.encode(src, src_mask)), mask, None, maps=False)
-        return Unprojected(x, self.output.weight)
+        return DecoderHidden(x, self.output.weight)
 
     def start(self, memory: Memory) -> TransformerState:
         state = self._unread(memory)

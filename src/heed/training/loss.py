@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heed.functional.precision import products_dtype
-from heed.models.seq2seq import Unprojected
+from heed.models.seq2seq import DecoderHidden
 from heed.symbols import PAD
 
 CHUNK = {"cpu": 2**24, "cuda": 2**28}
@@ -17,7 +17,7 @@ CHUNK = {"cpu": 2**24, "cuda": 2**28}
 
 
 def cross_entropy(
-    output: Unprojected, target: Int[Tensor, "*B"], *, label_smoothing: float
+    output: DecoderHidden, target: Int[Tensor, "*B"], *, label_smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Summed over all tokens that are not padding, in nats: the training loss, and the plain negative log-likelihood.
 
@@ -28,7 +28,7 @@ def cross_entropy(
 
 
 def r_drop(
-    passes: tuple[Unprojected, Unprojected],
+    passes: tuple[DecoderHidden, DecoderHidden],
     target: Int[Tensor, "*B"],
     *,
     label_smoothing: float,
@@ -47,7 +47,7 @@ def r_drop(
 
 
 def _mean_loss(
-    passes: Sequence[Unprojected], target: Int[Tensor, "*B"], label_smoothing: float, alpha: float
+    passes: Sequence[DecoderHidden], target: Int[Tensor, "*B"], label_smoothing: float, alpha: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Of one pass or two."""
     real = target != PAD

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from heed.data.batch import Batch
-from heed.data.datamodule import StepShare, TranslationData
+from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
@@ -150,7 +150,7 @@ class TranslationModule(L.LightningModule):
         for saved, told in zip(checkpoint["optimizer_states"][0]["param_groups"], optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in told.items() if setting != "params"})
 
-    def training_step(self, share: StepShare, _: int) -> dict[str, Tensor]:
+    def training_step(self, share: StepShard, _: int) -> dict[str, Tensor]:
         optimizer: Any = self.optimizers()
         raw = self.trainer.optimizers[0]
         optimizer.zero_grad()
@@ -188,10 +188,10 @@ class TranslationModule(L.LightningModule):
         """Of a micro-batch, summed over its target tokens: what is minimised, and the plain negative log-likelihood."""
         given = batch.src, batch.src_mask, batch.tgt_in
         if not self.r_drop:
-            output = self.model.unprojected(*given)
+            output = self.model.decode_hidden(*given)
             return cross_entropy(output, batch.tgt_out, label_smoothing=self.label_smoothing)
         # Two passes in one, every sentence twice, side by side: larger products take less time.
-        both = self.model.unprojected(*(part.repeat_interleave(2, 0) for part in given))
+        both = self.model.decode_hidden(*(part.repeat_interleave(2, 0) for part in given))
         passes = both[0::2], both[1::2]
         return r_drop(passes, batch.tgt_out, label_smoothing=self.label_smoothing, alpha=self.r_drop)
 
@@ -229,7 +229,7 @@ class TranslationModule(L.LightningModule):
             self._evaluate_in_memory(split, batch, search)
 
     def _evaluate_in_memory(self, split: str, batch: Batch, search: Search) -> None:
-        output = self.model.unprojected(batch.src, batch.src_mask, batch.tgt_in)
+        output = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
         _, nll = cross_entropy(output, batch.tgt_out, label_smoothing=0.0)
         total, tokens = self._losses.get(split, (0.0, 0))
         self._losses[split] = (total + nll.item(), tokens + batch.tgt_tokens)

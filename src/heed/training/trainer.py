@@ -17,7 +17,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
-from heed.kernels.cpu import multiplies_in_bf16
+from heed.kernels.cpu import has_bf16_matmul
 from heed.options import AtLeast1
 
 
@@ -150,5 +150,5 @@ def resolve_precision(precision: int | str, accelerator: str) -> Any:
     if precision != "auto":
         return precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    gains = torch.cuda.is_bf16_supported() if on_gpu else multiplies_in_bf16()
+    gains = torch.cuda.is_bf16_supported() if on_gpu else has_bf16_matmul()
     return "bf16-mixed" if gains else "32-true"

@@ -128,7 +128,7 @@ DAMAGES = {
     "loops that are text": replaced("loops", "fit_loop", value="text"),
     "no data cursor": replaced("TranslationData", value={}),
     "a cursor that is text": replaced("TranslationData", value={"epoch": "one", "step": 0}),
-    "half a journal": replaced("callbacks", "Journal", value={"epoch": 0}),
+    "half a journal": replaced("callbacks", "MetricsLogger", value={"epoch": 0}),
     "no version": without("pytorch-lightning_version"),
     "a version that is none": replaced("pytorch-lightning_version", value="yesterday"),
     "weights that are text": replaced("state_dict", value={"model.encoder": "text"}),

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from heed.cli import main as heed
-from heed.data.datamodule import StepShare
+from heed.data.datamodule import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.launch.run import rehearse
@@ -37,7 +37,7 @@ def test_is_the_weighted_sum_of_all_weights_there_were(decay: float) -> None:
     callback = EMA(decay=decay)
     callback.on_fit_start(trainer, module)
     history = [module.model.weight.detach().double()]
-    share = StepShare(epoch=0, step=0, micro_batches=[], src_tokens=0, tgt_tokens=0, cells=0, last=False)
+    share = StepShard(epoch=0, step=0, micro_batches=[], src_tokens=0, tgt_tokens=0, padded_tokens=0, last=False)
     for step in range(8):
         with torch.no_grad():
             module.model.weight.add_(torch.randn(2, 3))

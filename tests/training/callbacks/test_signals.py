@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 Run = Callable[..., Path]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback, Timer
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from heed.data.datamodule import StepShare, TranslationData
+from heed.data.datamodule import StepShard, TranslationData
 from heed.files import replacing
 from heed.options import AtLeast0, AtLeast1, Range
 from heed.runs.selection import Selection
@@ -28,7 +28,7 @@ Kept = Annotated[int, Range(-1)]
 """Checkpoints; -1: all."""
 
 
-class Journal(Callback):
+class MetricsLogger(Callback):
     """Counts tokens, padding and seconds over all resumes, and tells: terminal, ``metrics.csv``, loggers.
 
     ``metrics.csv`` holds nothing that depends on the clock, so that two runs of one command write the same file; and
@@ -45,7 +45,7 @@ class Journal(Callback):
     def __init__(self, folder: Path, *, log_every: int) -> None:
         self.path = folder / "metrics.csv"
         self.log_every = log_every
-        self.totals = {"src_tokens": 0, "tgt_tokens": 0, "cells": 0, "step_seconds": 0.0, "fit_seconds": 0.0}
+        self.totals = {"src_tokens": 0, "tgt_tokens": 0, "padded_tokens": 0, "step_seconds": 0.0, "fit_seconds": 0.0}
         self.epoch = 0
         self._sums = torch.zeros(len(self.SUMS))
         self._grad_norm = torch.zeros(())
@@ -66,9 +66,9 @@ class Journal(Callback):
 
     @property
     def padding(self) -> float:
-        """The fraction of all cells of all batches that was padding."""
+        """The fraction of all token positions of all batches that was padding."""
         used = self.totals["src_tokens"] + self.totals["tgt_tokens"]
-        return 1 - used / max(self.totals["cells"], 1)
+        return 1 - used / max(self.totals["padded_tokens"], 1)
 
     @property
     def train_seconds(self) -> float:
@@ -106,16 +106,16 @@ class Journal(Callback):
             self._open(trainer.global_step)
 
     def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShare, batch_idx: int
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
     ) -> None:
         self._step_clock = time.perf_counter()
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShare, batch_idx: int
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
         seconds = time.perf_counter() - self._step_clock
         self.epoch = batch.epoch
-        for key in ("src_tokens", "tgt_tokens", "cells"):
+        for key in ("src_tokens", "tgt_tokens", "padded_tokens"):
             self.totals[key] += getattr(batch, key)
         self.totals["step_seconds"] += seconds
         tokens, before = self._speed
@@ -273,7 +273,7 @@ class EndWithValidation(Callback):
     """A run of any length ends with a validation and a checkpoint: the last step asks Lightning to stop after one."""
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShare, batch_idx: int
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
         if batch.last or trainer.global_step == trainer.max_steps:
             trainer.should_stop = True
@@ -340,7 +340,7 @@ def build_callbacks(
         ema: decay of a moving average of the weights, see `EMA`; None: no average.
     """
     checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
-    callbacks: list[Callback] = [Journal(folder, log_every=log_every), EndWithValidation(), checkpoints]
+    callbacks: list[Callback] = [MetricsLogger(folder, log_every=log_every), EndWithValidation(), checkpoints]
     if sample_translations:
         callbacks.append(SampleTranslations(sample_translations))
     if aer_sentences:

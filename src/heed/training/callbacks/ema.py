@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from heed.data.datamodule import StepShare
+from heed.data.datamodule import StepShard
 from heed.runs import averaging
 
 
@@ -51,7 +51,7 @@ class EMA(Callback):
 
     @torch.no_grad()
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShare, batch_idx: int
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
         assert self._average is not None
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))

@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.datamodule import StepShare
+from heed.data.datamodule import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -81,7 +81,7 @@ class StopOnSignal(Callback):
         self._listen()
 
     def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShare, batch_idx: int
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
     ) -> None:
         """The end of the step before: only now has Lightning finished counting it."""
         if trainer.strategy.reduce_boolean_decision(self._asked, all=False):
