@@ -16,9 +16,10 @@ from omegaconf import DictConfig, open_dict
 import train
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.models.transformer import TransformerConfig
+from heed.models.transformer_config import TransformerConfig
 
 # A busy machine may pause any test for longer than hypothesis' 200 ms.
 settings.register_profile("patient", deadline=None)
@@ -70,7 +71,7 @@ def tiny_model() -> Callable[..., Seq2Seq]:
     """``tiny_model(family)``: random weights, float64, eval mode."""
 
     def build(family: str, *, src_vocab: int = 23, tgt_vocab: int = 29) -> Seq2Seq:
-        model = CONFIGS[family].build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=False)
+        model = build_model(CONFIGS[family], src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=False)
         return model.double().eval()
 
     return build

@@ -10,6 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from heed.launch.run import rehearse
+from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
@@ -78,7 +79,7 @@ def test_published_sizes(compose: Compose) -> None:
     """The non-embedding parameters of Vaswani et al. 2017, table 3, counted by hand from their equations."""
     for preset, d, f, layers in (("base", 512, 2048, 6), ("big", 1024, 4096, 6), ("tiny", 128, 256, 4)):
         config = instantiate(compose(f"model=transformer_{preset}").model, _convert_="all")
-        model = config.build(src_vocab=8, tgt_vocab=8, joint=True)
+        model = build_model(config, src_vocab=8, tgt_vocab=8, joint=True)
         attention, ffn, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
         encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
         final_norms = 2 * norm if config.norm == "pre" else 0

@@ -24,8 +24,9 @@ from heed.data.datamodule import StepShard, TranslationData
 from heed.data.encoded import EncodedSplit, Ragged
 from heed.kernels.cpu import has_bf16_matmul
 from heed.launch.configuration import build
-from heed.models.rnn import RNNConfig
-from heed.models.transformer import TransformerConfig
+from heed.models import build_model
+from heed.models.rnn_config import RNNConfig
+from heed.models.transformer_config import TransformerConfig
 from heed.runs.selection import Selection
 from heed.training.module import TranslationModule
 
@@ -76,8 +77,11 @@ class Training:
         )
         torch.manual_seed(cfg.seed)
         self.config = parts["model"]
-        self.model = self.config.build(
-            src_vocab=self.tokenizer.src_vocab, tgt_vocab=self.tokenizer.tgt_vocab, joint=self.tokenizer.joint
+        self.model = build_model(
+            self.config,
+            src_vocab=self.tokenizer.src_vocab,
+            tgt_vocab=self.tokenizer.tgt_vocab,
+            joint=self.tokenizer.joint,
         )
         self.module = TranslationModule(
             self.model,

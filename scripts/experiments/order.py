@@ -10,7 +10,7 @@ from experiments.recipes import ORDERLESS, TRANSFORMER, small
 from heed.compare.challenge import Accuracy, ReadContrast, contrastive_accuracy
 from heed.data.synthetic import challenge
 from heed.evaluation.significance import wilson
-from heed.layers.positions import PositionCode, PositionsConfig
+from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.plot.svg import Mark, Row, dot_plot
 
@@ -59,8 +59,8 @@ def seen_by_scores(kind: str, length: int) -> Tensor:
         max_length=FAR if kind == "learned" else None,
     )
     absolute = config.absolute(d_model=WIDTH)
-    if isinstance(absolute, PositionCode):
-        code = absolute.code(0, length).detach().double()
+    if isinstance(absolute, PositionVectors):
+        code = absolute.vectors(0, length).detach().double()
         products: Tensor = code @ code.T
         return products
     relative = config.relative(num_heads=1, width=WIDTH, causal=False).double()

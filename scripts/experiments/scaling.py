@@ -7,7 +7,7 @@ from experiments.claim import Claim, Finding
 from experiments.laboratory import Laboratory, shown, spread
 from experiments.plots import Line, caption, line_plot
 from experiments.recipes import TRANSFORMER, small
-from heed.layers.attention import attend
+from heed.functional import attend
 
 WIDTHS = (1, 4, 16, 64, 256, 1024)
 KEYS = 32

@@ -45,7 +45,7 @@ def milliseconds(kind: str, length: int) -> float:
     everything = torch.ones(BATCH, length, length, dtype=torch.bool)
 
     def attend() -> None:
-        weights = masked_softmax(score(queries, score.prepare(states, mask)), everything)
+        weights = masked_softmax(score(queries, score.project(states, mask)), everything)
         torch.autograd.backward((weights @ states).sum())
 
     return 1000 * seconds(attend)

@@ -11,6 +11,7 @@ from experiments.claim import Claim, Finding
 from experiments.laboratory import Laboratory, Trained, spread
 from experiments.plots import Line, line_plot, table
 from experiments.recipes import TRANSFORMER, small
+from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS
 
@@ -76,7 +77,7 @@ def measure(run: Trained) -> tuple[Floats, Floats]:
     ][:SENTENCES]
     sources, firsts = [source for source, _ in pairs], [first for _, first in pairs]
     torch.manual_seed(run.seed)
-    fresh = run.model.config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    fresh = build_model(run.model.config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     return gradients(run.model, sources, firsts), gradients(fresh, sources, firsts)
 
 

@@ -17,9 +17,10 @@ from heed.cli.align import PAIRS_AT_ONCE
 from heed.data.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.layers.positions import PositionsConfig
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer import TransformerConfig
+from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS, PAD, UNK
 
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -216,7 +217,7 @@ def test_a_line_too_long_is_named_by_its_place_in_the_file(tmp_path: Path, align
     positions = PositionsConfig(kind="learned", merge="add", max_length=20)
     shorter = TransformerConfig.from_plain(config["model"] | {"positions": vars(positions)})
     tokenizer = Tokenizer.load(tmp_path / "model")
-    built = shorter.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
+    built = build_model(shorter, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
     model_folder.save(tmp_path / "model", built, tokenizer, extra={})
     status, _, err = align()
     assert status == 2
@@ -246,7 +247,7 @@ def test_a_model_without_attention_is_refused(
             max_source=None,
         ),
     )
-    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
+    model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=False)
     model_folder.save(tmp_path / "model", model, tokenizer, extra={})
     (tmp_path / "text").write_text("a dog\n")
     text = str(tmp_path / "text")

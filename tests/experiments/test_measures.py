@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from heed.data.synthetic import Contrast, words
 from heed.errors import HeedError
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 
 
 def test_the_twelve() -> None:
@@ -90,7 +91,7 @@ def test_gradients_of_a_recurrence_that_is_known() -> None:
         dropout_kind="standard", tie_embeddings=False, attention=attention,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = config.build(src_vocab=9, tgt_vocab=9, joint=False)
+    model = build_model(config, src_vocab=9, tgt_vocab=9, joint=False)
     with torch.no_grad():
         for parameter in model.get_submodule("encoder").parameters():
             parameter.mul_(1e-3)

@@ -14,9 +14,10 @@ from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
-from heed.models.transformer import TransformerConfig
+from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS, PAD, UNK
 
 SENTENCES = [
@@ -186,7 +187,7 @@ def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
         self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
         positions=PositionsConfig(kind="learned", merge="add", max_length=12),
     )
-    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     greedy = GreedySearch(max_length_factor=0.0, max_length_extra=3)
     translator = Translator(model, tokenizer, greedy, batch_tokens=1000)
     lines = ["dog .", "man .", "a man rides a bike in the rain and the park .", "dog"]
@@ -280,7 +281,7 @@ def test_nothing_to_look_at(tokenizer: Tokenizer) -> None:
             max_source=None,
         ),
     )
-    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     (seen,) = Translator(model, tokenizer, beam(), batch_tokens=40).attend(["a dog"], ["a man"])
     assert seen.cross is seen.encoder_self is seen.decoder_self is None
     assert seen.src_pieces[-1] == seen.tgt_pieces[-1] == "</s>"

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from torch.testing import assert_close
 
 from heed.errors import HeedError
+from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS
 from tests.pairwise import pairwise
@@ -79,7 +80,7 @@ def test_every_two_options_of_a_transformer_train_together(compose: Compose) -> 
         overrides = [f"{option}={value}" for option, value in row.items()]
         config = instantiate(compose("model=transformer", *overrides, *TINY).model, _convert_="all")
         try:
-            train_and_step(config.build(src_vocab=V, tgt_vocab=V, joint=True).eval())
+            train_and_step(build_model(config, src_vocab=V, tgt_vocab=V, joint=True).eval())
         except AssertionError as error:
             raise AssertionError(" ".join(overrides)) from error
 

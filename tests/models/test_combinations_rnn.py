@@ -10,6 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from heed.errors import HeedError
+from heed.models import build_model
 from tests.models.test_combinations import V, train_and_step
 from tests.pairwise import pairwise
 
@@ -49,7 +50,7 @@ def test_every_two_options_of_an_rnn_train_together(compose: Compose) -> None:
             overrides.append("model.attention.window=2")
         config = instantiate(compose("model=rnn", *overrides, *TINY).model, _convert_="all")
         try:
-            train_and_step(config.build(src_vocab=V, tgt_vocab=V, joint=True).eval())
+            train_and_step(build_model(config, src_vocab=V, tgt_vocab=V, joint=True).eval())
         except AssertionError as error:
             raise AssertionError(" ".join(overrides)) from error
 

@@ -14,7 +14,10 @@ from heed.errors import HeedError
 from heed.functional.masks import causal_mask
 from heed.layers.attention import Attention, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig, heads_off
+from heed.models import build_model
+from heed.models.ablation import heads_off
+from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heed.models.transformer_config import TransformerConfig
 
 B, S, T, V = 3, 7, 5, 29
 
@@ -119,7 +122,7 @@ def test_decoder_layer_equals_torch(config: TransformerConfig) -> None:
 
 def test_whole_model_equals_torch(config: TransformerConfig) -> None:
     """√D E[ids] + PE → torch's stacks → inner products with E (Vaswani et al. 2017, §3.4)."""
-    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
     width, table = config.d_model, model.tgt_embedding.weight
 
@@ -182,7 +185,7 @@ def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, res
 def test_layer_dropout_skips_layers_sentence_by_sentence() -> None:
     dry = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
     config = replace(CONFIG, **dry, encoder_layers=1, norm="none", layer_dropout=0.25)
-    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src = torch.randint(V, (200, S))
     mask = torch.ones_like(src, dtype=torch.bool)
     whole, skipped = model.encode(src, mask).states, model.src_positions(model.src_embedding(src))
@@ -202,7 +205,7 @@ def cut(attention: Attention, head: int) -> None:
 
 @pytest.mark.parametrize("maps", [False, True])
 def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
-    model = randomised(CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True))
     src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
 
     def logits(model: Transformer) -> Tensor:
@@ -222,7 +225,7 @@ def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
 
 def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
     config = replace(CONFIG, self_attention=SelfAttentionConfig(kind="parameter_free", scaled=True), residual=False)
-    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src = torch.randint(V, (2, S))
     with heads_off(model, {("encoder_self", 0, 0)}):
         states = model.encode(src, torch.ones_like(src, dtype=torch.bool)).states
@@ -231,7 +234,7 @@ def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("head", [("cross", 2, 0), ("cross", 0, 2), ("encoder_self", -1, 0), ("self", 0, 0)])
 def test_heads_that_do_not_exist_are_refused(head: tuple[str, int, int]) -> None:
-    model = CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
     with (
         pytest.raises(HeedError, match=r"no head .* encoder_self: 3 layers of 2, .*cross: 2 layers of 2"),
         heads_off(model, [("cross", 0, 0), head]),
@@ -244,7 +247,7 @@ def encoded(positions: str, src: Tensor) -> Tensor:
     torch.manual_seed(1)
     merge = "add" if positions == "sinusoidal" else None
     config = replace(CONFIG, d_model=24, positions=PositionsConfig(kind=positions, merge=merge, max_length=None))
-    model = config.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(config, src_vocab=V, tgt_vocab=V, joint=True)
     return randomised(model).encode(src, torch.ones_like(src, dtype=torch.bool)).states
 
 
@@ -256,7 +259,7 @@ def test_without_positions_a_sentence_is_a_set() -> None:
 
 
 def test_moving_rows_within_their_sentences_does_not_copy_the_memory() -> None:
-    model = CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
     state = model.start(model.encode(torch.randint(V, (B, S)), padding()))
     beams = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
     assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory is beams.memory

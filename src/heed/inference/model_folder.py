@@ -16,7 +16,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
-from heed.models import FAMILIES
+from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import from_plain, shown
 
@@ -76,7 +76,7 @@ def load(path: str | Path) -> ModelFolder:
     architecture = _architecture(config, folder / CONFIG)
     tokenizer = Tokenizer.load(folder)
     build = partial(
-        architecture.build, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
+        build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
     )
     expected = _shapes(folder / WEIGHTS)
     _check_sizes(architecture, expected, folder)

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
-from heed.kernels.packing import packed
+from heed.kernels import packed_weights
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, check
 from heed.symbols import BOS, EOS, PAD
@@ -237,7 +237,7 @@ class Translator:
             with (
                 torch.inference_mode(),
                 torch.autocast(self.model.device.type, enabled=False),
-                packed(self.model) if self.packed else nullcontext(),
+                packed_weights() if self.packed else nullcontext(),
             ):
                 yield
         finally:

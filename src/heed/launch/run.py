@@ -21,6 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import read_write
 
+from heed import models
 from heed.data.cache import blocks
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
@@ -381,13 +382,13 @@ def build_model(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, jo
             f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
             "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."
         )
-    return architecture.build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+    return models.build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
 
 
 def _without_memory(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
     try:
         with torch.device("meta"):
-            return architecture.build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+            return models.build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
     except (RuntimeError, OverflowError, MemoryError) as error:
         raise HeedError(
             f"This model is too large to be computed ({_first_line(error)}): choose smaller sizes (model.*)."
