@@ -24,6 +24,7 @@ from heed.inference.model_folder import refuse_another_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, Share
 from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.clipping import clip_gradients
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import find_device_tokens, out_of_memory_explained
 from heed.training.nonfinite import SkippedSteps, diverged, step_if_finite
@@ -173,7 +174,7 @@ class TranslationModule(L.LightningModule):
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
             scaler.unscale_(raw)
-        norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm or float("inf"))
+        norm = clip_gradients(self.parameters(), self.clip_norm)
         finite = norm.detach().isfinite()
         self.skipped.count(finite)
         for group in optimizer.param_groups:
