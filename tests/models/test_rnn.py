@@ -131,7 +131,7 @@ def gru(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def look(model: RNN, h: Tensor, states: Tensor, t: int, coverage: list[Tensor]) -> Tensor:
     """c_t = Σ_s a_t(s) h_s over the states of one sentence; ``coverage`` grows by a_t."""
-    attention, score, reach = model.config.attention, model.score, model.reach
+    attention, score, reach = model.config.attention, model.attention.score, model.attention.reach
     match attention.score, score:
         case "dot", _:
             scores = [h @ state for state in states]
@@ -179,9 +179,9 @@ def equations(model: RNN, states: Tensor, finals: list[Tensor], tokens: list[int
             w, u, b, b_u = layer.parameters()
             if number == 0 and attention.order == "bahdanau":
                 context = look(model, layers[-1][0], states, t, coverage)
-                w, x = torch.cat((w, model.get_parameter("extra.weight")), 1), torch.cat((x, context))
+                w, x = torch.cat((w, model.get_parameter("context_gates.weight")), 1), torch.cat((x, context))
             elif number == 0 and attention.input_feeding:
-                w, x = torch.cat((w, model.get_parameter("extra.weight")), 1), torch.cat((x, attentional))
+                w, x = torch.cat((w, model.get_parameter("context_gates.weight")), 1), torch.cat((x, attentional))
             layers[number] = advance(w @ x + b, u @ layers[number][0] + b_u, layers[number])
             x = layers[number][0] + x if config.residual and number else layers[number][0]
         if attention.score == "none":

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.functional.masks import causal_mask
+from heed.functional import causal_mask
 from heed.layers.attention import Attention, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
@@ -90,12 +90,13 @@ def torch_layer(
     """torch's layer with our weights."""
     decoder = isinstance(ours, DecoderLayer)
     theirs = (nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer)(**arguments(config))
-    copy_attention(ours.self_attention, theirs.self_attn)
+    copy_attention(ours.self_attention.sublayer.attention, theirs.self_attn)
     if decoder:
-        copy_attention(ours.cross_attention, theirs.multihead_attn)
-    theirs.linear1.load_state_dict(ours.feed_forward.widen.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.narrow.state_dict())
-    for number, residual in enumerate(ours.residuals, start=1):
+        copy_attention(ours.cross_attention.sublayer.attention, theirs.multihead_attn)
+    theirs.linear1.load_state_dict(ours.feed_forward.sublayer.widen.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.sublayer.narrow.state_dict())
+    residuals = [ours.self_attention, *([ours.cross_attention] if decoder else []), ours.feed_forward]
+    for number, residual in enumerate(residuals, start=1):
         theirs.get_submodule(f"norm{number}").load_state_dict(residual.norm.state_dict())
     return theirs.eval()
 
@@ -114,9 +115,9 @@ def test_encoder_layer_equals_torch(config: TransformerConfig) -> None:
 def test_decoder_layer_equals_torch(config: TransformerConfig) -> None:
     ours = randomised(DecoderLayer(config))
     x, memory, mask = torch.randn(B, T, config.d_model), torch.randn(B, S, config.d_model), padding()
-    projected = ours.cross_attention.project(memory)
-    output, *_ = ours(x, None, causal_mask(T)[None, None], projected, mask[:, None, None], maps=False)
-    expected = torch_layer(ours, config)(x, memory, tgt_mask=~causal_mask(T), memory_key_padding_mask=~mask)
+    projected = ours.project(memory)
+    output, *_ = ours(x, None, causal_mask(T, T)[None, None], projected, mask[:, None, None], maps=False)
+    expected = torch_layer(ours, config)(x, memory, tgt_mask=~causal_mask(T, T), memory_key_padding_mask=~mask)
     assert_close(output, expected)
 
 
@@ -141,7 +142,7 @@ def test_whole_model_equals_torch(config: TransformerConfig) -> None:
         states = nn.functional.layer_norm(states, [width], *model.encoder_norm.parameters())
     x = enter(tgt)
     for layer in model.decoder:
-        x = torch_layer(layer, config)(x, states, tgt_mask=~causal_mask(T), memory_key_padding_mask=~mask)
+        x = torch_layer(layer, config)(x, states, tgt_mask=~causal_mask(T, T), memory_key_padding_mask=~mask)
     if config.norm == "pre":
         x = nn.functional.layer_norm(x, [width], *model.decoder_norm.parameters())
 
@@ -157,8 +158,11 @@ def test_whole_model_equals_torch(config: TransformerConfig) -> None:
 def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, residual: bool) -> None:
     config = replace(CONFIG, norm=place, norm_kind=kind, residual=residual)
     layer, x = randomised(EncoderLayer(config)), torch.randn(B, S, config.d_model)
-    attention, ffn = nn.MultiheadAttention(config.d_model, config.num_heads, batch_first=True), layer.feed_forward
-    copy_attention(layer.self_attention, attention)
+    attention, ffn = (
+        nn.MultiheadAttention(config.d_model, config.num_heads, batch_first=True),
+        layer.feed_forward.sublayer,
+    )
+    copy_attention(layer.self_attention.sublayer.attention, attention)
 
     def normed(x: Tensor, weights: list[Tensor]) -> Tensor:
         if kind == "layer":
@@ -167,14 +171,14 @@ def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, res
 
     expected = x
     for residual_step, sublayer in zip(
-        layer.residuals,
+        (layer.self_attention, layer.feed_forward),
         (
             lambda h: attention(h, h, h, need_weights=False)[0],
             lambda h: ffn.narrow(nn.functional.relu(ffn.widen(h))),
         ),
         strict=True,
     ):
-        weights = list(residual_step.parameters())
+        weights = list(residual_step.norm.parameters())
         update = sublayer(normed(expected, weights) if place == "pre" else expected)
         expected = expected + update if residual else update
         expected = normed(expected, weights) if place == "post" else expected
@@ -212,10 +216,10 @@ def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
         return model.decode(tgt, model.encode(src, mask, maps=maps), maps=maps).logits
 
     before, twin = logits(model), copy.deepcopy(model)
-    cut(twin.encoder[2].self_attention, 1)
-    cut(twin.decoder[0].self_attention, 0)
-    cut(twin.decoder[1].cross_attention, 0)
-    cut(twin.decoder[1].cross_attention, 1)
+    cut(twin.encoder[2].self_attention.sublayer.attention, 1)
+    cut(twin.decoder[0].self_attention.sublayer.attention, 0)
+    cut(twin.decoder[1].cross_attention.sublayer.attention, 0)
+    cut(twin.decoder[1].cross_attention.sublayer.attention, 1)
     with heads_off(model, {("encoder_self", 2, 1), ("decoder_self", 0, 0), ("cross", 1, 0), ("cross", 1, 1)}):
         off = logits(model)
     assert_close(off, logits(twin))
@@ -262,8 +266,8 @@ def test_moving_rows_within_their_sentences_does_not_copy_the_memory() -> None:
     model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
     state = model.start(model.encode(torch.randint(V, (B, S)), padding()))
     beams = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory is beams.memory
-    assert beams.reorder(torch.tensor([2, 0, 3, 3, 4, 5])).memory is not beams.memory
+    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory.layers is beams.memory.layers
+    assert beams.reorder(torch.tensor([2, 0, 3, 3, 4, 5])).memory.layers is not beams.memory.layers
 
 
 @pytest.mark.parametrize(
