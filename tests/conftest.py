@@ -13,7 +13,8 @@ from hydra.core.hydra_config import HydraConfig
 from hypothesis import settings
 from omegaconf import DictConfig, open_dict
 
-import train
+from heed.launch import command as launch_command
+from heed.launch.schema import CONF
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models.rnn import AttentionConfig, RNNConfig
@@ -87,7 +88,7 @@ def compose() -> Iterator[Callable[..., DictConfig]]:
             del cfg["hydra"]
         return cfg
 
-    with initialize_config_dir(str(Path(train.__file__).parent / "conf"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         yield composed
 
 
@@ -97,7 +98,7 @@ def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Pat
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        train.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
+        launch_command.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
         return folder
 
     return trained
@@ -113,7 +114,7 @@ def command(
         GlobalHydra.instance().clear()
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
         try:
-            train.main()
+            launch_command.main()
             status = 0
         except SystemExit as left:
             status = int(str(left.code))

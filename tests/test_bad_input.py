@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.inference import model_folder
-from heed.launch.configuration import build
-from heed.launch.run import rehearse
+from heed.launch.configuration import build_parts
+from heed.launch.dry_run import dry_run
 
 Command = Callable[..., tuple[int, str]]
 Complain = Callable[..., str]
@@ -66,31 +66,31 @@ SETTINGS = [
     (["model=rnn", "model.d_modle=8"], "did you mean model.d_model", ["model=rnn", "model.d_model=8"]),
     (["model=rnn", "model/atention=dot"], "did you mean model/attention", ["model=rnn", "model/attention=dot"]),
     (["+model.d_modle=8"], "model.d_modle is unknown (did you mean model.d_model", ["model.d_model=8"]),
-    (["trainer.max_steps=abc"], "trainer.max_steps=abc must be a whole number of at least 1", ["trainer.max_steps=9"]),
-    (["trainer.max_steps=0"], "trainer.max_steps=0 must be a whole number of at least 1", ["trainer.max_steps=1"]),
-    (["trainer.max_steps=1.5"], "trainer.max_steps=1.5 must be a whole number", ["trainer.max_steps=null"]),
+    (["trainer.max_steps=abc"], "trainer.max_steps=abc must be an integer >= 1 or null", ["trainer.max_steps=9"]),
+    (["trainer.max_steps=0"], "trainer.max_steps=0 must be an integer >= 1 or null", ["trainer.max_steps=1"]),
+    (["trainer.max_steps=1.5"], "trainer.max_steps=1.5 must be an integer", ["trainer.max_steps=null"]),
     (["model.dropout=high"], "model.dropout=high must be a number", ["model.dropout=0.0"]),
     (["model.dropout=1.5"], "model.dropout=1.5", ["model.dropout=0.5"]),
     (["model.d_model=-4"], "model.d_model=-4", ["model.d_model=4"]),
-    (["label_smoothing=1.5"], "label_smoothing=1.5 must be a number of at least 0 and below 1", ["label_smoothing=0"]),
+    (["label_smoothing=1.5"], "label_smoothing=1.5 must be in [0, 1).", ["label_smoothing=0"]),
     (["label_smoothing=much"], "label_smoothing=much", ["label_smoothing=0.2"]),
     (["optimizer.lr=-1"], "optimizer: Invalid learning rate: -1", ["optimizer.lr=0.1"]),
     (["optimizer.betas=[0.9]"], "optimizer.betas=[0.9] must be a list", ["optimizer.betas=[0.9,0.9]"]),
-    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be a whole number of at least 0",
+    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be >= 0.",
      ["schedule.warmup_steps=0"]),
-    (["batching.device_tokens=many"], "batching.device_tokens=many must be a whole number of at least 1 or auto",
+    (["batching.device_tokens=many"], "batching.device_tokens=many must be an integer >= 1 or auto",
      ["batching.device_tokens=auto"]),
-    (["batching.pool=0"], "batching.pool=0 must be a whole number of at least 1", ["batching.pool=10"]),
-    (["data.max_train=0"], "data.max_train=0 must be a whole number of at least 1 or null", ["data.max_train=9"]),
-    (["callbacks.ema=1"], "callbacks.ema=1 must be a number above 0 and below 1", ["callbacks.ema=0.9", "weights=ema"]),
-    (["callbacks.ema=0"], "callbacks.ema=0 must be a number above 0 and below 1", ["callbacks.ema=null"]),
+    (["batching.pool=0"], "batching.pool=0 must be >= 1.", ["batching.pool=10"]),
+    (["data.max_train=0"], "data.max_train=0 must be an integer >= 1 or null", ["data.max_train=9"]),
+    (["callbacks.ema=1"], "callbacks.ema=1 must be a number in (0, 1) or null", ["callbacks.ema=0.9", "weights=ema"]),
+    (["callbacks.ema=0"], "callbacks.ema=0 must be a number in (0, 1) or null", ["callbacks.ema=null"]),
     (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
      ["model/positions=learned", "model.positions.max_length=9"]),
-    (["data.train=0"], "data.train=0 must be a whole number of at least 1", ["data.train=1"]),
+    (["data.train=0"], "data.train=0 must be >= 1.", ["data.train=1"]),
     (["data.reverse=2"], "data.reverse=2 must be true or false", ["data.reverse=true"]),
     (["data.src_lang=fr"], "corpus of English and German: data.src_lang=fr data.tgt_lang=de must be",
      ["data.src_lang=de", "data.tgt_lang=en"]),
-    (["data.max_eval_tokens=0"], "data.max_eval_tokens=0 must be a whole number of at least 1 or null",
+    (["data.max_eval_tokens=0"], "data.max_eval_tokens=0 must be an integer >= 1 or null",
      ["data.max_eval_tokens=null"]),
     (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or a whole number from 1 to",
      ["tokenizer.vocab_size=2147483647"]),
@@ -121,8 +121,8 @@ def test_a_wrong_setting(complain: Complain, tmp_path: Path, wrong: list[str], s
 @pytest.mark.parametrize("right", [right for _, _, right in SETTINGS if right], ids=" ".join)
 def test_the_same_setting_right(compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]) -> None:
     cfg = compose("logger=none", *right)
-    parts = build(cfg)
-    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+    parts = build_parts(cfg)
+    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
     parts["trainer"](folder=tmp_path, callbacks=[], loggers=[])
 
 

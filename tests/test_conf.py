@@ -9,7 +9,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from heed.launch.run import rehearse
+from heed.launch.dry_run import dry_run
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
@@ -24,7 +24,7 @@ def choices(group: str) -> list[str]:
 
 def build(cfg: DictConfig) -> None:
     parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
-    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
 
 
 OVERRIDES = [
