@@ -1,4 +1,4 @@
-"""Tiny models of both families, and a way to compose and run train.py inside the test process."""
+"""Fixtures: tiny models of both families, and train.py composed and run inside the test process."""
 
 import signal
 import sys
@@ -21,7 +21,7 @@ from heed.models.rnn import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer import TransformerConfig
 
-# A busy machine may pause any test for longer than hypothesis' 200 ms.
+# On a busy machine any test may exceed the deadline of hypothesis.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
@@ -68,7 +68,7 @@ CONFIGS: dict[str, ModelConfig] = {"transformer": TRANSFORMER, "rnn": RNN}
 
 @pytest.fixture
 def tiny_model() -> Callable[..., Seq2Seq]:
-    """``tiny_model(family)``: random weights, float64, eval mode."""
+    """``tiny_model(family)`` builds a model with random weights, in float64 and eval mode."""
 
     def build(family: str, *, src_vocab: int = 23, tgt_vocab: int = 29) -> Seq2Seq:
         model = CONFIGS[family].build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=False)
@@ -79,7 +79,7 @@ def tiny_model() -> Callable[..., Seq2Seq]:
 
 @pytest.fixture
 def compose() -> Iterator[Callable[..., DictConfig]]:
-    """``compose(*overrides)``: the configuration that train.py would see."""
+    """``compose(*overrides)`` returns the configuration that train.py would compose."""
 
     def composed(*overrides: str, folder: Path = Path("unused")) -> DictConfig:
         cfg = hydra_compose("train", [*overrides, f"hydra.runtime.output_dir='{folder}'"], return_hydra_config=True)
@@ -94,7 +94,7 @@ def compose() -> Iterator[Callable[..., DictConfig]]:
 
 @pytest.fixture
 def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Path]:
-    """``run(name, *overrides)``: a whole run in this process; its folder."""
+    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder."""
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
@@ -108,7 +108,7 @@ def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Pat
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[int, str]]]:
-    """``command(*arguments)``: the exit status of `python train.py …` in an empty folder, and what it says."""
+    """``command(*arguments)`` runs `python train.py …` in an empty folder and returns exit status and stderr."""
 
     def run(*arguments: str) -> tuple[int, str]:
         GlobalHydra.instance().clear()
@@ -116,8 +116,8 @@ def command(
         try:
             launch_command.main()
             status = 0
-        except SystemExit as left:
-            status = int(str(left.code))
+        except SystemExit as stopped:
+            status = int(str(stopped.code))
         return status, capsys.readouterr().err
 
     monkeypatch.chdir(tmp_path)

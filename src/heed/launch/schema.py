@@ -7,6 +7,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 CONF = Path(__file__).parents[3] / "conf"
+"""The configuration of the repository."""
 
 
 @dataclass
