@@ -118,9 +118,9 @@ def test_languages_without_spaces_and_files_with_both_sides(run: Run, tmp_path: 
     results = json.loads((run("zh", *data, *TINY["rnn"], *limits) / "results.json").read_text())
     assert (results["src_lang"], results["tgt_lang"]) == ("en", "zh")
     assert "tok:zh" in results["test"]["bleu_signature"]
-    reversed_ = json.loads((run("en", *data, *TINY["rnn"], *limits, "data.reverse=true") / "results.json").read_text())
-    assert (reversed_["src_lang"], turned["tgt_lang"]) == ("zh", "en")
-    assert "tok:13a" in reversed_["test"]["bleu_signature"]
+    swapped = json.loads((run("en", *data, *TINY["rnn"], *limits, "data.reverse=true") / "results.json").read_text())
+    assert (swapped["src_lang"], swapped["tgt_lang"]) == ("zh", "en")
+    assert "tok:13a" in swapped["test"]["bleu_signature"]
 
 
 @pytest.mark.parametrize("family", TINY)

@@ -40,10 +40,10 @@ class Range:
         low = self.above if self.at_least is None else self.at_least
         high = self.below if self.at_most is None else self.at_most
         if low is not None and high is not None:
-            return f"in {'(' if self.at_least is None else '['}{low:,}, {high:,}{')' if self.at_most is None else ']'}"
+            return f"in {'(' if self.at_least is None else '['}{low}, {high}{')' if self.at_most is None else ']'}"
         if low is not None:
-            return f"{'>' if self.at_least is None else '>='} {low:,}"
-        return "finite" if high is None else f"{'<' if self.at_most is None else '<='} {high:,}"
+            return f"{'>' if self.at_least is None else '>='} {low}"
+        return "finite" if high is None else f"{'<' if self.at_most is None else '<='} {high}"
 
 
 AtLeast0 = Annotated[int, Range(0)]

@@ -251,7 +251,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "deep": (lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=1000)), "layers and sizes up to"),
     "too deep": (
-        lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "at least 1 and at most 1,000",
+        lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "must be in [1, 1000]",
     ),
     "a little wider": (lambda d: _edited(d, lambda c: c["model"].update(d_ff=29)), "weights of another architecture"),
     "search list": (lambda d: _edited(d, lambda c: c.update(search=[1])), "search=[1] must be a mapping"),
