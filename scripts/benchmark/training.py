@@ -138,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="peers': fp32, bf16, or both with a comma (default: both where the CPU has bf16 products, else fp32)",
     )
-    parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="of train.py, for heed's side alone")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of train.py, for heed's side alone")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -56,9 +56,7 @@ def check_weights_option(weights: str, callbacks: Mapping[str, Any]) -> None:
     if callbacks[option] == 0:
         raise HeedError(f"weights={weights} needs a checkpoint, but callbacks.{option}=0 keeps none: choose 1 or more.")
     if callbacks[option] == 1 and weights.startswith("average"):
-        raise HeedError(
-            f"weights={weights} averages several checkpoints: set callbacks.{option} above 1, for example 5."
-        )
+        raise HeedError(f"weights={weights} averages several checkpoints: set callbacks.{option} to 2 or more.")
 
 
 def choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
