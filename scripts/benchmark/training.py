@@ -1,7 +1,6 @@
 """`bench.py train`: heed's own training, run by Lightning, and peers that take the same steps in turn."""
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,17 +19,16 @@ from benchmark.matmul import matmul_seconds, products_of
 from benchmark.peers import UnableError, installed, those_able
 from benchmark.rounds import rows
 from heed.data.batch import Batch
-from heed.data.datamodule import StepShard, TranslationData
+from heed.data.datamodule import StepShard
 from heed.data.encoded import EncodedSplit, Ragged
 from heed.kernels.cpu import has_bf16_matmul
-from heed.launch.configuration import build
-from heed.models import build_model
+from heed.launch.assemble import assemble
+from heed.launch.configuration import build_parts
+from heed.launch.schema import CONF
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.runs.selection import Selection
 from heed.training.module import TranslationModule
-
-ROOT = Path(__file__).parents[2]
 
 SIZES = {
     "d256": ["model=transformer", "model.d_ff=1024"],
@@ -52,50 +50,18 @@ class Training:
     """A run as ``train.py`` composes it, without validations, kept in a temporary folder."""
 
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
-        sys.path.append(str(ROOT))
-        import train
-        from heed.data.tokenizer import Tokenizer
-
         settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
-        settings += ["trainer.validate_every=1000000", "callbacks.maps=0", "callbacks.aer_sentences=0"]
-        with initialize_config_dir(str(train.CONF), version_base="1.3"):
+        settings += ["trainer.validate_every=1000000", "callbacks.maps=0", "callbacks.aer_sentences=0", "test=false"]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
             cfg = compose("train", settings)
-        parts = build(cfg)
+        parts = build_parts(cfg)
         self.trainer: L.Trainer = parts["trainer"](
             folder=folder, callbacks=parts["callbacks"](folder=folder, selection=Selection()), loggers=[]
         )
-        corpus = parts["data"].load()
-        learn = parts["tokenizer"]
-        self.tokenizer: Tokenizer = learn.train(corpus.train, cfg.cache_dir, tags=corpus.tags)
-        self.data = TranslationData(
-            corpus,
-            self.tokenizer,
-            parts["batching"],
-            sampling=learn.sampling,
-            with_tests=False,
-            cache_dir=cfg.cache_dir,
-        )
-        torch.manual_seed(cfg.seed)
+        self.data, self.module = assemble(parts, cfg, parts["data"].load())
+        self.tokenizer = self.module.tokenizer
+        self.model = self.module.model
         self.config = parts["model"]
-        self.model = build_model(
-            self.config,
-            src_vocab=self.tokenizer.src_vocab,
-            tgt_vocab=self.tokenizer.tgt_vocab,
-            joint=self.tokenizer.joint,
-        )
-        self.module = TranslationModule(
-            self.model,
-            self.tokenizer,
-            optimizer=parts["optimizer"],
-            schedule=parts["schedule"],
-            search=parts["search"],
-            label_smoothing=cfg.label_smoothing,
-            r_drop=cfg.r_drop,
-            table_rate=cfg.table_rate,
-            clip_norm=cfg.clip_norm,
-            max_skipped_steps=cfg.max_skipped_steps,
-            seed=cfg.seed,
-        )
 
     def fit(self, callback: Callback) -> None:
         """Train until the callback has seen enough."""
@@ -172,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="peers': fp32, bf16, or both with a comma (default: both where the CPU has bf16 products, else fp32)",
     )
-    parser.add_argument("--set", nargs="*", default=[], metavar="KNOB=VALUE", help="of train.py, for heed's side alone")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of train.py, for heed's side alone")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,3 +1,3 @@
-"""The four ids every vocabulary starts with, fixed so that tensors can be built before a tokenizer exists."""
+"""Ids of the four special tokens, the same in every vocabulary."""
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3

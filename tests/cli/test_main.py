@@ -244,21 +244,21 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "family list": (lambda d: _edited(d, lambda c: c.update(family=["transformer"])), "names the model family ['tr"),
     "no model": (lambda d: _edited(d, lambda c: c.pop("model")), "it has no model"),
     "model text": (lambda d: _edited(d, lambda c: c.update(model="x")), "model=x must be a mapping"),
-    "size text": (lambda d: _edited(d, lambda c: c["model"].update(d_ff="x")), "model.d_ff=x must be a whole number"),
+    "size text": (lambda d: _edited(d, lambda c: c["model"].update(d_ff="x")), "model.d_ff=x must be an integer"),
     "wide": (lambda d: _edited(d, lambda c: c["model"].update(d_ff=2**40)), "sizes up to 1,099,511,627,776"),
     "wide, many heads": (
         lambda d: _edited(d, lambda c: c["model"].update(d_model=2**40, num_heads=2**40)), "sizes up to",
     ),
     "deep": (lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=1000)), "layers and sizes up to"),
     "too deep": (
-        lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "at least 1 and at most 1,000",
+        lambda d: _edited(d, lambda c: c["model"].update(encoder_layers=2**40)), "must be in [1, 1000]",
     ),
     "a little wider": (lambda d: _edited(d, lambda c: c["model"].update(d_ff=29)), "weights of another architecture"),
     "search list": (lambda d: _edited(d, lambda c: c.update(search=[1])), "search=[1] must be a mapping"),
     "search text": (lambda d: _edited(d, lambda c: c["search"].update(length_penalty="x")), "search.length_penalty=x"),
     "alignment text": (
         lambda d: _edited(d, lambda c: c.update(alignment={"layer": "x", "head": None, "row": "input"})),
-        "alignment.layer=x must be a whole number",
+        "alignment.layer=x must be an integer",
     ),
     "nested": (lambda d: (d / "config.yaml").write_text("[" * 100_000), "nested too deeply"),
     "aliases": (lambda d: (d / "config.yaml").write_text(BOMB), "aliases"),
@@ -288,9 +288,9 @@ def test_a_damaged_model_folder_is_a_sentence(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--length-penalty", "nan"], "search.length_penalty=nan must be a number of at least 0 and at most 10"),
+        (["--length-penalty", "nan"], "search.length_penalty=nan must be in [0, 10] and finite"),
         (["--length-penalty", "inf"], "search.length_penalty=inf"),
-        (["--sample", "--temperature", "nan"], "search.temperature=nan must be a number above 0"),
+        (["--sample", "--temperature", "nan"], "search.temperature=nan must be > 0 and finite"),
         (["--sample", "--top-p", "nan"], "search.top_p=nan"),
         (["--mbr", "--samples", "1000000000"], "search.n_best=1000000000"),
         (["--beam", "1000000"], "search.beam=1000000"),

@@ -11,8 +11,8 @@ import pytest
 from omegaconf import DictConfig
 from PIL import Image
 
-import train
 from heed.errors import HeedError
+from heed.launch.command import train
 from heed.training.loggers import closing, log_images, log_table, tensorboard_logger, wandb_logger
 from tests.wandb_file import read_wandb
 
@@ -39,7 +39,7 @@ def picture(tmp_path: Path) -> Path:
 
 def test_wandb_holds_all_of_metrics_csv_and_more(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    train.train(compose(*TINY, "logger=wandb", f"cache_dir={tmp_path / 'cache'}", folder=folder))
+    train(compose(*TINY, "logger=wandb", f"cache_dir={tmp_path / 'cache'}", folder=folder))
     logged = read_wandb(folder)
     assert logged.exit_code == 0
     assert logged.config["seed"] == 1

@@ -17,7 +17,7 @@ from heed.cli import main as heed
 from heed.data.datamodule import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.launch.run import rehearse
+from heed.launch.dry_run import dry_run
 from heed.runs.averaging import EMA as STATE
 from heed.runs.averaging import checkpoint_weights
 from heed.training.callbacks.ema import EMA
@@ -108,13 +108,13 @@ def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_i
     [
         (["weights=bestt"], "weights=bestt is unknown: choose one of best, last, ema,"),
         (["weights=ema"], "set callbacks.ema"),
-        (["callbacks.ema=0.99"], "weights=best would leave out: choose weights=ema"),
-        (["callbacks.ema=0.99", "weights=average_best_k"], "weights=average_best_k would leave out"),
+        (["callbacks.ema=0.99"], "weights=best does not use: choose weights=ema"),
+        (["callbacks.ema=0.99", "weights=average_best_k"], "weights=average_best_k does not use"),
         (["callbacks.keep_best=0"], "callbacks.keep_best=0 keeps none"),
         (["callbacks.keep_best=0", "callbacks.ema=0.9", "weights=ema"], "callbacks.keep_best=0 keeps none"),
         (["callbacks.keep_last=0", "weights=last"], "callbacks.keep_last=0 keeps none"),
-        (["weights=average_last_k"], "averages callbacks.keep_last checkpoints, and it is 1"),
-        (["callbacks.keep_best=1", "weights=average_best_k"], "averages callbacks.keep_best checkpoints, and it is 1"),
+        (["weights=average_last_k"], "set callbacks.keep_last to 2 or more"),
+        (["callbacks.keep_best=1", "weights=average_best_k"], "set callbacks.keep_best to 2 or more"),
     ],
 )
 def test_weights_that_will_not_be_there_are_refused(
@@ -143,4 +143,4 @@ def test_weights_that_will_be_there_are_not(compose: Callable[..., DictConfig], 
 
 def try_out(cfg: DictConfig) -> None:
     parts = (instantiate(cfg[name], _convert_="all") for name in ("model", "optimizer", "schedule"))
-    rehearse(*parts, cfg.weights, cfg.callbacks)
+    dry_run(*parts, cfg.weights, cfg.callbacks)

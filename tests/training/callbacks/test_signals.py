@@ -113,8 +113,8 @@ def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
         assert not (folder / "results.json").exists()
         assert not (folder / "translations").exists()
         stops.append(last_step(folder))
-        assert f"The last checkpoint is {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To go on: " in said
-        _, told, *command[2:] = shlex.split(said.partition("To go on: ")[2])
+        assert f"The last checkpoint is {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To resume: " in said
+        _, told, *command[2:] = shlex.split(said.partition("To resume: ")[2])
         assert told == "train.py"
         assert command[2:].count("resume=true") == 1
     assert 0 < stops[0] < stops[1]

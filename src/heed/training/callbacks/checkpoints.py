@@ -1,7 +1,6 @@
 """Which checkpoints a run keeps: the best by validation, and the latest, from which it resumes."""
 
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.files import replacing
+from heed.runs.checkpoints import checkpoint_step
 from heed.runs.selection import Selection
 
 
@@ -110,12 +110,6 @@ class Checkpoints(Checkpoint):
         kept = ours[: self.keep_last] if self.keep_last >= 0 else ours
         for path in others + [path for path in self.last if path not in kept]:
             path.unlink(missing_ok=True)
-
-
-def checkpoint_step(path: Path) -> int:
-    """The optimizer step of a checkpoint file; -1 for a file of another name."""
-    match = re.fullmatch(r"\w+-(\d+)\.ckpt", path.name)
-    return int(match[1]) if match else -1
 
 
 def find_checkpoints(callbacks: list[Callback]) -> Checkpoints:
