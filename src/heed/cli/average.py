@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.common import Command, path_text, write_lines
+from heed.cli.arguments import Command
+from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
 from heed.files import check_regular, read_yaml, replacing
 from heed.runs.selection import SIGN, Selection

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heed.errors import HeedError
 from heed.files import check_regular
-from heed.inference.model_folder import refuse_not_finite
+from heed.inference.model_folder import check_finite
 
 EMA = "ema"
 """Under ``callbacks`` in a checkpoint: the state of `heed.training.callbacks.ema.EMA`."""
@@ -34,7 +34,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if foreign := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is no checkpoint of heed: {foreign[0]} is not a tensor.")
-    refuse_not_finite(weights, path)
+    check_finite(weights, path)
     return weights
 
 
