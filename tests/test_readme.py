@@ -12,7 +12,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
-from heed.cli import COMMANDS, _parser
+from heed.cli import COMMANDS, build_parser
 from heed.launch.configuration import build_parts
 from heed.launch.dry_run import dry_run
 from heed.runs.selection import Selection
@@ -92,7 +92,7 @@ def test_heed_knows_the_options(words: list[str]) -> None:
     name, *options = words
     assert name in {command.name for command in COMMANDS}
     if options:  # without any, prose is speaking of the command
-        _parser().parse_args(words)
+        build_parser().parse_args(words)
 
 
 def write_data(words: list[str]) -> None:

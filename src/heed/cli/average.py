@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.common import Command, path_text, write_lines
+from heed.cli.arguments import Command
+from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
 from heed.files import replacing
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
-from heed.inference.model_folder import ModelFolder, refuse_not_finite
+from heed.inference.model_folder import ModelFolder, check_finite
 
 EMA = "ema"
 """Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
@@ -75,7 +75,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is no checkpoint of heed: {wrong[0]} is not a tensor.")
-    refuse_not_finite(weights, path)
+    check_finite(weights, path)
     return weights
 
 

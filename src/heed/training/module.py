@@ -20,7 +20,7 @@ from heed.decoding import GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.evaluation.comet import Comet
 from heed.evaluation.scores import Scores, corpus_scores
-from heed.inference.model_folder import refuse_another_architecture
+from heed.inference.model_folder import check_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, Share
 from heed.training.callbacks.checkpoints import find_checkpoints
@@ -129,7 +129,7 @@ class TranslationModule(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         path = Path(str(self.trainer.ckpt_path))
-        refuse_another_architecture(checkpoint["state_dict"], self.state_dict(), path)
+        check_architecture(checkpoint["state_dict"], self.state_dict(), path)
         if checkpoint.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
             raise HeedError(
                 f"{path} was trained with another tokenizer, so that its ids mean other pieces: give the same data and "
