@@ -65,6 +65,8 @@ SETTINGS = [
     (["max_steps=5"], "max_steps is unknown (did you mean trainer.max_steps", ["trainer.max_steps=5"]),
     (["model=rnn", "model.d_modle=8"], "did you mean model.d_model", ["model=rnn", "model.d_model=8"]),
     (["model=rnn", "model/atention=dot"], "did you mean model/attention", ["model=rnn", "model/attention=dot"]),
+    (["+=."], "+=. names no option: write NAME=VALUE", None),
+    (["@a=1"], "@a=1 names no option: write NAME=VALUE", ["model=rnn"]),
     (["+model.d_modle=8"], "model.d_modle is unknown (did you mean model.d_model", ["model.d_model=8"]),
     (["trainer.max_steps=abc"], "trainer.max_steps=abc must be a whole number of at least 1", ["trainer.max_steps=9"]),
     (["trainer.max_steps=0"], "trainer.max_steps=0 must be a whole number of at least 1", ["trainer.max_steps=1"]),

@@ -131,6 +131,7 @@ DEPENDENT = {
     "model.positions.max_length": "for learned positions only",
     "model.residual": "for several layers only",
     "model.attention.coverage": "for some scores only",
+    "model.attention.input_feeding": "not without attention",
     "schedule.total_steps": "more than the steps of warming up",
     "schedule.warmup_steps": "fewer than the steps in all, with cosine",
     "data.max_eval_tokens": "at least the longest sentence of validation and test",
