@@ -135,6 +135,7 @@ DEPENDENT = {
     "schedule.total_steps": "more than the steps of warming up",
     "schedule.warmup_steps": "fewer than the steps in all, with cosine",
     "data.max_eval_tokens": "at least the longest sentence of validation and test",
+    "search.n_best": "not more than the beam",
     "callbacks.keep_last": "not 0 with weights=last",
     "batching.device_tokens": "at least the longest pair",
     "tokenizer.sampling": "for BPE only",
