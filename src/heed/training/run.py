@@ -388,7 +388,7 @@ def _without_memory(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int
     try:
         with torch.device("meta"):
             return architecture.build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
-    except (RuntimeError, OverflowError, MemoryError) as error:
+    except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
         raise HeedError(
             f"This model is too large to be computed ({_first_line(error)}): choose smaller sizes (model.*)."
         ) from error
