@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -53,9 +54,11 @@ def explain_error(error: BaseException, *, conf: Path, overrides: Sequence[str])
         if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
             return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
-    if isinstance(error, (HydraException, OmegaConfBaseException)):
+    if isinstance(error, (HydraException, OmegaConfBaseException)) or _is_from_composition(error):
         if removed := [override for override in overrides if override.startswith("~")]:
             return f"{' and '.join(removed)} removes a part that a run needs: leave it out, or choose another part."
+        if nameless := [override for override in overrides if re.match(r"[+~]*[=@:]", override)]:
+            return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
         return ": ".join(first_line(cause) for cause in causes)
     return None
 
@@ -64,6 +67,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
+
+
+def _is_from_composition(error: BaseException) -> bool:
+    """Return whether Hydra failed before it called the job. Some overrides, such as ``+=.``, fail its assertions."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    inner = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return inner.startswith(("hydra.", "omegaconf.")) and "run_job" not in {frame.f_code.co_name for frame in frames}
 
 
 def _unknown_choice(file: str, options: Sequence[str]) -> str:

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.optim import AdamW
 
-from heed.options import AtLeast1, NotNegative, Share
+from heed.options import NotNegative, Range, Share
 
 
 class Muon(AdamW):
@@ -35,7 +35,7 @@ class Muon(AdamW):
         *,
         lr: NotNegative,
         momentum: Share,
-        newton_schulz: AtLeast1,
+        newton_schulz: Annotated[int, Range(1, at_most=100)],
         betas: Sequence[Share],
         eps: NotNegative,
         weight_decay: NotNegative,
