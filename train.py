@@ -30,7 +30,7 @@ class Schema:
     init_from: str | None
     label_smoothing: float
     r_drop: float
-    table_rate: float
+    embedding_lr_scale: float
     clip_norm: float
     max_skipped_steps: int
     cache_dir: str
@@ -123,7 +123,7 @@ def one_run(cfg: DictConfig, folder: Path) -> None:
         search=parts["search"],
         label_smoothing=cfg.label_smoothing,
         r_drop=cfg.r_drop,
-        table_rate=cfg.table_rate,
+        embedding_lr_scale=cfg.embedding_lr_scale,
         clip_norm=cfg.clip_norm,
         max_skipped_steps=cfg.max_skipped_steps,
         seed=cfg.seed,

@@ -87,7 +87,7 @@ class Training:
             search=parts["search"],
             label_smoothing=cfg.label_smoothing,
             r_drop=cfg.r_drop,
-            table_rate=cfg.table_rate,
+            embedding_lr_scale=cfg.embedding_lr_scale,
             clip_norm=cfg.clip_norm,
             max_skipped_steps=cfg.max_skipped_steps,
             seed=cfg.seed,

@@ -36,7 +36,7 @@ def module(model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float) -> Translation
         schedule=Constant(warmup_steps=0),
         label_smoothing=0.1,
         r_drop=alpha,
-        table_rate=1.0,
+        embedding_lr_scale=1.0,
         clip_norm=0.0,
         max_skipped_steps=5,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
@@ -47,7 +47,7 @@ def module(model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float) -> Translation
 def test_tables_learn_at_a_rate_of_their_own(tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer) -> None:
     model = tiny_model("transformer")
     trained = module(model, tokenizer, alpha=0.0)
-    trained.table_rate = 4.0
+    trained.embedding_lr_scale = 4.0
     rates = {
         parameter: group["initial_lr"]
         for group in trained.configure_optimizers().param_groups

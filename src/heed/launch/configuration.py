@@ -33,7 +33,7 @@ GIVEN_LATER = {
     "optimizer": {"params"},
 }
 """Arguments of parts that are known only when the run has begun."""
-ROOT_OPTIONS = ("label_smoothing", "r_drop", "table_rate", "clip_norm", "max_skipped_steps", "seed")
+ROOT_OPTIONS = ("label_smoothing", "r_drop", "embedding_lr_scale", "clip_norm", "max_skipped_steps", "seed")
 """Options at the root that are the training module's."""
 
 

@@ -45,7 +45,7 @@ class TranslationModule(L.LightningModule):
         schedule: Callable[[int], float],
         label_smoothing: Share,
         r_drop: NotNegative,
-        table_rate: NotNegative,
+        embedding_lr_scale: NotNegative,
         clip_norm: NotNegative,
         max_skipped_steps: AtLeast1,
         search: Search,
@@ -55,7 +55,7 @@ class TranslationModule(L.LightningModule):
         """
         Args:
             r_drop: α of `heed.training.loss.r_drop`, 0 for none.
-            table_rate: by which the learning rate of embedding tables is multiplied. A token's row is asked for now
+            embedding_lr_scale: by which the learning rate of embedding tables is multiplied. A token's row is asked for now
                 and then, the other weights in every step, so that one rate for both is too low for it or too high for
                 them.
             clip_norm: 0 leaves gradients alone.
@@ -70,7 +70,7 @@ class TranslationModule(L.LightningModule):
         self.schedule = schedule
         self.label_smoothing = label_smoothing
         self.r_drop = r_drop
-        self.table_rate = table_rate
+        self.embedding_lr_scale = embedding_lr_scale
         self.clip_norm = clip_norm
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
@@ -111,7 +111,7 @@ class TranslationModule(L.LightningModule):
             [{"kind": kind, "params": params, **undecayed.get(kind, {})} for kind, params in kinds.items()]
         )
         for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"] * (self.table_rate if group["kind"] == "table" else 1.0)
+            group["initial_lr"] = group["lr"] * (self.embedding_lr_scale if group["kind"] == "table" else 1.0)
         return optimizer
 
     def on_train_start(self) -> None:

@@ -20,7 +20,7 @@ class Muon(AdamW):
         M ← μ M + (1 − μ) G,    W ← (1 − η λ) W − η · 0.2 √max(r, c) · orthogonal(μ M + (1 − μ) G),
 
     the size of which is about that of AdamW's (Liu et al. 2025, eq. 4), so that biases and gains can share η;
-    embedding tables want more of it (`table_rate`).
+    embedding tables want more of it (`embedding_lr_scale`).
 
     Args:
         params: groups with "kind": "matrix" are Muon's (a map from vectors to vectors, which a table is not).
