@@ -35,8 +35,9 @@ from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.claim import CONFIG, LOCK, RESULTS, create, locked, newest_unfinished
 from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
-from heed.training.callbacks.build import MetricsLogger, planned_steps
 from heed.training.callbacks.checkpoints import Checkpoints, checkpoint_step, find_checkpoints
+from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.progress import planned_steps
 from heed.training.callbacks.signals import end_other_processes
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule

@@ -10,6 +10,7 @@ from torch import Tensor
 from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference.model_folder import refuse_not_finite
+from heed.runs.checkpoint_format import check_checkpoint_format
 
 EMA = "ema"
 """Under ``callbacks`` in a checkpoint: the state of `heed.training.callbacks.ema.EMA`."""
@@ -19,7 +20,8 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     """The model's weights by name, on the CPU: as they were, or (``ema``) their moving average.
 
     Raises:
-        HeedError: if the file is no checkpoint of heed, has no moving average, or holds values that are not finite.
+        HeedError: if the file is no checkpoint of heed, has another format or no moving average, or holds
+            values that are not finite.
     """
     check_regular(path)
     try:
@@ -31,6 +33,9 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     if ema and EMA not in _part(checkpoint, "callbacks", path):
         raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema=DECAY.")
     state = _part(checkpoint["callbacks"][EMA], "weights", path) if ema else _part(checkpoint, "state_dict", path)
+    check_checkpoint_format(
+        checkpoint, path, if_older="whose parameters have other names: use the model folder of its run instead."
+    )
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if foreign := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is no checkpoint of heed: {foreign[0]} is not a tensor.")
