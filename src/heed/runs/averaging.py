@@ -33,12 +33,12 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     if ema and EMA not in _part(checkpoint, "callbacks", path):
         raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema=DECAY.")
     state = _part(checkpoint["callbacks"][EMA], "weights", path) if ema else _part(checkpoint, "state_dict", path)
-    check_checkpoint_format(
-        checkpoint, path, if_older="whose parameters have other names: use the model folder of its run instead."
-    )
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if foreign := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is no checkpoint of heed: {foreign[0]} is not a tensor.")
+    check_checkpoint_format(
+        checkpoint, path, if_older="whose parameters have other names: use the model folder of its run instead."
+    )
     refuse_not_finite(weights, path)
     return weights
 

@@ -53,7 +53,7 @@ class Muon(AdamW):
         self.newton_schulz = newton_schulz
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take a step. Change nothing if the attribute ``found_inf`` is a tensor of 1, like torch's fused optimizers."""
+        """Take a step. If ``found_inf`` is a tensor of 1, change nothing, as torch's fused optimizers do."""
         groups = self.param_groups
         self.param_groups = [group for group in groups if group.get("kind") != "matrix"]
         loss = super().step(closure)
