@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 RENAMED: dict[str, str] = {
-    # "table_rate": "embedding_lr_scale",  # takes effect with the new option in conf/train.yaml and Schema
+    "table_rate": "embedding_lr_scale",
 }
 """Old name → new name of an option, both dotted (``model.dropout``). Applied to command lines, presets and the
 ``config.yaml`` of older runs."""

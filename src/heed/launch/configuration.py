@@ -21,7 +21,7 @@ PASSED_LATER = {
     "optimizer": {"params"},
 }
 """Arguments of parts that are known only when the run has started."""
-MODULE_OPTIONS = ("label_smoothing", "r_drop", "table_rate", "clip_norm", "max_skipped_steps", "seed")
+MODULE_OPTIONS = ("label_smoothing", "r_drop", "embedding_lr_scale", "clip_norm", "max_skipped_steps", "seed")
 """Options at the root that are arguments of `TranslationModule`."""
 
 

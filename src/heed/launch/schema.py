@@ -24,7 +24,7 @@ class Schema:
     init_from: str | None
     label_smoothing: float
     r_drop: float
-    table_rate: float
+    embedding_lr_scale: float
     clip_norm: float
     max_skipped_steps: int
     cache_dir: str

@@ -12,6 +12,7 @@ from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_finite
+from heed.runs.checkpoint_format import check_checkpoint_format
 
 EMA = "ema"
 """Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
@@ -60,7 +61,8 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     """Read the model's weights, or (``ema``) their moving average, from a checkpoint to the CPU.
 
     Raises:
-        HeedError: if the file is not a checkpoint of heed, has no moving average, or holds values that are not finite.
+        HeedError: if the file is not a checkpoint of heed, has another format or no moving average, or holds
+            values that are not finite.
     """
     check_regular(path)
     try:
@@ -75,6 +77,9 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is no checkpoint of heed: {wrong[0]} is not a tensor.")
+    check_checkpoint_format(
+        checkpoint, path, if_older="whose parameters have other names: use the model folder of its run instead."
+    )
     check_finite(weights, path)
     return weights
 
