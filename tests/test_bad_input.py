@@ -205,7 +205,9 @@ def test_beginnings_that_do_not_fit(command: Command, complain: Complain, files:
         assert "another architecture" in complain(*more, beginning, "model.attention.score=dot")
         status, said = command(*more, beginning, f"hydra.run.dir=good-{beginning[:4]}")
         assert status == 0, said
-    assert "as AdamW does, and Muon cannot" in complain(*more, f"ckpt_path={checkpoint}", "optimizer=muon")
+    assert "the optimizer state of AdamW, which Muon cannot use" in complain(
+        *more, f"ckpt_path={checkpoint}", "optimizer=muon"
+    )
 
     # As many pieces of another text.
     for file in ("a.xx", "a.yy"):
