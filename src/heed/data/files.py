@@ -342,7 +342,7 @@ def guess_languages_from_names(entry: tuple[Path, ...], fields: tuple[str, str])
 
 
 def guess_language_from_script(sentences: Sequence[str]) -> str:
-    """Recognise Japanese, Korean and Chinese, which have their own BLEU tokenizers by their script; else "und"."""
+    """Recognise Japanese, Korean and Chinese, which have their own BLEU tokenizers, by script; otherwise "und"."""
     scripts = [unicodedata.name(letter, "").split(" ")[0] for letter in "".join(sentences[:200]) if letter.isalpha()]
     for language, script in (("ja", "HIRAGANA"), ("ko", "HANGUL"), ("zh", "CJK")):
         if scripts.count(script) > 0.2 * len(scripts):
