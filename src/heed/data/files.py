@@ -57,7 +57,7 @@ def parse_entries(key: str, entries: Sequence[FileEntry]) -> list[tuple[Path, ..
         HeedError: naming the invalid entry.
     """
     if not entries or isinstance(entries, str):
-        raise HeedError(f"data.{key} is a list of pairs such as '[[a.en,a.de],[b.en,b.de]]', not {entries!r}.")
+        raise HeedError(f"data.{key}={entries} must be a list of pairs such as '[[a.en,a.de],[b.en,b.de]]'.")
     return [_parse_entry(key, entry) for entry in entries]
 
 
