@@ -293,7 +293,7 @@ def test_the_challenge_set_has_as_many_pairs_of_every_tag(contrastive_pairs: lis
 def test_no_word_and_no_length_gives_the_correct_translation_away(
     contrastive_pairs: list[ContrastivePair], tag: str
 ) -> None:
-    """Every word is as often in the correct as in the wrong translation; in "far", compared without endings (ihr, ihre)."""
+    """Words occur as often in correct as in wrong translations; for tag "far" compared without endings (ihr, ihre)."""
     good, bad = Counter(), Counter()
     longer = 0
     for pair in (one for one in contrastive_pairs if one.tag == tag):
