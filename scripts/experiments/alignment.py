@@ -8,7 +8,7 @@ from experiments.claim import Claim, Finding
 from experiments.laboratory import Laboratory, Trained, shown, spread
 from experiments.plots import caption, table
 from experiments.recipes import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.evaluation.alignment import (
     Alignment,
     Counts,
@@ -30,7 +30,7 @@ def counts(run: Trained, split: str) -> tuple[Counts, Counts]:
     sources, references = (run.lines(split, kind)[:SENTENCES] for kind in ("src", "ref"))
     found, diagonals = [], []
     for seen, meta in zip(run.translator.attend(sources, references), run.meta(split), strict=False):
-        src_words, tgt_words = words(seen.source), words(seen.target)
+        src_words, tgt_words = split_punctuation(seen.source), split_punctuation(seen.target)
         links = frozenset((int(src), int(tgt)) for src, tgt in meta["alignment"])
         gold = Gold(sure=links, possible=links)
         assert seen.cross is not None

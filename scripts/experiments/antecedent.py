@@ -16,7 +16,7 @@ from experiments.laboratory import Laboratory, shown, spread
 from experiments.plots import Line, caption, histogram, line_plot, table
 from experiments.recipes import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.compare.challenge import contrastive_accuracy
-from heed.data.synthetic import challenge, words
+from heed.data.synthetic import challenge, split_punctuation
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
@@ -77,7 +77,7 @@ def challenge_cases(seed: int) -> list[Case]:
 
 
 def _is_it(src: str, antecedent: Mapping[str, int]) -> bool:
-    return words(src)[antecedent["pronoun"]].lower() == "it"
+    return split_punctuation(src)[antecedent["pronoun"]].lower() == "it"
 
 
 def look(translator: Translator, cases: Sequence[Case], place: Place) -> list[Look]:
@@ -91,7 +91,7 @@ def look(translator: Translator, cases: Sequence[Case], place: Place) -> list[Lo
         weights = seen.encoder_self if place == "encoder" else seen.cross
         if weights is None:
             raise HeedError(f"this model's {place} has no attention to the source")
-        src_words, tgt_words = words(case.src), words(case.tgt)
+        src_words, tgt_words = split_punctuation(case.src), split_punctuation(case.tgt)
         src = word_shares(seen.src_pieces, src_words)
         tgt = src if place == "encoder" else word_shares(seen.tgt_pieces, tgt_words)
         maps = pool(weights, tgt, src)
@@ -134,8 +134,10 @@ def drawn(found: AntecedentReport, looks: Sequence[Look], place: Place) -> list[
         histogram(values, name=what, x="attention to the right − to the wrong antecedent, challenge set"),
     ]
     for one in middle_twins(looks, head):
-        src, antecedent = words(one.case.src), one.case.antecedent
-        pronoun = "it" if place == "encoder" else words(one.case.tgt)[written(words(one.case.tgt))]
+        src, antecedent = split_punctuation(one.case.src), one.case.antecedent
+        pronoun = (
+            "it" if place == "encoder" else split_punctuation(one.case.tgt)[written(split_punctuation(one.case.tgt))]
+        )
         row = WordMap(src, [f"{pronoun} (= {src[antecedent['right']]})"], one.row[head][None])
         figures.append(f'<div class="side-0">{heat_map(row, name=one.case.src)}</div>')
     return figures

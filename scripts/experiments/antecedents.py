@@ -23,7 +23,7 @@ from experiments.antecedent import PER_TAG, Look, Place, measure, middle_twins
 from experiments.antecedent_statistics import AntecedentReport
 from experiments.senses import SenseReport
 from heed.compare.models import load_translator
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.errors import HeedError
 
 PLACES: Mapping[Place, str] = {"encoder": "from “it”", "decoder": "when writing er, sie or es"}
@@ -48,7 +48,7 @@ def draw(path: Path, title: str, found: AntecedentReport, looks: Sequence[Look])
     for axes, one in zip(rows, example, strict=True):
         weights, antecedent = one.row[head], one.case.antecedent
         axes.imshow(weights[None], aspect="auto", cmap="Blues", vmin=0, vmax=1)
-        axes.set_xticks(range(len(weights)), words(one.case.src), rotation=30, ha="right")
+        axes.set_xticks(range(len(weights)), split_punctuation(one.case.src), rotation=30, ha="right")
         axes.set_yticks([0], ["looks at"])
         for name, colour in (("right", "#2a9d4a"), ("wrong", "#c44e52"), ("pronoun", "black")):
             label = axes.get_xticklabels()[antecedent[name]]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.models import load_translator
-from heed.data.synthetic import Example, challenge, generate, words
+from heed.data.synthetic import Example, challenge, generate, split_punctuation
 from heed.evaluation.scores import corpus_scores
 
 
@@ -24,11 +24,11 @@ def word_for_word(train: Sequence[Example], test: Sequence[Example]) -> float:
     """BLEU on test of each English word's most frequent German word in training, in English order."""
     table: dict[str, Counter[str]] = defaultdict(Counter)
     for example in train:
-        src, tgt = words(example.src), words(example.tgt)
+        src, tgt = split_punctuation(example.src), split_punctuation(example.tgt)
         for i, j in example.alignment:
             table[src[i]][tgt[j]] += 1
     best = {word: translations.most_common(1)[0][0] for word, translations in table.items()}
-    rough = (" ".join(best.get(word, word) for word in words(example.src)) for example in test)
+    rough = (" ".join(best.get(word, word) for word in split_punctuation(example.src)) for example in test)
     hypotheses = [re.sub(r" ([.,])", r"\1", line) for line in rough]
     return corpus_scores(hypotheses, [example.tgt for example in test], tgt_lang="de").bleu
 

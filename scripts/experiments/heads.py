@@ -10,7 +10,7 @@ from experiments.claim import Claim, Finding
 from experiments.laboratory import Laboratory, Trained, shown, spread
 from experiments.plots import caption, table
 from experiments.recipes import LONG_STEPS, TRANSFORMER_LONGER
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import Map, pool, word_shares
 from heed.models.ablation import heads_off
@@ -57,7 +57,7 @@ def role_masses(run: Trained, split: str) -> dict[tuple[str, str], Floats]:
     seen = run.translator.attend([sources[row] for row in rows], [references[row] for row in rows])
     for row, attended in zip(rows, seen, strict=True):
         assert attended.encoder_self is not None
-        shares = word_shares(attended.src_pieces, words(sources[row]))
+        shares = word_shares(attended.src_pieces, split_punctuation(sources[row]))
         maps = pool(attended.encoder_self, shares, shares)
         for look in LOOKS:
             start, end = (metas[row]["roles"][role] for role in look)

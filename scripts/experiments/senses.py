@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 import numpy as np
 import numpy.typing as npt
 
-from heed.data.synthetic import Contrast, challenge, words
+from heed.data.synthetic import ContrastivePair, challenge, split_punctuation
 from heed.data.synthetic.lexicon import BANK, HOMONYMS
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
@@ -30,9 +30,9 @@ class SenseReport:
     """Mean mass of every layer and head over all sentences."""
 
 
-def deciding_words(contrast: Contrast, twin: Contrast) -> list[int]:
+def deciding_words(contrast: ContrastivePair, twin: ContrastivePair) -> list[int]:
     """Source positions in which a scene told for one reading differs from the same scene told for the other."""
-    own, other = words(contrast.src), words(twin.src)
+    own, other = split_punctuation(contrast.src), split_punctuation(twin.src)
     changes = SequenceMatcher(None, own, other, autojunk=False).get_opcodes()
     return [place for kind, start, stop, _, _ in changes if kind != "equal" for place in range(start, stop)]
 
@@ -52,7 +52,7 @@ def measure(translator: Translator, *, seed: int, per_tag: int) -> SenseReport:
     for (one, twin), attended in zip(told, seen, strict=True):
         if attended.encoder_self is None:
             raise HeedError("this model's encoder has no self-attention")
-        src = words(one.src)
+        src = split_punctuation(one.src)
         pieces = word_shares(attended.src_pieces, src)
         deciding = deciding_words(one, twin)
         masses.append(pool(attended.encoder_self, pieces, pieces)[:, :, _nouns(one)[0]][:, :, deciding].sum(-1))
@@ -70,5 +70,5 @@ def measure(translator: Translator, *, seed: int, per_tag: int) -> SenseReport:
     )
 
 
-def _nouns(contrast: Contrast) -> list[int]:
-    return [place for place, word in enumerate(words(contrast.src)) if word in AMBIGUOUS]
+def _nouns(contrast: ContrastivePair) -> list[int]:
+    return [place for place, word in enumerate(split_punctuation(contrast.src)) if word in AMBIGUOUS]

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from heed.data.synthetic import Contrast, words
+from heed.data.synthetic import ContrastivePair, split_punctuation
 from heed.errors import HeedError
 from heed.models import build_model
 from heed.models.rnn_config import AttentionConfig, RNNConfig
@@ -162,15 +162,15 @@ def test_what_a_run_says(tmp_path: Path) -> None:
 
 def test_deciding_words_are_those_in_which_twins_differ() -> None:
     one, twin = (
-        Contrast(src=src, good="", bad="", tag="sense", antecedent=None, roles={})
+        ContrastivePair(src=src, good="", bad="", tag="sense", antecedent=None, roles={})
         for src in ("He saw a bank in the old town.", "He saw a bank beside the river.")
     )
-    assert [words(one.src)[place] for place in deciding_words(one, twin)] == ["in", "old", "town"]
-    assert [words(twin.src)[place] for place in deciding_words(twin, one)] == ["beside", "river"]
+    assert [split_punctuation(one.src)[place] for place in deciding_words(one, twin)] == ["in", "old", "town"]
+    assert [split_punctuation(twin.src)[place] for place in deciding_words(twin, one)] == ["beside", "river"]
 
 
 def test_written_pronoun_is_the_last() -> None:
-    tokens = words("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
+    tokens = split_punctuation("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
     assert tokens[written(tokens)] == "sie"
 
 
