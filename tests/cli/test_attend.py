@@ -24,7 +24,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.inference.translator import Attended, Translator
 from heed.models.seq2seq import Seq2Seq
-from heed.plot.attention_map import most_telling
+from heed.plot.attention_map import most_informative_head
 from heed.symbols import BOS, EOS, PAD, UNK
 
 TEXT = ["the tired dog sleeps .", "two men play .", "der müde Hund schläft .", "zwei Männer spielen </script> ."]
@@ -163,7 +163,7 @@ def test_pointing_and_keys_light_what_is_looked_at(folders: tuple[Path, Path], t
     lit, links, left, stepped, chosen, held, released, head, source = found["seen"]
     (seen,) = translator(folders[0]).attend(SOURCES[:1], TARGETS[:1])
     assert seen.cross is not None
-    (layer, at) = most_telling(seen.cross)
+    (layer, at) = most_informative_head(seen.cross)
     # What is lit is the row of the map, in per cent; a byte holds it, so that it is off by one at most.
     weights = seen.cross[layer, at, 2]
     np.testing.assert_allclose([float(share or 0) / 100 for share in lit], weights * (weights > 0.045), atol=0.012)

@@ -22,7 +22,7 @@ from heed.errors import HeedError
 from heed.files import replacing
 
 if TYPE_CHECKING:
-    from heed.evaluation.alignment import Counts, Extraction
+    from heed.evaluation.alignment import Extraction, MatchCounts
     from heed.inference.translator import Attended, Translator
 
 PAIRS_AT_ONCE = 100
@@ -67,7 +67,15 @@ def _align_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _align(args: argparse.Namespace) -> None:
-    from heed.evaluation.alignment import SYMMETRIZATIONS, align, candidates, links, matches, parse_links, pharaoh
+    from heed.evaluation.alignment import (
+        SYMMETRIZATIONS,
+        align,
+        candidate_maps,
+        format_pharaoh,
+        match_counts,
+        parse_pharaoh,
+        to_gold,
+    )
     from heed.evaluation.words import split_words
 
     if args.symmetrize not in SYMMETRIZATIONS:
@@ -75,7 +83,7 @@ def _align(args: argparse.Namespace) -> None:
     sources, targets = read_file(args.src), read_file(args.tgt)
     see_that_lines_match({args.src: sources, args.tgt: targets})
     pairs = [(split_words(src), split_words(tgt)) for src, tgt in zip(sources, targets, strict=True)]
-    golds = args.gold and parse_links(
+    golds = args.gold and parse_pharaoh(
         read_file(args.gold),
         [(len(src), len(tgt)) for src, tgt in pairs],
         name=str(args.gold),
@@ -84,7 +92,7 @@ def _align(args: argparse.Namespace) -> None:
     )
     translator = load_translator(args)
     extraction: Extraction | None = None
-    counts: list[Counts] = []
+    counts: list[MatchCounts] = []
     with ExitStack() as stack:
         archive = args.npz and stack.enter_context(
             zipfile.ZipFile(stack.enter_context(replacing(args.npz, into_devices=True)), "w")
@@ -93,10 +101,10 @@ def _align(args: argparse.Namespace) -> None:
             if seen.cross is None:
                 raise HeedError(f"{args.model} has no cross-attention, and so no alignments to show.")
             extraction = extraction or _extraction(args, *seen.cross.shape[:2])
-            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, *pairs[number])
-            write_lines([pharaoh(links(align(maps[extraction.index], args.symmetrize)))])
+            maps = candidate_maps(seen.cross, seen.src_pieces, seen.tgt_pieces, *pairs[number])
+            write_lines([format_pharaoh(to_gold(align(maps[extraction.index], args.symmetrize)))])
             if golds:
-                counts.append(matches(align(maps, args.symmetrize), golds[number]))
+                counts.append(match_counts(align(maps, args.symmetrize), golds[number]))
             if archive:
                 _write_maps(archive, number, seen)
     if counts and extraction:
@@ -111,12 +119,12 @@ def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[
 
 def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extraction":
     """What the options say; else what the model folder says its run chose; else the usual."""
-    from heed.evaluation.alignment import saved_extraction
+    from heed.evaluation.alignment import extraction_from_config
     from heed.files import read_yaml
     from heed.inference.model_folder import CONFIG, find
 
     saved = read_yaml(find(args.model) / CONFIG).get("alignment")
-    chosen = saved_extraction(saved, layers=layers, heads=heads)
+    chosen = extraction_from_config(saved, layers=layers, heads=heads)
     # A head means something in its own layer only.
     if args.layer is not None and args.layer != chosen.layer:
         chosen = replace(chosen, layer=args.layer, head=None)
@@ -132,7 +140,7 @@ def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extractio
     return chosen
 
 
-def _table(counts: "Sequence[Counts]", written: "Extraction") -> str:
+def _table(counts: "Sequence[MatchCounts]", written: "Extraction") -> str:
     """AER of every row, layer and head; the best of them and the one written, with their intervals."""
     import numpy as np
 

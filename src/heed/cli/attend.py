@@ -53,7 +53,7 @@ def _attend_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _attend(args: argparse.Namespace) -> None:
-    from heed.report.attention import System, page
+    from heed.report.attention import System, render
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
@@ -67,7 +67,7 @@ def _attend(args: argparse.Namespace) -> None:
         pairs = translator.attend(sentences, args.tgt)
         systems.append(System(path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:
-        file.write_text(page(systems, given=bool(args.tgt)), encoding="utf-8")
+        file.write_text(render(systems, given=bool(args.tgt)), encoding="utf-8")
     write_lines([str(args.out)])
     for number, system in enumerate(systems, start=1):
         if args.png:
@@ -79,19 +79,19 @@ def _attend(args: argparse.Namespace) -> None:
 
 def _draw(folder: Path, pairs: "Sequence[Pair]") -> None:
     """``N.png``, all of a sentence's maps, and ``N.KIND.L.H.png`` each of them; all counted from 1."""
-    from heed.plot.attention_map import draw_map, draw_overview, map_sets, save
+    from heed.plot.attention_map import draw_map, draw_overview, map_sets, save_png
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
         heading = [pair.source, pair.target]
         sets = map_sets(pair)
         if sets:
-            save(draw_overview(sets, heading=heading), folder / f"{number}.png")
+            save_png(draw_overview(sets, heading=heading), folder / f"{number}.png")
         for maps in sets:
             for layer, heads in enumerate(maps.weights):
                 for head, _ in enumerate(heads):
                     picture = draw_map(maps, layer, head, heading=heading)
-                    save(picture, folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.png")
+                    save_png(picture, folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.png")
 
 
 def _save_arrays(path: Path, systems: "Sequence[Sequence[Pair]]") -> None:

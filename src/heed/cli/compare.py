@@ -14,8 +14,8 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.compare.challenge import Contrast
     from heed.compare.comparison import Comparison
+    from heed.compare.models import Evidence
     from heed.compare.runs import Side
-    from heed.report.comparison import Evidence
 
 CONTRASTS_PER_TAG = 200
 """Of the built-in challenge set: two hundred tell 60 % from chance, and a small model scores them in seconds."""
@@ -112,8 +112,7 @@ def _evidence(
     comparison: "Comparison", sides: "Sequence[Side]", challenge: str, contrasts: "Sequence[Contrast]"
 ) -> "tuple[Evidence, list[str]]":
     """Ask every model that is there; the first run of a side shows its maps. And who could not be asked, and why."""
-    from heed.compare.models import ask
-    from heed.report.comparison import Evidence
+    from heed.compare.models import Evidence, evaluate_model
 
     accuracy, maps, extractions, silent = [], [], [], []
     for number, side in enumerate(sides):
@@ -123,7 +122,7 @@ def _evidence(
             examples = [(each.source, each.translations[number]) for each in comparison.examples] if first else []
             try:
                 if run.has_model:
-                    answers.append(ask(run.path, contrasts, examples))
+                    answers.append(evaluate_model(run.path, contrasts, examples))
             except HeedError as error:
                 # Of another version of heed, perhaps: the translations speak all the same.
                 silent.append(f"The model of {run.path} was not asked: {error}")

@@ -25,7 +25,7 @@ from heed.cli.common import (
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
-    from heed.evaluation.scores import Score
+    from heed.evaluation.scores import MetricScore
 
 
 def _evaluate_options(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +49,7 @@ def _evaluate_options(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(args: argparse.Namespace) -> None:
     from heed.evaluation.comet import Comet
-    from heed.evaluation.scores import report
+    from heed.evaluation.scores import metric_scores
 
     if (args.model is None) == (args.hyp is None):
         raise HeedError("Name either a model to translate with (--model DIR) or its translations (--hyp FILE).")
@@ -62,7 +62,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     references = [files[path] for path in args.ref]
     hypotheses, tgt_lang = (files[args.hyp], "") if args.hyp else _translate(args, files[args.src])
     settings = {"tgt_lang": args.tgt_lang or tgt_lang, "lowercase": args.lowercase, "tokenize": args.tokenize}
-    scores = report(hypotheses, references, **settings)
+    scores = metric_scores(hypotheses, references, **settings)
     if comet:
         scores["COMET"] = comet.score(files[args.src], hypotheses, references)
     write_lines([_as_json(args, scores) if args.json else _as_text(scores)])
@@ -77,7 +77,7 @@ def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str],
     return list(translations), str(folder.config.get("tgt_lang", ""))
 
 
-def _as_text(scores: "Mapping[str, Score]") -> str:
+def _as_text(scores: "Mapping[str, MetricScore]") -> str:
     lines = []
     for name, score in scores.items():
         places = 4 if name == "COMET" else 2
@@ -87,7 +87,7 @@ def _as_text(scores: "Mapping[str, Score]") -> str:
     return "\n".join(lines)
 
 
-def _as_json(args: argparse.Namespace, scores: "Mapping[str, Score]") -> str:
+def _as_json(args: argparse.Namespace, scores: "Mapping[str, MetricScore]") -> str:
     named = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     answer = {
         **{name: path_text(path) for name, path in named.items() if path},

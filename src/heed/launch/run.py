@@ -24,9 +24,10 @@ from omegaconf import read_write
 from heed.data.cache import blocks
 from heed.data.datamodule import TranslationData
 from heed.errors import HeedError
-from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
+from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.comet import Comet
 from heed.evaluation.scores import Scores
+from heed.evaluation.words import casefolded_words
 from heed.files import replacing
 from heed.inference import model_folder
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
@@ -107,7 +108,7 @@ class RunFolder:
 
     def write_word_counts(self, train: "Dataset", evaluated: "Iterable[Dataset]") -> None:
         """``translations/word_counts.tsv``: how often training has the source words of the evaluated sentences."""
-        vocabulary = {word for split in evaluated for src in split["src"] for word in words(src)}
+        vocabulary = {word for split in evaluated for src in split["src"] for word in casefolded_words(src)}
         # A million pairs are counted in seconds, and say of every word whether it is rare.
         pairs = min(len(train), 1_000_000)
         counted = train if pairs == len(train) else train.select(i * len(train) // pairs for i in range(pairs))

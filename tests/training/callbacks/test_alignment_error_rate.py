@@ -10,7 +10,7 @@ import yaml
 
 from heed.data.synthetic import words
 from heed.decoding import GreedySearch
-from heed.evaluation.alignment import Gold, aer, align, candidates, matches
+from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_counts
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 
@@ -43,8 +43,8 @@ def test_is_measured_where_gold_is_known(run: Callable[..., Path]) -> None:
         counts = []
         for seen, source, target, meta in zip(translator.attend(src, tgt), src, tgt, metas, strict=True):
             links = frozenset((i, j) for i, j in json.loads(meta)["alignment"])
-            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, words(source), words(target))
-            counts.append(matches(align(maps, "target"), Gold(links, links)))
+            maps = candidate_maps(seen.cross, seen.src_pieces, seen.tgt_pieces, words(source), words(target))
+            counts.append(match_counts(align(maps, "target"), Gold(links, links)))
         rates = aer(sum(counts))
         assert rate == pytest.approx(float(rates[chosen]))
         if split == "valid":

@@ -9,7 +9,16 @@ import numpy as np
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.synthetic import words
-from heed.evaluation.alignment import Counts, Extraction, Gold, aer, align, best_extraction, candidates, matches
+from heed.evaluation.alignment import (
+    Extraction,
+    Gold,
+    MatchCounts,
+    aer,
+    align,
+    best_extraction,
+    candidate_maps,
+    match_counts,
+)
 from heed.inference.translator import Translator
 from heed.training.module import TranslationModule
 
@@ -60,8 +69,8 @@ class AlignmentErrorRate(Callback):
                 self.extraction = best_extraction(aer(counts))
             self.error_rates[split] = float(aer(counts)[self.extraction.index])
 
-    def _counts(self, trainer: L.Trainer, module: L.LightningModule, split: str) -> Counts | None:
-        """`matches` of all extractions, "2 L H 4", summed over the sentences; None where there is nothing to count."""
+    def _counts(self, trainer: L.Trainer, module: L.LightningModule, split: str) -> MatchCounts | None:
+        """`match_counts` of all extractions, "2 L H 4", summed over sentences; None where there is nothing to count."""
         if not trainer.is_global_zero:
             return None
         assert isinstance(module, TranslationModule)
@@ -77,9 +86,9 @@ class AlignmentErrorRate(Callback):
         ):
             if seen.cross is None:
                 return None
-            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, words(src), words(tgt))
-            counts.append(matches(align(maps, "target"), gold))
-        total: Counts = np.sum(counts, axis=0)
+            maps = candidate_maps(seen.cross, seen.src_pieces, seen.tgt_pieces, words(src), words(tgt))
+            counts.append(match_counts(align(maps, "target"), gold))
+        total: MatchCounts = np.sum(counts, axis=0)
         return total
 
 
