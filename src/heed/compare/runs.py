@@ -71,10 +71,8 @@ def read_sides(groups: Sequence[tuple[str, Sequence[Path]]], split: str | None) 
     results = {path: _read_results(path) for path in paths}
     split = split or _common_split(results)
     test_set = _read_test_set(paths[0], split)
-    sides = [
-        Side(name, [_read_run(path, results[path], test_set, paths[0]) for path in group]) for name, group in groups
-    ]
-    return test_set, sides
+    runs = {path: _read_run(path, results[path], test_set, paths[0]) for path in paths}
+    return test_set, [Side(name, [runs[path] for path in group]) for name, group in groups]
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:

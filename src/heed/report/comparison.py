@@ -75,7 +75,7 @@ def _differences(pairs: Sequence[PairReport]) -> str:
     return _section(
         "Differences",
         "Bars are 95 % intervals over sentences and, if a side has several runs, over seeds. If a bar includes zero, "
-        "the difference is not significant at this level.",
+        "the data do not show which side is better.",
         *figures,
         _paired_tests(pairs),
     )
