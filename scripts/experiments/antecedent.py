@@ -20,7 +20,7 @@ from heed.data.synthetic import challenge, split_punctuation
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
-from heed.plot.svg import WordMap, heat_map
+from heed.plot.svg import heat_map
 
 PER_TAG = 400
 
@@ -138,8 +138,9 @@ def drawn(found: AntecedentReport, looks: Sequence[Look], place: Place) -> list[
         pronoun = (
             "it" if place == "encoder" else split_punctuation(one.case.tgt)[written(split_punctuation(one.case.tgt))]
         )
-        row = WordMap(src, [f"{pronoun} (= {src[antecedent['right']]})"], one.row[head][None])
-        figures.append(f'<div class="side-0">{heat_map(row, name=one.case.src)}</div>')
+        label = f"{pronoun} (= {src[antecedent['right']]})"
+        figure = heat_map([label], src, one.row[head][None], name=one.case.src)
+        figures.append(f'<div class="side-0">{figure}</div>')
     return figures
 
 

@@ -12,7 +12,7 @@ from experiments.plots import caption, table
 from experiments.recipes import LONG_STEPS, TRANSFORMER_LONGER
 from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
-from heed.evaluation.words import Map, pool, word_shares
+from heed.evaluation.words import pool, word_shares
 from heed.models.ablation import heads_off
 from heed.models.transformer import Transformer
 
@@ -24,7 +24,7 @@ SENTENCES = 150
 KINDS = {"encoder_self": "encoder self-attention", "decoder_self": "decoder self-attention", "cross": "cross-attention"}
 
 
-def divergence(weights: Map) -> Floats:
+def divergence(weights: AttentionMap) -> Floats:
     """Mean Jensen-Shannon divergence of the heads of each layer, pair by pair and row by row, in bits: " L".
 
     From 0 (all heads look alike) to 1 (no two heads ever look at the same); of maps "L H T S".
@@ -35,13 +35,13 @@ def divergence(weights: Map) -> Floats:
     return mean
 
 
-def _jensen_shannon(p: Map, q: Map) -> Floats:
+def _jensen_shannon(p: AttentionMap, q: AttentionMap) -> Floats:
     """JS(p, q) = H((p + q) / 2) − (H(p) + H(q)) / 2 over the last axis (Lin 1991)."""
     difference: Floats = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
     return difference
 
 
-def _entropy(p: Map) -> Floats:
+def _entropy(p: AttentionMap) -> Floats:
     terms = p * np.log2(p, out=np.zeros(p.shape), where=p > 0)
     total: Floats = -terms.sum(-1)
     return total

@@ -69,7 +69,7 @@ def seen_by_scores(kind: str, length: int) -> Tensor:
             parameter.normal_()
         generator = torch.Generator().manual_seed(1)
         content = torch.randn(1, 1, 1, WIDTH, generator=generator, dtype=torch.float64).expand(1, 1, length, WIDTH)
-        turned = relative.turn(content, 0)
+        turned = relative.rotate(content, 0)
         scores = (turned @ turned.transpose(2, 3) * WIDTH**-0.5)[0, 0]
         bias = relative.bias(length, length)
         seen: Tensor = scores if bias is None else scores + bias[0, 0]

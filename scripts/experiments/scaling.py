@@ -21,7 +21,9 @@ def softmax_of_scores(width: int, *, scaled: bool) -> dict[str, float]:
     generator = torch.Generator().manual_seed(width)
     query, key = (torch.randn(DRAWS, length, width, generator=generator, dtype=torch.float64) for length in (1, KEYS))
     everything = torch.ones(1, 1, KEYS, dtype=torch.bool)
-    weights = attend(query, key, key, everything, scaled=scaled)[1].squeeze(1)
+    _, weights = attend(query, key, key, everything, scaled=scaled)
+    assert weights is not None
+    weights = weights.squeeze(1)
     scores = (query @ key.transpose(1, 2)).squeeze(1) * (width**-0.5 if scaled else 1.0)
     return {
         "variance": float(scores.var()),
