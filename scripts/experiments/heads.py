@@ -12,7 +12,7 @@ from experiments.plots import caption, table
 from experiments.recipes import LONG_STEPS, TRANSFORMER_LONGER
 from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
-from heed.evaluation.words import pool, word_shares
+from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.models.ablation import heads_off
 from heed.models.transformer import Transformer
 

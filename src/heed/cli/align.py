@@ -76,6 +76,7 @@ def _run(args: argparse.Namespace) -> None:
         format_pharaoh,
         match_counts,
         parse_pharaoh,
+        to_gold,
     )
     from heed.evaluation.words import split_words
     from heed.inference.attention_archive import attention_archive

@@ -19,7 +19,7 @@ from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_fil
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
-    pass
+    from heed.evaluation.scores import MetricScore
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
