@@ -162,7 +162,8 @@ def test_groups_have_a_standard_deviation_over_seeds(make_run: Callable[..., Pat
     rnn = ",".join(str(make_run(f"r{seed}", 0.2, seed=seed)) for seed in (1, 2, 3))
     other = ",".join(str(make_run(f"t{seed}", 0.1, seed=seed)) for seed in (4, 5))
     found = compare(tmp_path / "out", "--group", f"rnn={rnn}", "--group", f"transformer={other}")
-    assert re.match(r"transformer is better than rnn: .* p < 0\.001, 2 and 3 seeds; same number of parameters", found["verdict"][0])
+    expected = r"transformer is better than rnn: .* p < 0\.001, 2 and 3 seeds; same number of parameters"
+    assert re.match(expected, found["verdict"][0])
     left, right = found["sides"]
     assert left["scores"]["BLEU"]["over_seeds"] == pytest.approx(np.std(left["scores_by_run"]["BLEU"], ddof=1))
     difference = found["pairs"][0]["differences"]["BLEU"]

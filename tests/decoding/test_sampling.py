@@ -159,7 +159,7 @@ def test_shares_are_those_of_the_book(
     seed: int, temperature: float, top_k: int | None, top_p: float | None, spread: float
 ) -> None:
     logits = bigram_model(seed, spread=spread).logits[4].detach()
-    shares = sampler(temperature=temperature, top_k=top_k, top_p=top_p).shares(logits)
+    shares = sampler(temperature=temperature, top_k=top_k, top_p=top_p).probabilities(logits)
     for row, given_logits in zip(shares / shares.sum(1, keepdim=True), logits, strict=True):
         expected = allowed(given_logits, temperature=temperature, top_k=top_k, top_p=top_p)
         assert {token for token, share in enumerate(row.tolist()) if share > 0} == set(expected)
@@ -170,8 +170,8 @@ def test_shares_are_those_of_the_book(
 def test_of_equally_likely_tokens_the_first_are_kept() -> None:
     logits = torch.zeros(1, VOCAB)
     first, second, *_ = sorted([*WORDS, EOS])
-    assert sampler(top_k=2).shares(logits).nonzero()[:, 1].tolist() == [first, second]
-    assert sampler(top_p=0.35).shares(logits).nonzero()[:, 1].tolist() == [first, second]
+    assert sampler(top_k=2).probabilities(logits).nonzero()[:, 1].tolist() == [first, second]
+    assert sampler(top_p=0.35).probabilities(logits).nonzero()[:, 1].tolist() == [first, second]
 
 
 SOURCES = ([4, EOS], [5, 6, 4, 1, 5, 6, EOS], [1, 1, 4, EOS], [6, 6, EOS], [4, 5, 6, EOS])

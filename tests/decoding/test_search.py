@@ -170,7 +170,7 @@ def test_a_beam_of_one_is_greedy(seed: int, alpha: float, sources: list[list[int
 
 
 class Unstoppable(BeamSearch):
-    def _settled(self, found: list[Hypothesis], live: float, limit: int) -> bool:
+    def _is_decided(self, found: list[Hypothesis], best: float, limit: int) -> bool:
         return False
 
 

@@ -1,4 +1,4 @@
-"""A step function → hypotheses: greedy, beam, sampling, least risk. They know ``models.seq2seq``, and no model."""
+"""Search: greedy, beam and sampling, through the interface in ``models.seq2seq``."""
 
 from heed.decoding.beam import BeamSearch
 from heed.decoding.greedy import GreedySearch

@@ -1,4 +1,4 @@
-"""Beam search, batched, ending each sentence as early as can be proved safe."""
+"""Batched beam search with exact early stopping."""
 
 import math
 from itertools import count
@@ -22,22 +22,22 @@ from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, check
 from heed.symbols import BOS, EOS
 
-NOTHING = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
-"""For a sentence whose every continuation the model calls impossible, or not a number."""
+EMPTY = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
+"""Returned where every continuation has probability 0 or NaN."""
 
 
 class BeamSearch(Search):
-    """The ``beam`` likeliest prefixes, extended together; the ``n_best`` best of those that reach EOS.
+    """Keep the ``beam`` most probable prefixes of each sentence; return the ``n_best`` finished hypotheses.
 
-    Each step takes the ``beam`` likeliest extensions of a sentence's live prefixes. Those that end in EOS are finished
-    and free their places for the next step; so ``beam=1`` is greedy search. Finished hypotheses are ranked by
+    Each step keeps the ``beam`` most probable extensions of a sentence's active prefixes. Those that end in EOS are
+    finished and leave the beam. With ``beam=1`` this is greedy search. Finished hypotheses are ranked by
 
         score(Y | X) = log p(Y | X) / ((5 + |Y|) / 6) ** length_penalty
 
-    (Wu et al. 2016, eq. 14, without coverage), where |Y| counts EOS. ``length_penalty=0`` ranks by log p itself, which
-    favours short translations; the larger it is, the longer the winners. Where the length limit falls before
-    ``n_best`` are finished, the best unfinished ones follow behind them. Equal scores are ordered by length, then by
-    place in the beam, then by token id: never by what else is in the batch.
+    (Wu et al. 2016, eq. 14, without coverage), where |Y| includes EOS. ``length_penalty=0`` ranks by log p, which
+    favours short translations; larger values favour longer ones. If fewer than ``n_best`` are finished at the length
+    limit, the best unfinished ones follow. Equal scores are ordered by length, then by position in the beam, then by
+    token id, so the result does not depend on the batch.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class BeamSearch(Search):
         limits = self.limits(model, src_mask)
         found: list[list[Hypothesis]] = [[] for _ in limits]
         state = model.start(model.encode(src, src_mask))
-        # N sentences are still searched, each with K places for live prefixes: one at first, then ``beam`` (fewer
-        # only while the vocabulary has no more to offer). An empty place has log p = -inf.
+        # N sentences are not done, each with K prefixes: one at first, then ``beam`` (or fewer, if the vocabulary is
+        # smaller). A finished prefix keeps its place with log p = -inf.
         sentences = list(range(len(limits)))
         tokens = torch.full((len(limits), 1, 1), BOS, device=device)
         log_prob = torch.zeros(1, device=device)
         for length in count(1):
             N, K, _ = tokens.shape
             output, state = model.step(tokens[:, :, -1].flatten(), state)
-            gain, token = next_tokens(output.logits[:, -1], self.beam)
-            extended = log_prob[..., None] + gain.reshape(N, K, -1)
+            token_log_prob, token = next_tokens(output.logits[:, -1], self.beam)
+            extended = log_prob[..., None] + token_log_prob.reshape(N, K, -1)
             log_prob, choice = kernels.stable_topk(extended.flatten(1), self.beam)
-            place = choice // extended.shape[2]
+            parent = choice // extended.shape[2]
             token = token.reshape(N, -1).gather(1, choice)
-            tokens = torch.cat([tokens.take_along_dim(place[..., None], 1), token[..., None]], dim=2)
+            tokens = torch.cat([tokens.take_along_dim(parent[..., None], 1), token[..., None]], dim=2)
 
             cut = torch.tensor([limits[sentence] == length for sentence in sentences], device=device)
             done = ((token == EOS) | cut[:, None]) & (log_prob > -torch.inf)
@@ -89,28 +89,28 @@ class BeamSearch(Search):
                 found[sentences[row]].append(self._hypothesis(ids, value))
             log_prob = log_prob.masked_fill(done, -torch.inf)
 
-            searched = []
-            for row, (sentence, live) in enumerate(zip(sentences, log_prob.amax(1).tolist(), strict=True)):
+            active = []
+            for row, (sentence, best) in enumerate(zip(sentences, log_prob.amax(1).tolist(), strict=True)):
                 found[sentence].sort(key=lambda h: (not h.finished, -h.score))
                 del found[sentence][self.n_best :]
-                if live > -torch.inf and not self._settled(found[sentence], live, limits[sentence]):
-                    searched.append(row)
-            if not searched:
-                return [n_best or [NOTHING] for n_best in found]
-            kept = torch.tensor(searched, device=device)
-            state = state.reorder((kept[:, None] * K + place[kept]).flatten())
+                if best > -torch.inf and not self._is_decided(found[sentence], best, limits[sentence]):
+                    active.append(row)
+            if not active:
+                return [n_best or [EMPTY] for n_best in found]
+            kept = torch.tensor(active, device=device)
+            state = state.reorder((kept[:, None] * K + parent[kept]).flatten())
             tokens, log_prob = tokens[kept], log_prob[kept]
-            sentences = [sentences[row] for row in searched]
+            sentences = [sentences[row] for row in active]
         raise AssertionError("unreachable: every sentence has a limit")
 
-    def _settled(self, found: list[Hypothesis], live: float, limit: int) -> bool:
-        """Whether no live prefix, the likeliest having log p = ``live``, can still change what was ``found``."""
-        # Let a live prefix with log p = l be completed to a hypothesis of log p = l' and length n. Every further token
-        # adds log p <= 0, so l' <= l <= 0. The penalty is positive and does not fall with length (length_penalty >= 0),
-        # and n <= limit. Hence l' / penalty(n) <= l / penalty(n) <= l / penalty(limit), largest for the likeliest
-        # prefix. Rounding keeps this order: next_tokens never gives log p > 0, and IEEE sums and quotients are
-        # monotone. A mere draw comes too late: equal scores rank in the order of their finishing.
-        return len(found) == self.n_best and self._score(live, limit) <= found[-1].score
+    def _is_decided(self, found: list[Hypothesis], best: float, limit: int) -> bool:
+        """Return whether no active prefix can change ``found`` any more. ``best`` is their largest log p."""
+        # Let a prefix with log p = l be completed to a hypothesis with log p = l' and length n. Every further token
+        # adds log p <= 0, so l' <= l <= 0. The penalty is positive and does not decrease with length, and n <= limit.
+        # Hence l' / penalty(n) <= l / penalty(n) <= l / penalty(limit), which is largest for the best prefix. This
+        # holds after rounding: next_tokens never returns log p > 0, and IEEE sums and quotients are monotone. A later
+        # hypothesis with an equal score ranks lower.
+        return len(found) == self.n_best and self._score(best, limit) <= found[-1].score
 
     def _score(self, log_prob: float, length: int) -> float:
         return log_prob / float(((5 + length) / 6) ** self.length_penalty)

@@ -1,25 +1,25 @@
-"""Greedy search: the likeliest token, again and again."""
+"""Greedy search."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from heed.decoding.search import Hypothesis, Search, next_tokens, write
+from heed.decoding.search import Hypothesis, Search, decode_rows, next_tokens
 from heed.models.seq2seq import Seq2Seq
 
 
 class GreedySearch(Search):
-    """One hypothesis per sentence, its score its log p."""
+    """Choose the most probable next token at every step. The score is the log-probability."""
 
     @torch.inference_mode()
     def __call__(
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
         state = model.start(model.encode(src, src_mask))
-        return [[hypothesis] for hypothesis in write(model, state, self.limits(model, src_mask), _likeliest)]
+        return [[hypothesis] for hypothesis in decode_rows(model, state, self.limits(model, src_mask), _most_probable)]
 
 
-def _likeliest(
+def _most_probable(
     logits: Float[Tensor, "R V"], rows: Int[Tensor, " R"], length: int
 ) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
     log_prob, token = next_tokens(logits, 1)

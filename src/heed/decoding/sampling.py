@@ -1,4 +1,4 @@
-"""Sampling: translations drawn as the model's probabilities say."""
+"""Sampling from the model's distribution."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from heed.decoding.search import (
     LengthFactor,
     Nucleus,
     Search,
-    write,
+    decode_rows,
 )
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, check
@@ -23,15 +23,17 @@ from heed.symbols import BOS, EOS, PAD
 
 
 class SampleSearch(Search):
-    """``n_best`` translations of every sentence, drawn token by token: Y_t ~ g(h_t, c_t).
+    """Sample ``n_best`` translations of every sentence, token by token.
 
-    g is the softmax of the model's logits over ``temperature`` (below 1 sharpens it, towards greedy search), PAD and
-    BOS left out; of that the ``top_k`` likeliest tokens (Fan et al. 2018; None: all); of these the smallest set
-    of the likeliest that holds the share ``top_p`` of them (the nucleus, Holtzman et al. 2020, §3.1; None: all).
-    Scores are log p, the model's own and not that of the draw. Draws may be equal.
+    Scores are log p of the model, without temperature and truncation. Samples may be equal. They depend on ``seed`` and
+    the sentence's tokens only: not on the batch, and the first samples of a larger ``n_best`` are the same.
 
-    The randomness of a sentence comes from ``seed`` and its own tokens: with the same seed it gets the same draws
-    wherever it stands and whatever else is translated, and the first draw is among those of a larger ``n_best``.
+    Args:
+        temperature: divides the logits. Below 1 the distribution is sharper, towards greedy search.
+        top_k: sample from the k most probable tokens only (Fan et al. 2018); None: all.
+        top_p: of these, sample from the smallest set of the most probable tokens with at least this fraction of their
+            probability (nucleus sampling, Holtzman et al. 2020, §3.1); None: all.
+        n_best: samples per sentence.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class SampleSearch(Search):
     def __call__(
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
-        # One row per draw, a sentence's draws one after the other.
+        # One row per sample; those of a sentence are consecutive.
         limits = [limit for limit in self.limits(model, src_mask) for _ in range(self.n_best)]
         uniform = torch.zeros(len(limits), max(limits), dtype=torch.float64)
         for row, limit in enumerate(limits):
@@ -67,42 +69,42 @@ class SampleSearch(Search):
             uniform[row, :limit] = torch.from_numpy(np.random.default_rng(entropy).random(limit))
         state = model.start(model.encode(src, src_mask))
         state = state.reorder(torch.arange(len(src), device=src.device).repeat_interleave(self.n_best))
-        drawn = write(model, state, limits, partial(self._draw, uniform))
+        drawn = decode_rows(model, state, limits, partial(self._draw, uniform))
         draws = [drawn[first : first + self.n_best] for first in range(0, len(drawn), self.n_best)]
         return [sorted(n_best, key=lambda h: -h.score) for n_best in draws]
 
     def _draw(
         self, uniform: Float[Tensor, "N T"], logits: Float[Tensor, "R V"], rows: Int[Tensor, " R"], length: int
     ) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
-        """The token in whose share of [0, 1) the row's number for this position falls; shares lie in order of ids.
+        """Sample by inversion of the cumulative distribution over tokens in the order of their ids.
 
-        In that order, other than by size, two tokens of almost one probability do not change places by rounding.
+        In an order by probability, rounding could exchange two tokens with almost equal probabilities.
         """
-        shares = self.shares(logits).cumsum(1)
-        whole = shares[:, -1]
-        token = (shares <= (uniform[rows.cpu(), length - 1] * whole)[:, None]).sum(1)
-        # A model that says nothing, or nonsense (NaN), ends the sentence.
-        token = torch.where(whole > 0, token, EOS).to(logits.device)
+        probs = self.probabilities(logits).cumsum(1)
+        total = probs[:, -1]
+        token = (probs <= (uniform[rows.cpu(), length - 1] * total)[:, None]).sum(1)
+        # Probabilities of 0 or NaN only: end the sentence.
+        token = torch.where(total > 0, token, EOS).to(logits.device)
         if logits.dtype != torch.float64:
             logits = logits.float()
-        likeliest = logits.argmax(1, keepdim=True)
-        return (logits.gather(1, token[:, None]) - kernels.log_sum_exp(logits, likeliest)).squeeze(1), token
+        most_probable = logits.argmax(1, keepdim=True)
+        return (logits.gather(1, token[:, None]) - kernels.log_sum_exp(logits, most_probable)).squeeze(1), token
 
-    def shares(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
-        """What tokens are drawn in proportion to, 0 for those cut off.
+    def probabilities(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
+        """Return the truncated distribution of the next token, not normalised.
 
         In float64 and on the CPU: a cumulative sum is not deterministic on CUDA, and MPS has no float64.
         """
         logits = logits.cpu().double().index_fill(1, torch.tensor([PAD, BOS]), -torch.inf)
-        shares = ((logits - logits.amax(1, keepdim=True)) / self.temperature).softmax(1)
+        probs = ((logits - logits.amax(1, keepdim=True)) / self.temperature).softmax(1)
         if self.top_k is None and self.top_p is None:
-            return shares
-        likeliest, tokens = (
-            shares.sort(dim=1, descending=True, stable=True)
+            return probs
+        most_probable, tokens = (
+            probs.sort(dim=1, descending=True, stable=True)
             if self.top_k is None
-            else kernels.stable_topk(shares, self.top_k)
+            else kernels.stable_topk(probs, self.top_k)
         )
         if self.top_p is not None:
-            likelier = likeliest.cumsum(1) - likeliest
-            likeliest = likeliest * (likelier < self.top_p * likeliest.sum(1, keepdim=True))
-        return torch.zeros_like(shares).scatter(1, tokens, likeliest)
+            cumulative_before = most_probable.cumsum(1) - most_probable
+            most_probable = most_probable * (cumulative_before < self.top_p * most_probable.sum(1, keepdim=True))
+        return torch.zeros_like(probs).scatter(1, tokens, most_probable)

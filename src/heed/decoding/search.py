@@ -1,4 +1,4 @@
-"""What every search takes and gives, writing one token at a time, and the choice of the next token's candidates."""
+"""The interface of searches, and what they share."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.options import Range, check
 from heed.symbols import BOS, EOS, PAD
 
-# Upper bounds lie far above what helps a translation: they keep a typo from taking all memory or running for ever.
+# The upper bounds are far above useful values. They keep a typo from using all memory or time.
 LengthFactor = Annotated[float, Range(0, at_most=100)]
 LengthExtra = Annotated[int, Range(0, at_most=10_000)]
 BeamSize = Annotated[int, Range(1, at_most=1_000)]
@@ -28,24 +28,23 @@ Nucleus = Annotated[float, Range(above=0, at_most=1)]
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation as ids, and what the model thinks of it."""
+    """A translation as token ids, with its scores."""
 
     tokens: list[int]
     """Without BOS and EOS."""
     log_prob: float
-    """Sum of log p over the tokens, and over EOS if finished; nats."""
+    """The sum of log p over the tokens, and EOS if finished, in nats."""
     score: float
-    """What the search ranked by."""
+    """The value by which the search ranks."""
     finished: bool
-    """False: cut off at the length limit."""
+    """Whether it ends with EOS; otherwise it was cut at the length limit."""
 
 
 class Search(ABC):
-    """From a model and a source batch to translations.
+    """A search for translations of a batch of source sentences.
 
-    A search knows a model by its contract alone. What it finds for a sentence never depends on the rest of its
-    batch, so its only limit is the sentence's own: ``max_length_factor`` × source length + ``max_length_extra``
-    tokens, EOS counted on both sides, and one at least.
+    The result for a sentence does not depend on the rest of the batch. Its length limit is ``max_length_factor`` ×
+    source length + ``max_length_extra`` tokens, at least 1, with EOS counted on both sides.
     """
 
     def __init__(self, *, max_length_factor: LengthFactor, max_length_extra: LengthExtra) -> None:
@@ -54,7 +53,7 @@ class Search(ABC):
         if max_length_factor + max_length_extra == 0:
             raise HeedError(
                 f"search.max_length_factor={max_length_factor} and search.max_length_extra={max_length_extra} "
-                "leave no room for a translation: one of them must be above 0."
+                "allow no tokens: one of them must be > 0."
             )
         self.max_length_factor = max_length_factor
         self.max_length_extra = max_length_extra
@@ -63,29 +62,34 @@ class Search(ABC):
     def __call__(
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
-        """Per sentence its hypotheses, best first, and never none."""
+        """Return the hypotheses of each sentence, best first, at least one."""
 
     def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "Search":
-        """This search, able to read what it writes: only one that compares texts has to (`MBRSearch`)."""
+        """Return this search with a function from token ids to text, for searches that compare texts (`MBRSearch`)."""
         return self
 
     def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
-        """How many tokens each sentence may get, EOS included."""
+        """Return the maximal number of target tokens of each sentence, EOS included."""
         lengths: list[int] = src_mask.sum(dim=1).tolist()
-        most = math.inf if model.max_target_length is None else model.max_target_length
-        return [int(min(most, max(1, self.max_length_factor * length + self.max_length_extra))) for length in lengths]
+        maximum = math.inf if model.max_target_length is None else model.max_target_length
+        return [
+            int(min(maximum, max(1, self.max_length_factor * length + self.max_length_extra))) for length in lengths
+        ]
 
 
-def write(
+def decode_rows(
     model: Seq2Seq,
     state: DecoderState,
     limits: Sequence[int],
     choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
 ) -> list[Hypothesis]:
-    """One hypothesis for every row of a fresh ``state``, token by token as ``choose`` says; its score is its log p.
+    """Decode one hypothesis for every row, with one token per step. Its score is its log-probability.
 
-    ``choose`` gets the logits "R V" of the rows still being written, their numbers " R", and the length to which the
-    next token brings them; it gives that token's log p " R" and id " R".
+    Args:
+        state: the state before the first step.
+        limits: the maximal number of tokens of each row, EOS included.
+        choose: from the logits "R V" of the unfinished rows, their row numbers " R" and the length after this step, to
+            the log-probability " R" and the id " R" of the next token.
     """
     found: dict[int, Hypothesis] = {}
     row = torch.arange(len(limits), device=model.device)
@@ -94,44 +98,45 @@ def write(
     log_prob = torch.zeros(1, device=model.device)
     for length in count(1):
         output, state = model.step(tokens[:, -1], state)
-        gain, token = choose(output.logits[:, -1], row, length)
-        log_prob = log_prob + gain
+        token_log_prob, token = choose(output.logits[:, -1], row, length)
+        log_prob = log_prob + token_log_prob
         tokens = torch.cat([tokens, token[:, None]], dim=1)
         finished = token == EOS
-        leaves = finished | (limit == length)
-        if not leaves.any():
+        done = finished | (limit == length)
+        if not done.any():
             continue
-        for number, ids, total, done in zip(
-            row[leaves].tolist(),
-            tokens[leaves, 1:].tolist(),
-            log_prob[leaves].tolist(),
-            finished[leaves].tolist(),
+        for number, ids, total, ended in zip(
+            row[done].tolist(),
+            tokens[done, 1:].tolist(),
+            log_prob[done].tolist(),
+            finished[done].tolist(),
             strict=True,
         ):
-            found[number] = Hypothesis(ids[:-1] if done else ids, total, total, done)
-        stays = (~leaves).nonzero().squeeze(1)
-        if not len(stays):
+            found[number] = Hypothesis(ids[:-1] if ended else ids, total, total, ended)
+        rest = (~done).nonzero().squeeze(1)
+        if not len(rest):
             break
-        state = state.reorder(stays)
-        row, limit, tokens, log_prob = (t[stays] for t in (row, limit, tokens, log_prob))
+        state = state.reorder(rest)
+        row, limit, tokens, log_prob = (t[rest] for t in (row, limit, tokens, log_prob))
     return [found[number] for number in range(len(limits))]
 
 
 def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """The ``k`` likeliest next tokens of each row with their log p, best first (C < k in a tiny vocabulary).
+    """Return the log-probabilities and ids of the ``k`` most probable next tokens of each row, best first.
 
-    log p is the model's own, over its whole vocabulary, in float32 or better. PAD and BOS are no candidates.
+    C < k if the vocabulary is smaller. Log-probabilities are normalised over the whole vocabulary, in at least float32.
+    PAD and BOS are never returned.
     """
-    never = 2
+    excluded = 2
     if logits.dtype != torch.float64:
         logits = logits.float()
-    # Choosing by logit and normalising only what was chosen spares work.
-    values, tokens = kernels.stable_topk(logits, k + never)
-    # Never above 0, rounded or not, on which the beam's proof that it may stop rests.
+    # Select by logits, and normalise only the selected ones.
+    values, tokens = kernels.stable_topk(logits, k + excluded)
+    # Never above 0, also after rounding: early stopping in beam search relies on it.
     log_probs = values - kernels.log_sum_exp(logits, tokens[:, :1])
     allowed = (tokens != PAD) & (tokens != BOS)
     if not allowed.all():
         order = allowed.int().argsort(dim=1, descending=True, stable=True)
         log_probs, tokens = log_probs.gather(1, order), tokens.gather(1, order)
-    candidates = min(k, logits.shape[1] - never)
+    candidates = min(k, logits.shape[1] - excluded)
     return log_probs[:, :candidates], tokens[:, :candidates]
