@@ -1,4 +1,4 @@
-"""Peers that work in processes of their own, so that none gains or loses by another's heap."""
+"""Run each peer in its own process, so that no peer is affected by another's heap."""
 
 import multiprocessing
 import os
@@ -9,53 +9,48 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from benchmark.peers import UnableError
+from benchmark.measure import timed
+from benchmark.peers import UnavailableError
 from heed.errors import HeedError
 
 Work = TypeVar("Work")
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34)}
-"""What people set around torch on a CPU: freed memory is kept. What else heed does about memory is its own merit."""
+"""The usual glibc settings for torch on a CPU: freed memory is kept. heed's further allocator settings are not given to
+the peers."""
 
 
-def timed(do: Callable[[Work], Done], work: Work, now: Callable[[], float]) -> tuple[Done, float]:
-    """What came of it, and the seconds it took."""
-    start = now()
-    done = do(work)
-    return done, now() - start
-
-
-class Apart(Generic[Work, Done]):
-    """What a peer does, done and timed in another process.
+class PeerProcess(Generic[Work, Result]):
+    """A function that runs in another process and is timed there.
 
     Args:
-        make: How that process begins; gives what it does from then on. It, all work and all that is done are pickled.
-        now: The clock, in seconds.
+        make: is called in the new process and returns the function. ``make``, work and results must be picklable.
+        now: the clock, in seconds.
 
     Raises:
-        UnableError: ``make`` did.
+        UnavailableError: ``make`` raised it.
     """
 
-    def __init__(self, make: Callable[[], Callable[[Work], Done]], *, now: Callable[[], float]) -> None:
+    def __init__(self, make: Callable[[], Callable[[Work], Result]], *, now: Callable[[], float]) -> None:
         context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(make, now, torch.get_num_threads(), theirs), daemon=True)
-        with _environment():
+        self.connection, child = context.Pipe()
+        self.process = context.Process(target=_serve, args=(make, now, torch.get_num_threads(), child), daemon=True)
+        with _peer_environment():
             self.process.start()
-        theirs.close()
+        child.close()
         if (reason := self._receive()) is not None:
-            raise UnableError(reason)
+            raise UnavailableError(reason)
 
-    def __call__(self, work: Work) -> tuple[Done, float]:
-        """What came of it, and the seconds it took."""
+    def __call__(self, work: Work) -> tuple[Result, float]:
+        """Return the result and the seconds it took."""
         self.connection.send(work)
-        done: Done
-        done, seconds = self._receive()
-        return done, seconds
+        result: Result
+        result, seconds = self._receive()
+        return result, seconds
 
     def close(self) -> None:
-        """End the process, and see it gone: what is measured next shall have the machine to itself."""
+        """End the process and wait for it, so that it does not slow down later measurements."""
         self.connection.close()
         self.process.join()
 
@@ -63,7 +58,9 @@ class Apart(Generic[Work, Done]):
         try:
             return self.connection.recv()
         except EOFError:
-            raise HeedError("A peer's process has ended: it says why above, or it ran out of memory.") from None
+            raise HeedError(
+                "A peer's process has ended: see its output above. Without output, it probably ran out of memory."
+            ) from None
 
 
 def _serve(
@@ -71,22 +68,22 @@ def _serve(
 ) -> None:
     torch.set_num_threads(threads)
     try:
-        do = make()
-    except UnableError as reason:
+        compute = make()
+    except UnavailableError as reason:
         connection.send(str(reason))
         return
     connection.send(None)
     while True:
         try:
             work = connection.recv()
-        except EOFError:  # nothing more to do
+        except EOFError:  # the parent has closed the connection
             return
-        connection.send(timed(do, work, now))
+        connection.send(timed(compute, work, now))
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """That of a process not started by heed, with `ALLOCATOR`."""
+def _peer_environment() -> Iterator[None]:
+    """Set the environment that a peer's process inherits: without heed's settings, with `ALLOCATOR`."""
     before = dict(os.environ)
     os.environ.update(ALLOCATOR)
     os.environ.pop("ONEDNN_PRIMITIVE_CACHE_CAPACITY", None)
