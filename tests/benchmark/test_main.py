@@ -53,7 +53,7 @@ def test_train_compares_heed_with_each_peer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_decode_compares_heed_with_each_peer_or_names_it_as_skipped(run: Callable[..., Path], tmp_path: Path) -> None:
+def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path], tmp_path: Path) -> None:
     tiny = [
         "model.d_model=16",
         "model.d_ff=16",

@@ -1,4 +1,4 @@
-"""docs/reliability.md names tests that exist."""
+"""The tests that docs/reliability.md names exist."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.reliability
 
 
-def test_every_promise_names_a_test_that_exists() -> None:
+def test_each_named_test_exists() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
     assert len(named) >= 10
