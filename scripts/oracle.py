@@ -202,7 +202,7 @@ as JSON."""
 
 
 def _decode(finished: Path) -> dict[str, Any]:
-    """Digests of the hypotheses and scores of greedy and beam search on the test set, and of log p of the references."""
+    """Digests of the hypotheses of greedy and beam search on the test set, and of log p of the references."""
     files = finished / "translations"
     source, reference = str(files / "test.src"), str(files / "test.ref")
     model = ("--model", str(finished))
