@@ -1,4 +1,4 @@
-"""Tiny models of both families, and a way to compose and run train.py inside the test process."""
+"""Fixtures: tiny models of both families, and train.py composed and run inside the test process."""
 
 import signal
 import sys
@@ -13,14 +13,16 @@ from hydra.core.hydra_config import HydraConfig
 from hypothesis import settings
 from omegaconf import DictConfig, open_dict
 
-import train
+from heed.launch import command as launch_command
+from heed.launch.schema import CONF
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.models.transformer import TransformerConfig
+from heed.models.transformer_config import TransformerConfig
 
-# A busy machine may pause any test for longer than hypothesis' 200 ms.
+# On a busy machine any test may exceed the deadline of hypothesis.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
@@ -67,10 +69,10 @@ CONFIGS: dict[str, ModelConfig] = {"transformer": TRANSFORMER, "rnn": RNN}
 
 @pytest.fixture
 def tiny_model() -> Callable[..., Seq2Seq]:
-    """``tiny_model(family)``: random weights, float64, eval mode."""
+    """``tiny_model(family)`` builds a model with random weights, in float64 and eval mode."""
 
     def build(family: str, *, src_vocab: int = 23, tgt_vocab: int = 29) -> Seq2Seq:
-        model = CONFIGS[family].build(src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=False)
+        model = build_model(CONFIGS[family], src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=False)
         return model.double().eval()
 
     return build
@@ -78,7 +80,7 @@ def tiny_model() -> Callable[..., Seq2Seq]:
 
 @pytest.fixture
 def compose() -> Iterator[Callable[..., DictConfig]]:
-    """``compose(*overrides)``: the configuration that train.py would see."""
+    """``compose(*overrides)`` returns the configuration that train.py would compose."""
 
     def composed(*overrides: str, folder: Path = Path("unused")) -> DictConfig:
         cfg = hydra_compose("train", [*overrides, f"hydra.runtime.output_dir='{folder}'"], return_hydra_config=True)
@@ -87,17 +89,17 @@ def compose() -> Iterator[Callable[..., DictConfig]]:
             del cfg["hydra"]
         return cfg
 
-    with initialize_config_dir(str(Path(train.__file__).parent / "conf"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         yield composed
 
 
 @pytest.fixture
 def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Path]:
-    """``run(name, *overrides)``: a whole run in this process; its folder."""
+    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder."""
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        train.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
+        launch_command.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
         return folder
 
     return trained
@@ -107,16 +109,16 @@ def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Pat
 def command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., tuple[int, str]]]:
-    """``command(*arguments)``: the exit status of `python train.py …` in an empty folder, and what it says."""
+    """``command(*arguments)`` runs `python train.py …` in an empty folder and returns exit status and stderr."""
 
     def run(*arguments: str) -> tuple[int, str]:
         GlobalHydra.instance().clear()
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
         try:
-            train.main()
+            launch_command.main()
             status = 0
-        except SystemExit as left:
-            status = int(str(left.code))
+        except SystemExit as stopped:
+            status = int(str(stopped.code))
         return status, capsys.readouterr().err
 
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What a user can get wrong is a sentence that says what, where and what to do, with exit status 2; nothing is lost."""
+"""Errors of the user end with exit status 2 and a message that says what is wrong, where, and what to do."""
 
 import os
 import re
@@ -17,11 +17,11 @@ from omegaconf import DictConfig
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.inference import model_folder
-from heed.launch.configuration import build
-from heed.launch.run import rehearse
+from heed.launch.configuration import build_parts
+from heed.launch.dry_run import dry_run
 
 Command = Callable[..., tuple[int, str]]
-Complain = Callable[..., str]
+ErrorOf = Callable[..., str]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
         "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.maps=0", "logger=none", "search=greedy",
@@ -29,22 +29,22 @@ TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "t
 
 
 @pytest.fixture
-def complain(command: Command) -> Callable[..., str]:
-    """The sentence in which a command ends that cannot be done."""
+def error_of(command: Command) -> Callable[..., str]:
+    """``error_of(*arguments)`` runs a command that must fail and returns its error message."""
 
-    def sentence(*arguments: str) -> str:
-        status, said = command(*arguments)
-        assert status == 2, said
-        assert "Traceback" not in said
-        assert "Error executing job" not in said
-        return said.partition("train.py: ")[2].strip()
+    def message(*arguments: str) -> str:
+        status, err = command(*arguments)
+        assert status == 2, err
+        assert "Traceback" not in err
+        assert "Error executing job" not in err
+        return err.partition("train.py: ")[2].strip()
 
-    return sentence
+    return message
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """A corpus of twelve pairs, a.xx and a.yy; the settings that train, validate and test on it."""
+    """Options to train, validate and test on twelve sentence pairs, in the files a.xx and a.yy."""
     lines = [f"{'a b c d e f'[: 1 + i % 11]} {i}" for i in range(12)]
     (tmp_path / "a.xx").write_text("".join(f"{line}\n" for line in lines))
     (tmp_path / "a.yy").write_text("".join(f"{line[::-1]}\n" for line in lines))
@@ -57,7 +57,7 @@ def files(tmp_path: Path) -> list[str]:
     ]
 
 
-# Settings: what is wrong, a part of what is said, and the same thing right.
+# Wrong options, a part of the message, and the same options with a right value.
 SETTINGS = [
     (["modle=rnn"], "modle is unknown (did you mean model?)", ["model=rnn"]),
     (["model=transfomer"], "model=transfomer is unknown (did you mean model=transformer", ["model=transformer"]),
@@ -65,32 +65,37 @@ SETTINGS = [
     (["max_steps=5"], "max_steps is unknown (did you mean trainer.max_steps", ["trainer.max_steps=5"]),
     (["model=rnn", "model.d_modle=8"], "did you mean model.d_model", ["model=rnn", "model.d_model=8"]),
     (["model=rnn", "model/atention=dot"], "did you mean model/attention", ["model=rnn", "model/attention=dot"]),
+    (["+=."], "+=. names no option: write NAME=VALUE", None),
+    (["@a=1"], "@a=1 names no option: write NAME=VALUE", ["model=rnn"]),
     (["+model.d_modle=8"], "model.d_modle is unknown (did you mean model.d_model", ["model.d_model=8"]),
-    (["trainer.max_steps=abc"], "trainer.max_steps=abc must be a whole number of at least 1", ["trainer.max_steps=9"]),
-    (["trainer.max_steps=0"], "trainer.max_steps=0 must be a whole number of at least 1", ["trainer.max_steps=1"]),
-    (["trainer.max_steps=1.5"], "trainer.max_steps=1.5 must be a whole number", ["trainer.max_steps=null"]),
+    (["trainer.max_steps=abc"], "trainer.max_steps=abc must be an integer >= 1 or null", ["trainer.max_steps=9"]),
+    (["trainer.max_steps=0"], "trainer.max_steps=0 must be an integer >= 1 or null", ["trainer.max_steps=1"]),
+    (["trainer.max_steps=1.5"], "trainer.max_steps=1.5 must be an integer", ["trainer.max_steps=null"]),
     (["model.dropout=high"], "model.dropout=high must be a number", ["model.dropout=0.0"]),
     (["model.dropout=1.5"], "model.dropout=1.5", ["model.dropout=0.5"]),
+    (["model.d_ff=9223372036854775808"], "This model is too large to be computed", ["model.d_ff=48"]),
     (["model.d_model=-4"], "model.d_model=-4", ["model.d_model=4"]),
-    (["label_smoothing=1.5"], "label_smoothing=1.5 must be a number of at least 0 and below 1", ["label_smoothing=0"]),
+    (["optimizer=muon", "optimizer.newton_schulz=1000000"], "optimizer.newton_schulz=1000000 must be",
+     ["optimizer=muon", "optimizer.newton_schulz=6"]),
+    (["label_smoothing=1.5"], "label_smoothing=1.5 must be in [0, 1).", ["label_smoothing=0"]),
     (["label_smoothing=much"], "label_smoothing=much", ["label_smoothing=0.2"]),
     (["optimizer.lr=-1"], "optimizer: Invalid learning rate: -1", ["optimizer.lr=0.1"]),
     (["optimizer.betas=[0.9]"], "optimizer.betas=[0.9] must be a list", ["optimizer.betas=[0.9,0.9]"]),
-    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be a whole number of at least 0",
+    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be >= 0.",
      ["schedule.warmup_steps=0"]),
-    (["batching.device_tokens=many"], "batching.device_tokens=many must be a whole number of at least 1 or auto",
+    (["batching.device_tokens=many"], "batching.device_tokens=many must be an integer >= 1 or auto",
      ["batching.device_tokens=auto"]),
-    (["batching.pool=0"], "batching.pool=0 must be a whole number of at least 1", ["batching.pool=10"]),
-    (["data.max_train=0"], "data.max_train=0 must be a whole number of at least 1 or null", ["data.max_train=9"]),
-    (["callbacks.ema=1"], "callbacks.ema=1 must be a number above 0 and below 1", ["callbacks.ema=0.9", "weights=ema"]),
-    (["callbacks.ema=0"], "callbacks.ema=0 must be a number above 0 and below 1", ["callbacks.ema=null"]),
+    (["batching.pool=0"], "batching.pool=0 must be >= 1.", ["batching.pool=10"]),
+    (["data.max_train=0"], "data.max_train=0 must be an integer >= 1 or null", ["data.max_train=9"]),
+    (["callbacks.ema=1"], "callbacks.ema=1 must be a number in (0, 1) or null", ["callbacks.ema=0.9", "weights=ema"]),
+    (["callbacks.ema=0"], "callbacks.ema=0 must be a number in (0, 1) or null", ["callbacks.ema=null"]),
     (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
      ["model/positions=learned", "model.positions.max_length=9"]),
-    (["data.train=0"], "data.train=0 must be a whole number of at least 1", ["data.train=1"]),
+    (["data.train=0"], "data.train=0 must be >= 1.", ["data.train=1"]),
     (["data.reverse=2"], "data.reverse=2 must be true or false", ["data.reverse=true"]),
     (["data.src_lang=fr"], "corpus of English and German: data.src_lang=fr data.tgt_lang=de must be",
      ["data.src_lang=de", "data.tgt_lang=en"]),
-    (["data.max_eval_tokens=0"], "data.max_eval_tokens=0 must be a whole number of at least 1 or null",
+    (["data.max_eval_tokens=0"], "data.max_eval_tokens=0 must be an integer >= 1 or null",
      ["data.max_eval_tokens=null"]),
     (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or a whole number from 1 to",
      ["tokenizer.vocab_size=2147483647"]),
@@ -100,7 +105,7 @@ SETTINGS = [
     (["data=files"], "data.train must be given", None),
     (["trainer.accelerator=abacus"], "abacus", ["trainer.accelerator=cpu"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
-    # Each right alone, and not together.
+    # Each option is right, but not together.
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",
      ["schedule=cosine", "trainer.max_steps=999"]),
     (["weights=ema"], "set callbacks.ema", ["weights=ema", "callbacks.ema=0.9"]),
@@ -110,37 +115,39 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wrong", "said", "right"), SETTINGS, ids=[" ".join(wrong) for wrong, _, _ in SETTINGS])
-def test_a_wrong_setting(complain: Complain, tmp_path: Path, wrong: list[str], said: str, right: list[str]) -> None:
-    assert said in complain("logger=none", *wrong)
-    # It is found at once, and no folder is left behind.
+@pytest.mark.parametrize(("wrong", "message", "right"), SETTINGS, ids=[" ".join(wrong) for wrong, _, _ in SETTINGS])
+def test_a_wrong_option(error_of: ErrorOf, tmp_path: Path, wrong: list[str], message: str, right: list[str]) -> None:
+    assert message in error_of("logger=none", *wrong)
+    # Before data is read, and without leaving a run folder.
     assert not (tmp_path / "data").exists()
     assert not list(tmp_path.glob("runs/*/*"))
 
 
 @pytest.mark.parametrize("right", [right for _, _, right in SETTINGS if right], ids=" ".join)
-def test_the_same_setting_right(compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]) -> None:
+def test_the_same_option_with_a_right_value(
+    compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]
+) -> None:
     cfg = compose("logger=none", *right)
-    parts = build(cfg)
-    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+    parts = build_parts(cfg)
+    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
     parts["trainer"](folder=tmp_path, callbacks=[], loggers=[])
 
 
-def test_everything_wrong_is_said_at_once(complain: Complain) -> None:
-    said = complain("clip_norm=-1", "callbacks.log_every=0", "model.dropout=high", "model.positions.merge=3")
-    assert [line.partition("=")[0] for line in said.splitlines()] == [
+def test_all_wrong_options_are_reported_at_once(error_of: ErrorOf) -> None:
+    message = error_of("clip_norm=-1", "callbacks.log_every=0", "model.dropout=high", "model.positions.merge=3")
+    assert [line.partition("=")[0] for line in message.splitlines()] == [
         "clip_norm", "model.positions.merge", "model.dropout", "callbacks.log_every",
     ]  # fmt: skip
 
 
-def test_what_a_preset_misspells_is_said_with_its_name(complain: Complain, tmp_path: Path) -> None:
+def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     preset = tmp_path / "conf" / "experiment" / "mine.yaml"
     preset.write_text("# @package _global_\nmodel:\n  dropuot: 0.3\n")
     search_path = f"hydra.searchpath=[file://{tmp_path}/conf]"
-    assert "model.dropuot is unknown (did you mean model.dropout" in complain("experiment=mine", search_path)
+    assert "model.dropuot is unknown (did you mean model.dropout" in error_of("experiment=mine", search_path)
     preset.write_text("# @package _global_\nsed: 3\n")
-    assert "sed" in complain("experiment=mine", search_path)
+    assert "sed" in error_of("experiment=mine", search_path)
 
 
 def _cut(file: Path) -> None:
@@ -148,7 +155,7 @@ def _cut(file: Path) -> None:
 
 
 def _lengthen(file: Path) -> None:
-    """A validation line of 100,000 words, which training does not see: it is too long."""
+    """Add a validation pair of 100,000 words a side. Cleaning drops it from the training data."""
     for side in (file, file.with_suffix(".xx")):
         side.write_text(side.read_text() + "word " * 100_000 + "\n")
 
@@ -170,67 +177,67 @@ DATA = {
 
 
 @pytest.mark.parametrize("kind", DATA)
-def test_a_bad_corpus(complain: Complain, files: list[str], tmp_path: Path, kind: str) -> None:
-    spoil, said = DATA[kind]
-    spoil(tmp_path / "a.yy")
-    sentence = complain(*files)
-    assert all(part in sentence for part in said), sentence
+def test_a_bad_corpus(error_of: ErrorOf, files: list[str], tmp_path: Path, kind: str) -> None:
+    damage, parts = DATA[kind]
+    damage(tmp_path / "a.yy")
+    message = error_of(*files)
+    assert all(part in message for part in parts), message
     assert not list(tmp_path.glob("runs/*/*"))
 
 
-def test_a_good_corpus_and_the_largest_vocabulary(command: Command, complain: Complain, files: list[str]) -> None:
-    """The control of the cases above; a vocabulary is refused with the largest possible, which is then accepted."""
+def test_a_good_corpus_and_the_largest_vocabulary(command: Command, error_of: ErrorOf, files: list[str]) -> None:
+    """A control of the cases above. The message for a too large vocabulary names the largest possible one."""
     small = [*files, "tokenizer.byte_fallback=false"]
-    sentence = complain(*small, "tokenizer.vocab_size=5000")
-    assert "tokenizer.vocab_size=5000 is more than this text has pieces" in sentence
-    largest = re.search(r"the largest possible is (\d+)", sentence)
+    message = error_of(*small, "tokenizer.vocab_size=5000")
+    assert "tokenizer.vocab_size=5000 is more than this text has pieces" in message
+    largest = re.search(r"the largest possible is (\d+)", message)
     assert largest
-    status, said = command(*small, f"tokenizer.vocab_size={largest[1]}", "hydra.run.dir=good")
-    assert status == 0, said
+    status, err = command(*small, f"tokenizer.vocab_size={largest[1]}", "hydra.run.dir=good")
+    assert status == 0, err
     assert Path("good/results.json").exists()
 
 
-def test_beginnings_that_do_not_fit(command: Command, complain: Complain, files: list[str], tmp_path: Path) -> None:
-    """``ckpt_path=`` and ``init_from=``: another architecture or tokenizer, damaged, foreign, missing, and right."""
-    status, said = command(*files, "hydra.run.dir=first")
-    assert status == 0, said
+def test_starting_points_that_do_not_fit(command: Command, error_of: ErrorOf, files: list[str], tmp_path: Path) -> None:
+    """``ckpt_path=`` and ``init_from=``: another architecture or tokenizer; damaged, foreign, missing; and right."""
+    status, err = command(*files, "hydra.run.dir=first")
+    assert status == 0, err
     checkpoint = "first/checkpoints/last-0000002.ckpt"
     more = [*files, "trainer.max_steps=3"]
     wider = "model.d_model=10"
-    for beginning in (f"ckpt_path={checkpoint}", "init_from=first"):
-        sentence = complain(*more, beginning, wider)
-        assert "holds the weights of another architecture" in sentence
-        assert beginning.partition("=")[2] in sentence
-        assert "there and" in sentence
-        assert "another architecture" in complain(*more, beginning, "model.attention.score=dot")
-        status, said = command(*more, beginning, f"hydra.run.dir=good-{beginning[:4]}")
-        assert status == 0, said
-    assert "as AdamW does, and Muon cannot" in complain(*more, f"ckpt_path={checkpoint}", "optimizer=muon")
+    for start in (f"ckpt_path={checkpoint}", "init_from=first"):
+        message = error_of(*more, start, wider)
+        assert "holds the weights of another architecture" in message
+        assert start.partition("=")[2] in message
+        assert "there and" in message
+        assert "another architecture" in error_of(*more, start, "model.attention.score=dot")
+        status, err = command(*more, start, f"hydra.run.dir=good-{start[:4]}")
+        assert status == 0, err
+    assert "as AdamW does, and Muon cannot" in error_of(*more, f"ckpt_path={checkpoint}", "optimizer=muon")
 
-    # As many pieces of another text.
+    # A tokenizer of the same size, trained on another text.
     for file in ("a.xx", "a.yy"):
         (tmp_path / file).write_text((tmp_path / file).read_text().replace("a", "q"))
-    assert "another tokenizer" in complain(*more, f"ckpt_path={checkpoint}")
+    assert "another tokenizer" in error_of(*more, f"ckpt_path={checkpoint}")
 
     whole = Path(checkpoint).read_bytes()
     for content in (whole[: len(whole) // 2], whole[:-30], b"", b"text"):
         Path("damaged.ckpt").write_bytes(content)
-        assert "damaged.ckpt is no checkpoint, or a damaged one" in complain(*more, "ckpt_path=damaged.ckpt")
+        assert "damaged.ckpt is no checkpoint, or a damaged one" in error_of(*more, "ckpt_path=damaged.ckpt")
     torch.save({"state_dict": {}}, "foreign.ckpt")
-    assert "foreign.ckpt is no checkpoint of heed" in complain(*more, "ckpt_path=foreign.ckpt")
-    assert "There is no checkpoint nowhere.ckpt" in complain(*more, "ckpt_path=nowhere.ckpt")
-    assert "There is no folder nowhere" in complain(*more, "init_from=nowhere")
-    assert "no unfinished run" in complain(*more, "resume=true")
+    assert "foreign.ckpt is no checkpoint of heed" in error_of(*more, "ckpt_path=foreign.ckpt")
+    assert "There is no checkpoint nowhere.ckpt" in error_of(*more, "ckpt_path=nowhere.ckpt")
+    assert "There is no folder nowhere" in error_of(*more, "init_from=nowhere")
+    assert "no unfinished run" in error_of(*more, "resume=true")
 
 
 def test_model_folders_that_are_damaged_or_foreign(command: Command, files: list[str]) -> None:
-    status, said = command(*files, "hydra.run.dir=first")
-    assert status == 0, said
+    status, err = command(*files, "hydra.run.dir=first")
+    assert status == 0, err
     good = Path("first/model")
     assert model_folder.load(good).config["family"] == "rnn"
     config = yaml.safe_load((good / "config.yaml").read_text())
     weights = (good / "model.safetensors").read_bytes()
-    spoilt: list[tuple[str, bytes, str]] = [
+    damaged: list[tuple[str, bytes, str]] = [
         ("model.safetensors", weights[:-100], "model.safetensors is damaged or cut off"),
         ("model.safetensors", weights[:5], "model.safetensors is damaged or cut off"),
         ("model.safetensors", b"", "model.safetensors is damaged or cut off"),
@@ -241,11 +248,11 @@ def test_model_folders_that_are_damaged_or_foreign(command: Command, files: list
         ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "model=big must be a mapping"),
         ("tokenizer.model", b"pieces", "tokenizer.model is not a SentencePiece model"),
     ]
-    for name, content, said in spoilt:
+    for name, content, message in damaged:
         shutil.rmtree("copy", ignore_errors=True)
         shutil.copytree(good, "copy")
         (Path("copy") / name).write_bytes(content)
-        with pytest.raises(HeedError, match=re.escape(said)) as raised:
+        with pytest.raises(HeedError, match=re.escape(message)) as raised:
             model_folder.load("copy")
         assert "copy" in str(raised.value)
     for name, part in (("tokenizer.model", "holds no tokenizer"), ("model.safetensors", "holds no model")):
@@ -258,7 +265,7 @@ def test_model_folders_that_are_damaged_or_foreign(command: Command, files: list
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
+    """Limit the size of files that this process writes to ``size`` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -269,7 +276,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """A disk of so many bytes is mounted there."""
+    """Mount a disk of ``size`` bytes at ``folder``."""
     folder.mkdir()
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True
@@ -282,31 +289,31 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk_keeps_what_was_saved(command: Command, complain: Complain, files: list[str]) -> None:
-    """Room for the first checkpoint and not for the second: the first is kept, and the run goes on from it."""
+def test_a_full_disk_keeps_what_was_saved(command: Command, error_of: ErrorOf, files: list[str]) -> None:
+    """The disk has room for the first checkpoint only: it is kept, and the run resumes from it."""
     wide = [*files, "model.d_embedding=64", "model.d_model=64", "callbacks.keep_best=0", "hydra.run.dir=disk/run"]
-    status, said = command(*wide, "hydra.run.dir=whole")
-    assert status == 0, said
+    status, err = command(*wide, "hydra.run.dir=whole")
+    assert status == 0, err
     size = Path("whole/checkpoints/last-0000002.ckpt").stat().st_size
     with small_disk(Path("disk"), int(1.5 * size)):
-        status, said = command(*wide)
-        assert status == 2, said
-        assert "last-0000002.ckpt could not be written (No space left on device)" in said
-        assert "resume=true" in said
+        status, err = command(*wide)
+        assert status == 2, err
+        assert "last-0000002.ckpt could not be written (No space left on device)" in err
+        assert "resume=true" in err
         assert [path.name for path in Path("disk/run/checkpoints").iterdir()] == ["last-0000001.ckpt"]
         subprocess.run(["mount", "-o", f"remount,size={9 * size}", "disk"], check=True)
-        status, said = command(*wide, "resume=true")
-        assert status == 0, said
+        status, err = command(*wide, "resume=true")
+        assert status == 0, err
         same = [torch.load(f"{run}/checkpoints/last-0000002.ckpt")["state_dict"] for run in ("whole", "disk/run")]
         assert all(torch.equal(tensor, same[1][name]) for name, tensor in same[0].items())
 
 
 @pytest.mark.parametrize("what", ["tokenizer", "checkpoint", "model"])
-def test_a_file_that_has_no_room_is_named_and_not_left_half_written(
-    command: Command, complain: Complain, files: list[str], what: str
+def test_a_file_that_cannot_be_written_is_named_and_removed(
+    command: Command, error_of: ErrorOf, files: list[str], what: str
 ) -> None:
-    status, said = command(*files, "hydra.run.dir=good", "cache_dir=good/cache")
-    assert status == 0, said
+    status, err = command(*files, "hydra.run.dir=good", "cache_dir=good/cache")
+    assert status == 0, err
     pattern = {"tokenizer": "cache/tokenizer/*/*.model", "checkpoint": "checkpoints/*", "model": "model/*.safetensors"}
     size = min(file.stat().st_size for file in Path("good").glob(pattern[what]))
     cache = "good/cache" if what != "tokenizer" else "cache"
@@ -317,14 +324,14 @@ def test_a_file_that_has_no_room_is_named_and_not_left_half_written(
         assert not list(Path("copy").iterdir())
         return
     with largest_file(size - 1):
-        sentence = complain(*files, "hydra.run.dir=bad", f"cache_dir={cache}")
-    assert "could not be written (File too large)" in sentence
-    assert ("cache/tokenizer/" if what == "tokenizer" else "bad/checkpoints/") in sentence
+        message = error_of(*files, "hydra.run.dir=bad", f"cache_dir={cache}")
+    assert "could not be written (File too large)" in message
+    assert ("cache/tokenizer/" if what == "tokenizer" else "bad/checkpoints/") in message
     assert not list(Path.cwd().rglob("*.partial"))
     assert not list(Path("bad").glob("checkpoints/*")) if what == "checkpoint" else not Path("bad").exists()
 
 
-def test_replacing_keeps_what_was_there(tmp_path: Path) -> None:
+def test_replacing_keeps_the_old_file_after_an_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -336,7 +343,7 @@ def test_replacing_keeps_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail(ZeroDivisionError())
     with pytest.raises(FileNotFoundError):
-        fail(FileNotFoundError(2, "this is not about room"))
+        fail(FileNotFoundError(2, "not a full disk"))
     with (
         pytest.raises(HeedError, match="file could not be written"),
         writing(path),

@@ -1,4 +1,4 @@
-"""Every preset and every choice of a group composes, builds, and refuses typos."""
+"""Every preset and every choice of a config group composes and builds; typos are errors."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,8 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from heed.launch.run import rehearse
+from heed.launch.dry_run import dry_run
+from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
@@ -24,7 +25,7 @@ def choices(group: str) -> list[str]:
 
 def build(cfg: DictConfig) -> None:
     parts = {name: instantiate(node, _convert_="all") for name, node in cfg.items() if isinstance(node, DictConfig)}
-    rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
 
 
 OVERRIDES = [
@@ -63,7 +64,7 @@ def test_every_choice_builds(compose: Compose, overrides: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", choices("experiment"))
-def test_every_experiment_builds_and_shrinks(compose: Compose, name: str) -> None:
+def test_every_experiment_builds_also_with_debug_smoke(compose: Compose, name: str) -> None:
     build(compose(f"experiment={name}"))
     build(compose(f"experiment={name}", "debug=smoke"))
 
@@ -75,10 +76,10 @@ def test_a_typo_is_an_error(compose: Compose, typo: str) -> None:
 
 
 def test_published_sizes(compose: Compose) -> None:
-    """The non-embedding parameters of Vaswani et al. 2017, table 3, counted by hand from their equations."""
+    """The non-embedding parameters of Vaswani et al. 2017, table 3, counted by hand from the paper's equations."""
     for preset, d, f, layers in (("base", 512, 2048, 6), ("big", 1024, 4096, 6), ("tiny", 128, 256, 4)):
         config = instantiate(compose(f"model=transformer_{preset}").model, _convert_="all")
-        model = config.build(src_vocab=8, tgt_vocab=8, joint=True)
+        model = build_model(config, src_vocab=8, tgt_vocab=8, joint=True)
         attention, ffn, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
         encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
         final_norms = 2 * norm if config.norm == "pre" else 0
@@ -86,8 +87,8 @@ def test_published_sizes(compose: Compose) -> None:
         assert sum(p.numel() for p in model.parameters()) == expected
 
 
-def test_an_optimizer_and_a_schedule_keep_their_own_values_on_every_corpus(compose: Compose) -> None:
-    """Another corpus changes them only in a file named after both: data_optimizer/CORPUS_OPTIMIZER.yaml."""
+def test_only_files_for_a_corpus_and_an_optimizer_or_schedule_change_their_values(compose: Compose) -> None:
+    """The files are data_optimizer/CORPUS_OPTIMIZER.yaml and data_schedule/CORPUS_SCHEDULE.yaml."""
     special = 0
     for group in ("optimizer", "schedule"):
         for data in choices("data"):
@@ -101,8 +102,8 @@ def test_an_optimizer_and_a_schedule_keep_their_own_values_on_every_corpus(compo
     assert special == len(choices("data_optimizer")) + len(choices("data_schedule"))
 
 
-def test_a_rate_of_the_user_stands_over_that_of_corpus_and_optimizer(compose: Compose) -> None:
+def test_the_learning_rate_of_the_user_overrides_that_of_corpus_and_optimizer(compose: Compose) -> None:
     assert compose("optimizer.lr=0.5").optimizer.lr == 0.5
     assert compose("data=synthetic", "optimizer=muon").optimizer.lr == 1e-2
-    # `make train` keeps the rate with which its score was published.
+    # `make train` has the learning rate of its published score.
     assert (compose().optimizer.lr, compose().schedule.warmup_steps) == (1.5e-3, 250)

@@ -1,4 +1,4 @@
-"""``train.py`` asks nothing of its surroundings, and says the same thing twice."""
+"""``train.py`` runs without network, terminal or home folder, and is reproducible."""
 
 import json
 import os
@@ -28,8 +28,8 @@ def settings(tmp_path: Path) -> list[str]:
     return [*TINY, *(f"data.{split}={pair}" for split in ("train", "valid", "test"))]
 
 
-def nowhere() -> dict[str, str]:
-    """An environment that leads nowhere: folders that nobody, not even root, can make, and a dead end for a network."""
+def isolated_environment() -> dict[str, str]:
+    """Return an environment with folders that not even root can create, and a proxy that does not answer."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ}
     folders = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
                "MPLCONFIGDIR", "TMPDIR")  # fmt: skip
@@ -43,7 +43,7 @@ def nowhere() -> dict[str, str]:
 
 
 def without_network() -> list[str]:
-    """What to put before a command: a network of its own, in which nobody is, where the system allows it."""
+    """Return the prefix of a command that runs it without network, empty if the system does not allow that."""
     command = ["unshare", "--net"]
     try:
         allowed = subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
@@ -60,12 +60,12 @@ def test_no_network_no_account_no_terminal_no_home(
     done = subprocess.run(
         [*without_network(), sys.executable, ROOT / "train.py", *settings, f"hydra.run.dir={folder}"],
         cwd=tmp_path,
-        env=nowhere(),
+        env=isolated_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=300,
-        start_new_session=True,  # which has no terminal
+        start_new_session=True,  # a session without a terminal
         preexec_fn=lambda: os.close(0),
         check=False,
     )
@@ -74,12 +74,12 @@ def test_no_network_no_account_no_terminal_no_home(
     assert json.loads((folder / "results.json").read_text())["steps"] == 4
     assert list(folder.glob("wandb/offline-run-*/*.wandb"))
     assert list(folder.glob("attention/final/*.png"))
-    # Where nobody looks, no line is written over.
+    # Progress lines are not overwritten without a terminal.
     assert "\r" not in done.stdout
     assert "ERROR" not in done.stdout
-    # It learned what it learns anywhere: nothing in metrics.csv depends on the clock or on the place.
-    at_home = run("at_home", *settings)
-    assert (folder / "metrics.csv").read_bytes() == (at_home / "metrics.csv").read_bytes()
+    # metrics.csv depends neither on time nor on the environment.
+    reference = run("reference", *settings)
+    assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
 
 
 def test_two_runs_of_one_command_give_the_same_metrics(run: Callable[..., Path], settings: list[str]) -> None:
@@ -89,5 +89,5 @@ def test_two_runs_of_one_command_give_the_same_metrics(run: Callable[..., Path],
     assert written == (two / "metrics.csv").read_bytes()
     for split in ("valid", "test"):
         assert (one / f"translations/{split}.hyp").read_text() == (two / f"translations/{split}.hyp").read_text()
-    # Another seed gives other ones.
+    # Another seed gives other metrics.
     assert written != (run("other", *random_in_all, "seed=2") / "metrics.csv").read_bytes()

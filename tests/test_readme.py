@@ -12,9 +12,9 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
-from heed.cli import COMMANDS, _parser
-from heed.launch.configuration import build
-from heed.launch.run import rehearse
+from heed.cli import COMMANDS, build_parser
+from heed.launch.configuration import build_parts
+from heed.launch.dry_run import dry_run
 from heed.runs.selection import Selection
 
 ROOT = Path(__file__).parent.parent
@@ -67,8 +67,8 @@ def test_train_builds(compose: Callable[..., DictConfig], tmp_path: Path, words:
         jobs = [list(job) for job in product(*choices)]
     for job in jobs:
         cfg = compose(*job, "debug=smoke")
-        parts = build(cfg)
-        rehearse(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
+        parts = build_parts(cfg)
+        dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
         callbacks = parts["callbacks"](folder=tmp_path, selection=Selection())
         parts["trainer"](folder=tmp_path, callbacks=callbacks, loggers=[])
 
@@ -92,7 +92,7 @@ def test_heed_parses_the_options(words: list[str]) -> None:
     name, *options = words
     assert name in {command.name for command in COMMANDS}
     if options:  # a command without options is only mentioned in prose
-        _parser().parse_args(words)
+        build_parser().parse_args(words)
 
 
 def write_data(words: list[str]) -> None:

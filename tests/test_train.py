@@ -1,4 +1,4 @@
-"""Whole runs: what they learn, what they leave, and that interruption and geometry change nothing."""
+"""Complete runs: what they learn and write, and that resuming and the number of processes change nothing."""
 
 import csv
 import json
@@ -30,14 +30,14 @@ LIMITS = ["trainer.max_epochs=null", "trainer.accelerator=cpu"]
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """A corpus of 40 sentences that number words in two invented languages; the settings that read it."""
+    """Options for a corpus of 40 sentence pairs: digits as letters, and as German words in reverse order."""
     rng = random.Random(7)
     digits, words = "abcdefghij", ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
     lines = [[rng.randrange(10) for _ in range(rng.randint(2, 6))] for _ in range(40)]
     (tmp_path / "a.xx").write_text("".join(" ".join(digits[d] for d in line) + "\n" for line in lines))
     (tmp_path / "a.yy").write_text("".join(" ".join(words[d] for d in reversed(line)) + "\n" for line in lines))
     pair = f"[['{tmp_path}/a.xx','{tmp_path}/a.yy']]"
-    # Validation and test are the training data: leakage is the point of overfitting.
+    # Validation and test sets are the training data, to see overfitting.
     return ["data=files", "data.cleaning.drop_leaked=false", *(f"data.{s}={pair}" for s in ("train", "valid", "test"))]
 
 
@@ -52,7 +52,7 @@ def metrics(folder: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TINY)
-def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(
+def test_overfits_a_tiny_corpus_and_writes_all_files(
     run: Run, files: list[str], family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = run(
@@ -69,12 +69,12 @@ def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(
     assert results["model"] == family
     assert results["steps"] == 300
     assert results["tests"]["test"] == results["test"]
-    # Numbers in small letters are not what published scores are of.
+    # Lower-case text is not comparable with published scores.
     assert results["test"]["not_comparable"] == "the references have no upper case"
-    told = capsys.readouterr().err
-    assert "valid, test: not comparable with published scores: the references have no upper case" in told
+    err = capsys.readouterr().err
+    assert "valid, test: not comparable with published scores: the references have no upper case" in err
 
-    # The BLEU told is sacreBLEU's of the files left behind.
+    # The BLEU of results.json is sacreBLEU's of the written files.
     translations = folder / "translations"
     command = [
         sys.executable,
@@ -89,11 +89,11 @@ def test_overfits_a_tiny_corpus_and_leaves_a_whole_run(
         "-w",
         "4",
     ]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert float(told) == pytest.approx(results["test"]["bleu"], abs=1e-4)
+    bleu = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert float(bleu) == pytest.approx(results["test"]["bleu"], abs=1e-4)
     assert (translations / "test.src").read_text() == (tmp_path / "a.xx").read_text()
 
-    # The model folder translates by itself, wherever it is, with the data gone.
+    # The model folder translates from another place and without the data.
     elsewhere = (folder / "model").rename(tmp_path / "elsewhere")
     (tmp_path / "a.xx").unlink()
     loaded = model_folder.load(elsewhere)
@@ -118,16 +118,16 @@ def test_languages_without_spaces_and_files_with_both_sides(run: Run, tmp_path: 
     results = json.loads((run("zh", *data, *TINY["rnn"], *limits) / "results.json").read_text())
     assert (results["src_lang"], results["tgt_lang"]) == ("en", "zh")
     assert "tok:zh" in results["test"]["bleu_signature"]
-    turned = json.loads((run("en", *data, *TINY["rnn"], *limits, "data.reverse=true") / "results.json").read_text())
-    assert (turned["src_lang"], turned["tgt_lang"]) == ("zh", "en")
-    assert "tok:13a" in turned["test"]["bleu_signature"]
+    swapped = json.loads((run("en", *data, *TINY["rnn"], *limits, "data.reverse=true") / "results.json").read_text())
+    assert (swapped["src_lang"], swapped["tgt_lang"]) == ("zh", "en")
+    assert "tok:13a" in swapped["test"]["bleu_signature"]
 
 
 @pytest.mark.parametrize("family", TINY)
 def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
     bf16 = ["trainer.precision=bf16-mixed", "trainer.max_steps=3", "trainer.validate_every=3"]
     folder = run("bf16", *files, *TINY[family], *LIMITS, *bf16)
-    # Weights stay in fp32: bf16 is for products.
+    # Weights stay in fp32.
     assert {tensor.dtype for tensor in weights(folder).values()} == {torch.float32}
     fp32 = run("fp32", *files, *TINY[family], *LIMITS, "trainer.precision=32-true", *bf16[1:])
     losses = [float(metrics(folder)[-1]["valid_loss"]) for folder in (folder, fp32)]
@@ -136,7 +136,7 @@ def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TINY)
-def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str], family: str) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], family: str) -> None:
     common = [
         *files,
         *TINY[family],
@@ -146,11 +146,11 @@ def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str
         "callbacks.log_every=3",
     ]
     common += ["weights=last", "trainer.validate_every=5"]
-    # With everything that is random: segmentations, orders, and two dropouts a batch.
+    # All random parts: subword sampling, batch order, and the two dropout passes of R-Drop.
     common += ["tokenizer.sampling=0.2", "r_drop=2.0"]
     common += ["optimizer=muon"] if family == "transformer" else []
     whole = run("whole", *common, "trainer.max_steps=9")
-    # Five steps make an epoch or so: 7 is in the middle of one, and off the validation interval.
+    # An epoch has about five steps: step 7 is inside an epoch and between validations.
     stopped = run("stopped", *common, "trainer.max_steps=7")
     (checkpoint,) = stopped.glob("checkpoints/last-*.ckpt")
     resumed = run("resumed", *common, "trainer.max_steps=9", f"ckpt_path='{checkpoint}'")
@@ -162,19 +162,19 @@ def test_resuming_anywhere_equals_never_having_stopped(run: Run, files: list[str
     for key in ("steps", "epochs", "padding", "test"):
         assert results[0][key] == results[1][key]
 
-    # resume=true goes on inside the folder; rows beyond its checkpoint are forgotten.
+    # resume=true continues in the same folder; metrics after the checkpoint are removed.
     (stopped / "results.json").unlink()
     again = run("stopped", *common, "trainer.max_steps=9", "resume=true")
     assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(whole).items())
     assert [row["step"] for row in metrics(again)] == ["3", "5", "6", "7", "9", "9"]
 
 
-def test_what_a_run_is_told_stands_over_what_its_checkpoint_remembers(run: Run, files: list[str]) -> None:
+def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: list[str]) -> None:
     common = [*files, *TINY["transformer"], *LIMITS, "callbacks.log_every=1", "trainer.validate_every=3"]
     first = run("first", *common, "trainer.max_steps=3", "schedule=constant", "optimizer.lr=1e-3")
     (checkpoint,) = first.glob("checkpoints/last-*.ckpt")
-    told = ["schedule=cosine", "schedule.warmup_steps=0", "optimizer.lr=5e-4", "optimizer.weight_decay=0.25"]
-    second = run("second", *common, "trainer.max_steps=6", *told, f"ckpt_path='{checkpoint}'")
+    options = ["schedule=cosine", "schedule.warmup_steps=0", "optimizer.lr=5e-4", "optimizer.weight_decay=0.25"]
+    second = run("second", *common, "trainer.max_steps=6", *options, f"ckpt_path='{checkpoint}'")
     rates = {int(row["step"]): float(row["lr"]) for row in metrics(second) if row["lr"]}
     expected = Cosine(warmup_steps=0, total_steps=6, floor=0.02)
     assert rates == {step: pytest.approx(5e-4 * expected(step - 1)) for step in (4, 5, 6)}
@@ -193,7 +193,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "batching.batch_tokens=90",
         "trainer.precision=32-true",
     ]
-    # Adam divides by the gradient's size: a parameter whose gradient is 0 but for rounding would follow the rounding.
+    # Adam divides by the gradient's size, so gradients that are 0 up to rounding would give random updates.
     common += [
         "optimizer=adamw",
         "schedule.warmup_steps=1",
@@ -214,7 +214,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
     results = [json.loads((folder / "results.json").read_text()) for folder in (one, two)]
     for key in ("bleu", "chrf", "loss"):
         assert results[0]["test"][key] == pytest.approx(results[1]["test"][key], rel=1e-4)
-    # Each sentence was translated once, and one folder was written.
+    # Each sentence is translated once, and one folder is written.
     assert (two / "translations" / "test.hyp").read_text().count("\n") == 40
     assert [path.name for path in two.parent.iterdir()].count("two") == 1
     assert len(metrics(two)) == len(metrics(one))
@@ -224,7 +224,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
 def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) -> None:
     common = [*files, *TINY["rnn"], *LIMITS, "trainer.validate_every=100"]
     parent = run("parent", *common, "trainer.max_steps=40", "seed=1")
-    # A learning rate of nothing: what comes out is what went in.
+    # With a learning rate of 0 the weights stay the same.
     child = run("child", *common, "trainer.max_steps=1", "seed=2", "optimizer.lr=0.0", f"init_from='{parent}'")
     assert all(torch.equal(tensor, weights(child)[name]) for name, tensor in weights(parent).items())
     parent_results, child_results = (json.loads((f / "results.json").read_text()) for f in (parent, child))
@@ -251,11 +251,11 @@ def test_one_model_of_both_directions(run: Run, files: list[str], capsys: pytest
         "data.both_directions=true", *search,
     )  # fmt: skip
     assert model_folder.load(folder).tokenizer.tags == ("<2yy>", "<2xx>")
-    # The tag, and the search by which it was scored, are the model's own affair.
+    # The model folder supplies the tag and the search settings.
     translations = folder / "translations"
     assert heed(["evaluate", "--model", str(folder), "--src", str(translations / "test.src"),
                  "--ref", str(translations / "test.ref"), "--json"]) == 0  # fmt: skip
-    told = json.loads(capsys.readouterr().out)
+    evaluated = json.loads(capsys.readouterr().out)
     results = json.loads((folder / "results.json").read_text())
-    assert told["scores"]["BLEU"]["value"] == pytest.approx(results["test"]["bleu"])
-    assert told["scores"]["chrF"]["value"] == pytest.approx(results["test"]["chrf"])
+    assert evaluated["scores"]["BLEU"]["value"] == pytest.approx(results["test"]["bleu"])
+    assert evaluated["scores"]["chrF"]["value"] == pytest.approx(results["test"]["chrf"])

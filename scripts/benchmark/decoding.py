@@ -24,8 +24,8 @@ from heed.data.encoded import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.inference import model_folder
+from heed.kernels import packed_weights
 from heed.kernels.allocator import keep_freed_memory
-from heed.kernels.packing import packed
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 
@@ -75,7 +75,7 @@ class HeedDecoding:
     def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations:
         limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
         search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
-        with packed(self.model):  # as `heed translate` does
+        with packed_weights():  # as `heed translate` does
             return [n_best[0].tokens for src, mask in batches for n_best in search(self.model, src, mask)]
 
 

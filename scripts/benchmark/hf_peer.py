@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.peers import UnavailableError, require
-from heed.models.transformer import Transformer, TransformerConfig
+from heed.models.transformer import Transformer
+from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS, PAD
 
 LONGEST = 512

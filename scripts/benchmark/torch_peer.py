@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heed.data.batch import Batch, collate
 from heed.data.encoded import EncodedSplit
-from heed.models.rnn import RNNConfig
-from heed.models.transformer import TransformerConfig
+from heed.models.rnn_config import RNNConfig
+from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
 
 

@@ -1,7 +1,6 @@
 """``benchmark train``: heed's training, run by Lightning, against peers that take the same optimizer steps in turn."""
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,16 +19,16 @@ from benchmark.measure import rows
 from benchmark.peer_process import PeerProcess
 from benchmark.peers import start_available
 from heed.data.batch import Batch
-from heed.data.datamodule import StepShard, TranslationData
+from heed.data.datamodule import StepShard
 from heed.data.encoded import EncodedSplit, Ragged
 from heed.kernels.cpu import has_bf16_matmul
-from heed.launch.configuration import build
-from heed.models.rnn import RNNConfig
-from heed.models.transformer import TransformerConfig
+from heed.launch.assemble import assemble
+from heed.launch.configuration import build_parts
+from heed.launch.schema import CONF
+from heed.models.rnn_config import RNNConfig
+from heed.models.transformer_config import TransformerConfig
 from heed.runs.selection import Selection
 from heed.training.module import TranslationModule
-
-ROOT = Path(__file__).parents[2]
 
 SIZES = {
     "d256": ["model=transformer", "model.d_ff=1024"],
@@ -55,47 +54,18 @@ class Training:
     """
 
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
-        sys.path.append(str(ROOT))
-        import train
-        from heed.data.tokenizer import Tokenizer
-
         settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
-        settings += ["trainer.validate_every=1000000", "callbacks.maps=0", "callbacks.aer_sentences=0"]
-        with initialize_config_dir(str(train.CONF), version_base="1.3"):
+        settings += ["trainer.validate_every=1000000", "callbacks.maps=0", "callbacks.aer_sentences=0", "test=false"]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
             cfg = compose("train", settings)
-        parts = build(cfg)
+        parts = build_parts(cfg)
         self.trainer: L.Trainer = parts["trainer"](
             folder=folder, callbacks=parts["callbacks"](folder=folder, selection=Selection()), loggers=[]
         )
-        corpus = parts["data"].load()
-        learn = parts["tokenizer"]
-        self.tokenizer: Tokenizer = learn.train(corpus.train, cfg.cache_dir, tags=corpus.tags)
-        self.data = TranslationData(
-            corpus,
-            self.tokenizer,
-            parts["batching"],
-            sampling=learn.sampling,
-            with_tests=False,
-            cache_dir=cfg.cache_dir,
-        )
-        torch.manual_seed(cfg.seed)
+        self.data, self.module = assemble(parts, cfg, parts["data"].load())
+        self.tokenizer = self.module.tokenizer
+        self.model = self.module.model
         self.config = parts["model"]
-        self.model = self.config.build(
-            src_vocab=self.tokenizer.src_vocab, tgt_vocab=self.tokenizer.tgt_vocab, joint=self.tokenizer.joint
-        )
-        self.module = TranslationModule(
-            self.model,
-            self.tokenizer,
-            optimizer=parts["optimizer"],
-            schedule=parts["schedule"],
-            search=parts["search"],
-            label_smoothing=cfg.label_smoothing,
-            r_drop=cfg.r_drop,
-            table_rate=cfg.table_rate,
-            clip_norm=cfg.clip_norm,
-            max_skipped_steps=cfg.max_skipped_steps,
-            seed=cfg.seed,
-        )
 
     def fit(self, callback: Callback) -> None:
         """Train until the callback has measured all rounds."""

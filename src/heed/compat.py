@@ -1,1 +1,124 @@
-"""Private interfaces of libraries, in one place."""
+"""Private interfaces of libraries, in one place, sorted by library.
+
+Each function names the library and version it was written for; tests/test_compat.py fails when the library changes.
+Libraries are imported inside the functions and by name, so that importing this module loads none of them.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+# ---- hydra
+
+
+def hydra_job_error(job_return: Any) -> BaseException:
+    """Return the exception of a failed job. Its public property prints a line first. hydra-core 1.3: JobReturn."""
+    error: BaseException = job_return._return_value
+    return error
+
+
+def hydra_edit_loaded_configs(edit: Callable[[Any], None]) -> None:
+    """Call ``edit`` on each config file that Hydra loads, before it is merged. hydra-core 1.3: ConfigLoaderImpl.
+
+    Args:
+        edit: changes an OmegaConf config in place. Its keys are those of the composed config: the file's package is
+            applied already.
+    """
+    loader: Any = import_module("hydra._internal.config_loader_impl").ConfigLoaderImpl
+    load = loader._load_single_config
+
+    def load_and_edit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = load(self, *args, **kwargs)
+        edit(result.config)
+        return result
+
+    loader._load_single_config = load_and_edit
+
+
+# ---- Lightning
+
+
+def call_after_closure(precision: Any, module: Any, optimizer: "Optimizer") -> None:
+    """Run the hooks between the backward pass and an optimizer step (Lightning 2.6: ``Precision._after_closure``)."""
+    precision._after_closure(module, optimizer)
+
+
+def fit_progress(trainer: Any) -> dict[str, Any]:
+    """The counters of the training loop as checkpoints store them (Lightning 2.6: ``Trainer.fit_loop``)."""
+    progress: dict[str, Any] = trainer.fit_loop.state_dict()
+    return progress
+
+
+def take_child_processes() -> list[Popen[bytes]]:
+    """Remove and return the processes that Lightning's launcher watches (Lightning 2.6: ``_ChildProcessObserver``).
+
+    Lightning kills this process when one that it watches fails.
+    """
+    taken: list[Popen[bytes]] = []
+    for thread in threading.enumerate():
+        if thread.name == "child-process-observer":
+            watched: list[Popen[bytes]] = thread._child_processes  # type: ignore[attr-defined]
+            taken += watched
+            watched.clear()
+    return taken
+
+
+def uncount_started_batch(trainer: Any) -> None:
+    """Undo the count of a started batch that is not trained on (Lightning 2.6: ``epoch_loop.batch_progress``)."""
+    progress = trainer.fit_loop.epoch_loop.batch_progress
+    progress.total.ready -= 1
+    progress.current.ready -= 1
+
+
+# ---- torch
+
+
+def has_onednn_linear() -> bool:
+    """Return whether this build of torch has oneDNN's linear layer. torch 2.13: torch.ops.mkldnn."""
+    import torch
+
+    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def onednn_packed_weight(weight: "Tensor") -> "Tensor":
+    """Return a weight "O I" in oneDNN's blocked layout (fp32, CPU)."""
+    import torch
+
+    packed: "Tensor" = torch.ops.mkldnn._reorder_linear_weight(weight)
+    return packed
+
+
+def onednn_linear(x: "Tensor", packed: "Tensor", bias: "Tensor | None") -> "Tensor":
+    """Return x Wᵀ + b with a weight from :func:`onednn_packed_weight`. It has no gradient."""
+    import torch
+
+    product: "Tensor" = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+    return product
+
+
+def lerp_all_(tensors: "Sequence[Tensor]", ends: "Sequence[Tensor]", weight: float) -> None:
+    """Move every tensor by ``weight`` towards its end, in place (torch 2.8: ``torch._foreach_lerp_``)."""
+    import torch
+
+    torch._foreach_lerp_(list(tensors), list(ends), weight)
+
+
+def reads_found_inf(optimizer: "Optimizer") -> bool:
+    """Whether a step changes nothing where ``optimizer.found_inf`` is 1 (torch 2.8: ``_step_supports_amp_scaling``).
+
+    This is the contract between GradScaler and fused optimizers: their kernels read the flag on the device.
+    """
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+
+
+def norms(tensors: "Sequence[Tensor]") -> "Sequence[Tensor]":
+    """Return the L2 norm of every tensor (torch 2.8: ``torch._foreach_norm``)."""
+    import torch
+
+    return torch._foreach_norm(list(tensors))

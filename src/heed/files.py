@@ -1,4 +1,4 @@
-"""Files that are read with a bound and written whole or not at all, and a full disk as a sentence."""
+"""Read files with a size limit, write them completely or not at all, and report a full disk."""
 
 import errno
 import os
@@ -11,12 +11,12 @@ from typing import Any
 from heed.errors import HeedError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""The disk, a quota, or the largest allowed file is used up."""
+"""Error numbers of a full disk, a used-up quota, or a file larger than allowed."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Makes a full disk met inside the block a HeedError that names ``path``."""
+    """Turn the error of a full disk inside the block into a HeedError that names ``path``."""
     try:
         yield
     except OSError as error:
@@ -29,22 +29,23 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
-    """A path beside ``path`` to write to, a file or a folder; it takes the place of ``path`` if the block succeeds.
+    """Yield a temporary path in the same folder; if the block succeeds, it replaces ``path`` (a file or a folder).
 
-    Otherwise it is removed: nothing half-written ever stands under ``path``, and what stood there before is kept.
+    If the block fails, the temporary file is removed and the old content of ``path`` is kept. ``path`` never holds a
+    partly written file.
 
     Args:
-        into_devices: write to a device or a pipe (/dev/stdout) as it is: for a path that the user names.
+        into_devices: if ``path`` is a device or a pipe such as /dev/stdout, yield ``path`` itself.
 
     Raises:
-        HeedError: if nothing can be written there.
+        HeedError: if ``path`` cannot be written.
     """
     if into_devices and path.exists() and not (path.is_file() or path.is_dir()):
         with writing(path):
             yield path
         return
     if not path.name:
-        raise HeedError(f"{path}/ is a folder that cannot be replaced: give a name to write to.")
+        raise HeedError(f"{path}/ is a folder that cannot be replaced: give another path.")
     partial = path.with_name(f"{path.name}.partial")
     remove(partial)
     try:
@@ -53,7 +54,7 @@ def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
             try:
                 partial.replace(path)
             except IsADirectoryError as error:
-                raise HeedError(f"{path} is a folder: give the name of a file.") from error
+                raise HeedError(f"{path} is a folder: give the path of a file.") from error
     except OSError as error:
         if error.filename != str(partial):
             raise
@@ -63,7 +64,7 @@ def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder, if there is one."""
+    """Delete a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -71,7 +72,7 @@ def remove(path: Path) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what cannot be opened as a file: a folder, or a pipe or device, from which a program may read for ever."""
+    """Raise a HeedError unless ``path`` is a regular file: reading a pipe or a device may never end."""
     if not path.exists():
         raise HeedError(f"{path} does not exist.")
     if not path.is_file():
@@ -79,22 +80,22 @@ def check_regular(path: Path) -> None:
 
 
 YAML_LIMIT = 2**18
-"""Bytes of a YAML file: heed's own have a few thousand."""
+"""Maximum bytes of a YAML file. Those that heed writes have a few thousand."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file of heed holds.
+    """Read a YAML file that heed wrote and return its mapping.
 
-    Foreign files are refused rather than worked through: their size and depth are bounded, and aliases, by which a
-    short file can describe a huge value, are not read (`yaml_text` writes none).
+    The file is not trusted: size and depth are limited, and aliases, with which a short file can describe a huge
+    value, are refused (`yaml_text` writes none).
 
     Raises:
-        HeedError: for anything that is not such a file.
+        HeedError: if the file cannot be read, exceeds the limits or is not a mapping.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Refuses aliases."""
+        """YAML loader that refuses aliases."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -110,21 +111,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise
     except OSError as error:
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
-    # ValueError: not UTF-8, or a date that no calendar has.
+    # ValueError: not UTF-8, or an impossible date.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
         raise HeedError(f"{path} is damaged or was not written by heed ({reason[:200]}): copy it again.") from error
     if not isinstance(data, dict):
-        raise HeedError(f"{path} is damaged or was not written by heed (it holds no settings): copy it again.")
+        raise HeedError(f"{path} is damaged or was not written by heed (it is not a mapping): copy it again.")
     return data
 
 
 def yaml_text(data: Any) -> str:
-    """Plain data as YAML that `read_yaml` reads: without aliases, in the order given."""
+    """Return plain data as YAML for `read_yaml`: without aliases, keys in the given order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes equal parts out again."""
+        """YAML dumper that writes shared objects repeatedly instead of as aliases."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -140,9 +141,9 @@ COMPRESSED = {
     b"\x04\x22\x4d\x18": "lz4 -dc",
     b"PK\x03\x04": "unzip -p",
 }
-"""How compressed files begin, and what decompresses them to standard output."""
+"""First bytes of compressed files, and the command that decompresses them to standard output."""
 
 
 def decompressor(head: bytes) -> str | None:
-    """The command that decompresses a file that begins like this; None where it is not compressed."""
+    """Return the command that decompresses a file with these first bytes; None if it is not compressed."""
     return next((command for magic, command in COMPRESSED.items() if head.startswith(magic)), None)

@@ -1,3 +1,10 @@
-"""The four ids every vocabulary starts with, fixed so that tensors can be built before a tokenizer exists."""
+"""Special tokens: their ids and pieces are the same in every vocabulary, so models need no tokenizer to know them."""
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE = "<pad>", "<unk>", "<s>", "</s>"
+SPECIAL_PIECES = (PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE)
+"""The pieces of the special tokens in SentencePiece models, indexed by id."""
+
+WORD_START = "▁"
+"""SentencePiece's mark (U+2581) for the space before a word; a piece that starts with it starts a word."""

@@ -1,4 +1,4 @@
-"""``heed attend``: a page that holds the model's own maps, pictures and arrays; and its errors."""
+"""``heed attend``: the page, pictures and arrays hold the model's attention maps."""
 
 import base64
 import io
@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sentencepiece as spm
 import torch
 from PIL import Image
 
 from heed.cli import main
-from heed.cli.common import load_translator
-from heed.data.tokenizer import Tokenizer
 from heed.inference import model_folder
+from heed.inference.loading import build_search
 from heed.inference.translator import Attended, Translator
 from heed.models.seq2seq import Seq2Seq
 from heed.plot.attention_map import most_telling
-from heed.symbols import BOS, EOS, PAD, UNK
+from tests.tokenizers import train_tokenizer
 
 TEXT = ["the tired dog sleeps .", "two men play .", "der müde Hund schläft .", "zwei Männer spielen </script> ."]
 SOURCES, TARGETS = TEXT[:2], TEXT[2:]
@@ -36,12 +34,7 @@ def folders(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> tuple[Path, P
     """A transformer and an RNN, each with a tokenizer of its own."""
     made = []
     for family, size in (("transformer", 60), ("rnn", 50)):
-        proto = io.BytesIO()
-        spm.SentencePieceTrainer.train(
-            sentence_iterator=iter(TEXT), model_writer=proto, model_type="bpe", vocab_size=size,
-            pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS, minloglevel=2,
-        )  # fmt: skip
-        tokenizer = Tokenizer(proto.getvalue(), proto.getvalue())
+        tokenizer = train_tokenizer(TEXT, vocab_size=size)
         torch.manual_seed(3)
         model = tiny_model(family, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
         with torch.no_grad():
@@ -52,10 +45,10 @@ def folders(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> tuple[Path, P
     return made[0], made[1]
 
 
-def translator(folder: Path) -> Translator:
-    import argparse
-
-    return load_translator(argparse.Namespace(model=folder, device="cpu", batch_tokens=100, max_tokens=100))
+def attend(folder: Path, sources: list[str], targets: list[str] | None = None) -> list[Attended]:
+    """Return the maps of the model in a folder, with its default search."""
+    loaded = model_folder.load(folder)
+    return Translator(loaded.model, loaded.tokenizer, build_search(None), batch_tokens=100).attend(sources, targets)
 
 
 def read_page(path: Path) -> Any:
@@ -65,26 +58,27 @@ def read_page(path: Path) -> Any:
     return json.loads(text)
 
 
-def same(pair: Any, seen: Attended) -> None:
-    assert (pair["source"], pair["target"]) == (seen.source, seen.target)
+def check_pair(data: Any, pair: Attended) -> None:
+    """Check that a pair in the page's data has the text, pieces and weights of ``pair``."""
+    assert (data["source"], data["target"]) == (pair.source, pair.target)
     for kind, pieces in (
-        ("cross", (seen.tgt_pieces, seen.src_pieces)),
-        ("encoder_self", (seen.src_pieces, seen.src_pieces)),
-        ("decoder_self", (seen.read_pieces, seen.read_pieces)),
+        ("cross", (pair.tgt_pieces, pair.src_pieces)),
+        ("encoder_self", (pair.src_pieces, pair.src_pieces)),
+        ("decoder_self", (pair.read_pieces, pair.read_pieces)),
     ):
-        weights = getattr(seen, kind)
-        assert (kind in pair["maps"]) == (weights is not None)
+        weights = getattr(pair, kind)
+        assert (kind in data["maps"]) == (weights is not None)
         if weights is not None:
-            maps = pair["maps"][kind]
+            maps = data["maps"][kind]
             for side, expected in zip(("rows", "columns"), pieces, strict=True):
-                shown = [("▁" if p["opens"] and not p["special"] else "") + p["text"] for p in maps[side]]
-                assert [text.replace("▁▁", "▁") for text in shown] == expected
+                found = [("▁" if p["opens"] and not p["special"] else "") + p["text"] for p in maps[side]]
+                assert [text.replace("▁▁", "▁") for text in found] == expected
             bytes_ = np.frombuffer(base64.b64decode(maps["weights"]), dtype=np.uint8).reshape(maps["shape"])
             np.testing.assert_allclose(bytes_ / 255, weights, atol=0.5 / 255 + 1e-6)
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_a_page_holds_what_the_models_saw(
+def test_page_holds_the_maps_of_all_models(
     folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], given: bool
 ) -> None:
     out = tmp_path / "page.html"
@@ -98,13 +92,12 @@ def test_a_page_holds_what_the_models_saw(
         (str(folder), folder.name) for folder in folders
     ]
     for system, folder in zip(data["systems"], folders, strict=True):
-        attended = translator(folder).attend(SOURCES, TARGETS if given else None)
-        for pair, seen in zip(system["pairs"], attended, strict=True):
-            same(pair, seen)
+        attended = attend(folder, SOURCES, TARGETS if given else None)
+        for data_of_pair, pair in zip(system["pairs"], attended, strict=True):
+            check_pair(data_of_pair, pair)
 
 
-def test_a_page_needs_nothing_but_itself(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    """Nothing is fetched, and no sentence can break out of its place."""
+def test_page_loads_nothing_and_escapes_text(folders: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     assert main(["attend", "--model", str(folders[0]), "a </script><marquee>", "--tgt", "<!--", "--out", str(out)]) == 0
     found: list[tuple[str, dict[str, str | None]]] = []
@@ -148,7 +141,7 @@ setTimeout(() => {
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-def test_pointing_and_keys_light_what_is_looked_at(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_mouse_and_keys_mark_the_attended_words(folders: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     assert main(["attend", "--model", str(folders[0]), SOURCES[0], "--tgt", TARGETS[0], "--out", str(out)]) == 0
     out.write_text(out.read_text(encoding="utf-8").replace("</body>", ACT), encoding="utf-8")
@@ -160,33 +153,33 @@ def test_pointing_and_keys_light_what_is_looked_at(folders: tuple[Path, Path], t
     (title,) = re.findall("<title>(.*?)</title>", dom)
     found = json.loads(unescape(title))
     assert found["errors"] == []
-    lit, links, left, stepped, chosen, held, released, head, source = found["seen"]
-    (seen,) = translator(folders[0]).attend(SOURCES[:1], TARGETS[:1])
-    assert seen.cross is not None
-    (layer, at) = most_telling(seen.cross)
-    # What is lit is the row of the map, in per cent; a byte holds it, so that it is off by one at most.
-    weights = seen.cross[layer, at, 2]
-    np.testing.assert_allclose([float(share or 0) / 100 for share in lit], weights * (weights > 0.045), atol=0.012)
-    assert any(lit)
+    marked, links, left, stepped, chosen, held, released, head, source = found["seen"]
+    (pair,) = attend(folders[0], SOURCES[:1], TARGETS[:1])
+    assert pair.cross is not None
+    (layer, at) = most_telling(pair.cross)
+    # The shares are the row of the map in per cent, rounded once when it is stored as a byte.
+    weights = pair.cross[layer, at, 2]
+    np.testing.assert_allclose([float(share or 0) / 100 for share in marked], weights * (weights > 0.045), atol=0.012)
+    assert any(marked)
     assert links == int((np.round(weights * 255) / 255 >= 0.03).sum())
     assert left == released == ""
-    assert stepped == held == lit
-    assert chosen == [seen.tgt_pieces[2].removeprefix("▁")]
+    assert stepped == held == marked
+    assert chosen == [pair.tgt_pieces[2].removeprefix("▁")]
     assert head == "Layer 2, head 4"
-    assert source == [piece.removeprefix("▁") or "▁" for piece in seen.src_pieces]
+    assert source == [piece.removeprefix("▁") or "▁" for piece in pair.src_pieces]
 
 
 def test_pictures_and_arrays(folders: tuple[Path, Path], tmp_path: Path) -> None:
     paths = ["--out", str(tmp_path / "page.html"), "--png", str(tmp_path / "png"), "--npz", str(tmp_path / "maps.npz")]
     assert main(["attend", "--model", str(folders[0]), SOURCES[0], "--tgt", TARGETS[0], *paths]) == 0
-    (seen,) = translator(folders[0]).attend(SOURCES[:1], TARGETS[:1])
+    (pair,) = attend(folders[0], SOURCES[:1], TARGETS[:1])
     with np.load(tmp_path / "maps.npz") as arrays:
         assert sorted(arrays) == ["0.cross", "0.decoder_self", "0.encoder_self", "0.src", "0.tgt"]
-        assert arrays["0.src"].tolist() == seen.src_pieces
-        assert arrays["0.tgt"].tolist() == seen.tgt_pieces
-        np.testing.assert_allclose(arrays["0.cross"], seen.cross, atol=1e-6)
+        assert arrays["0.src"].tolist() == pair.src_pieces
+        assert arrays["0.tgt"].tolist() == pair.tgt_pieces
+        np.testing.assert_allclose(arrays["0.cross"], pair.cross, atol=1e-6)
     pictures = sorted(path.name for path in (tmp_path / "png").iterdir())
-    assert len(pictures) == 1 + 2 * 5 + 3 * 5 + 2 * 5  # all in one, and two or three layers of five heads of each kind
+    assert len(pictures) == 1 + 2 * 5 + 3 * 5 + 2 * 5  # the overview, and 2 or 3 layers × 5 heads of each kind
     assert {"1.png", "1.cross.2.5.png", "1.encoder_self.3.1.png"} <= set(pictures)
     with Image.open(tmp_path / "png" / "1.cross.2.5.png") as picture:
         assert min(picture.size) > 200
@@ -201,12 +194,12 @@ def test_pictures_and_arrays(folders: tuple[Path, Path], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         (["a dog", "a man", "--tgt", "ein Hund"], "2 sentences and 1 --tgt are not pairs"),
         (["a dog", "--out", "no/where.html"], "no/where.html cannot be written: No such file"),
         (["a dog", "--model", "nowhere"], "There is no folder nowhere"),
-        ([], "There is no sentence to look at"),
+        ([], "No sentences are given"),
     ],
 )
 def test_errors_are_one_sentence(
@@ -215,7 +208,7 @@ def test_errors_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
-    sentence: str,
+    message: str,
 ) -> None:
     import sys
 
@@ -225,4 +218,4 @@ def test_errors_are_one_sentence(
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
-    assert sentence in err
+    assert message in err

@@ -1,4 +1,4 @@
-"""``heed average``: means against a loop in float64, and what has no mean."""
+"""``heed average``: means against a loop in float64, and weights that must not be averaged."""
 
 import io
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from heed.symbols import BOS, EOS, PAD, UNK
 
 EXTRA = {"src_lang": "en", "tgt_lang": "de", "search": {"beam": 3}}
 BLEU = {100: 20.0, 200: 25.0, 300: 24.0, 400: 25.0}
-"""By step: 200 and 400 are equally good, and the earlier comes first."""
+"""BLEU by step. Steps 200 and 400 are equal: the earlier one ranks first."""
 
 
 def tokenizer(*lines: str) -> Tokenizer:
@@ -34,7 +34,7 @@ def tokenizer(*lines: str) -> Tokenizer:
 
 @pytest.fixture
 def model(tiny_model: Callable[..., Seq2Seq]) -> Callable[..., Seq2Seq]:
-    """``model(seed, family)``: random weights for the tokenizer of "abcdefg"."""
+    """``model(seed, family)`` builds a model with random weights for the tokenizer of "abcdefg"."""
 
     def build(seed: int, family: str = "transformer") -> Seq2Seq:
         torch.manual_seed(seed)
@@ -51,7 +51,7 @@ def save(folder: Path, model: Seq2Seq, *, letters: str = "abcdefg") -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
-    """A run with its last four checkpoints and its three best: weights of seed ``step``, their average ``step + 1``."""
+    """A run with four last and three best checkpoints: weights of seed ``step``, EMA of seed ``step + 1``."""
     folder = tmp_path / "run"
     save(folder / "model", model(0))
     (folder / "checkpoints").mkdir()
@@ -60,6 +60,7 @@ def run(tmp_path: Path, model: Callable[..., Seq2Seq]) -> Path:
     for kind, steps in (("last", (100, 200, 300, 400)), ("best", (200, 300, 400))):
         for step in steps:
             checkpoint = {
+                "heed_format": 2,
                 "state_dict": {f"model.{name}": tensor for name, tensor in model(step).state_dict().items()},
                 "callbacks": {"ema": {"steps": step, "weights": model(step + 1).state_dict()}},
             }
@@ -114,15 +115,15 @@ def test_checkpoints_and_models_by_name(run: Path, tmp_path: Path, model: Any) -
             assert torch.equal(tensor, expected[key].float())
 
 
-def test_what_has_no_mean_is_refused(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
     rnn = save(tmp_path / "rnn", model(1, "rnn"))
     stranger = save(tmp_path / "stranger", model(1), letters="hijklmn")
     checkpoint = run / "checkpoints" / "last-0000100.ckpt"
     plain = run / "checkpoints" / "plain.ckpt"
     torch.save({"state_dict": {f"model.{name}": tensor for name, tensor in model(1).state_dict().items()},
-                "callbacks": {}}, plain)  # fmt: skip
+                "callbacks": {}, "heed_format": 2}, plain)  # fmt: skip
     small = run / "checkpoints" / "small.ckpt"
-    torch.save({"state_dict": {"model.x": torch.zeros(2)}}, small)
+    torch.save({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 2}, small)
     cut = run / "checkpoints" / "cut.ckpt"
     cut.write_bytes(checkpoint.read_bytes()[:5000])
     text = run / "checkpoints" / "text.ckpt"
@@ -131,10 +132,10 @@ def test_what_has_no_mean_is_refused(run: Path, tmp_path: Path, model: Any, caps
     cases: list[tuple[list[Any], list[str]]] = [
         ([run, rnn], ["different architectures (", "family"]),
         ([run, stranger], ["different tokenizers"]),
-        ([run], [f"{run} alone", "--last K"]),
-        ([checkpoint], ["alone is its own average"]),
-        ([run, "--last", 5], ["has 4 of the last checkpoints and not 5", "callbacks.keep_last"]),
-        ([run, "--best", 4], ["has 3 of the best checkpoints and not 4", "callbacks.keep_best"]),
+        ([run], [f"{run} is a single model", "--last K"]),
+        ([checkpoint], ["is a single model"]),
+        ([run, "--last", 5], ["has 4 last checkpoints, not 5", "callbacks.keep_last"]),
+        ([run, "--best", 4], ["has 3 best checkpoints, not 4", "callbacks.keep_best"]),
         ([run, "--last", 0], ["not 0"]),
         ([checkpoint, "--last", 2], ["--last and --best choose among the checkpoints of a run"]),
         ([plain, "--ema"], [str(plain), "holds no moving average"]),
@@ -153,23 +154,23 @@ def test_what_has_no_mean_is_refused(run: Path, tmp_path: Path, model: Any, caps
             assert word in error
         assert not out.exists()
     assert main(["average", str(run), "--best", "2", "--out", str(full)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
-def begin(run: Path, **settings: Any) -> Path:
+def write_config(run: Path, **settings: Any) -> Path:
     (run / "config.yaml").write_text(yaml.safe_dump({"seed": 1, "init_from": None, "ckpt_path": None, **settings}))
     return run
 
 
-def test_weights_that_began_differently_have_no_mean(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
-    begin(run)
+def test_unrelated_runs_are_not_averaged(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+    write_config(run)
     others = {
         name: save(tmp_path / name / "model", model(3)).parent for name in ("twin", "stranger", "child", "sister")
     }
-    begin(others["twin"])
-    begin(others["stranger"], seed=2)
-    begin(others["child"], seed=3, init_from=str(run))
-    begin(others["sister"], seed=4, init_from=str(run / "model"))
+    write_config(others["twin"])
+    write_config(others["stranger"], seed=2)
+    write_config(others["child"], seed=3, init_from=str(run))
+    write_config(others["sister"], seed=4, init_from=str(run / "model"))
     for pair, status in (
         ((run, others["twin"]), 0),
         ((run, others["child"]), 0),
@@ -180,13 +181,13 @@ def test_weights_that_began_differently_have_no_mean(run: Path, tmp_path: Path, 
         out = tmp_path / f"{pair[0].name}-{pair[1].name}"
         assert main(["average", *map(str, pair), "--out", str(out)]) == status
         assert out.exists() == (status == 0)
-        assert ("began with different weights" in capsys.readouterr().err) == (status == 2)
+        assert ("started from different weights" in capsys.readouterr().err) == (status == 2)
 
 
-def test_unknown_beginnings_are_warned_of(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
+def test_unknown_initial_weights_give_a_warning(run: Path, tmp_path: Path, model: Any, capsys: Any) -> None:
     copy = save(tmp_path / "copies" / "copy", model(3))
-    assert main(["average", str(begin(run)), str(copy), "--out", str(tmp_path / "out")]) == 0
-    assert "nothing tells how the weights in" in capsys.readouterr().err
+    assert main(["average", str(write_config(run)), str(copy), "--out", str(tmp_path / "out")]) == 0
+    assert "the initial weights of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,13 @@ def test_unknown_beginnings_are_warned_of(run: Path, tmp_path: Path, model: Any,
         ({"state_dict": {"model.x": 1}}, [], "x is not a tensor"),
         ({"callbacks": {"ema": {"weights": 3}}}, ["--ema"], "has no weights"),
         ({"state_dict": {}}, ["--ema"], "has no callbacks"),
-        ({"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}}, [], "are NaN or infinite"),
+        (
+            {"state_dict": {"model.x": torch.zeros(2)}},
+            [],
+            "written by an earlier version of heed, whose parameters have",
+        ),
+        ({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 3}, [], "written by a newer version of heed"),
+        ({"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}, "heed_format": 2}, [], "are NaN or infinite"),
     ],
 )
 def test_foreign_checkpoints_are_refused(

@@ -1,4 +1,4 @@
-"""``heed compare``: the verdict on runs whose translations we know, and on runs that were trained."""
+"""``heed compare``: verdicts on runs with made-up translations and on trained runs."""
 
 import json
 import re
@@ -34,7 +34,7 @@ TINY_MODELS = {
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Path]:
-    """``make_run(name, rate)``: a finished run that gets a share of the words wrong."""
+    """``make_run(name, rate)``: a finished run whose translations lack words with probability ``rate``."""
 
     def made(name: str, rate: float, *, seed: int = 1, **results: Any) -> Path:
         run = tmp_path / name
@@ -82,13 +82,13 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
-def compared(out: Path, *arguments: str | Path) -> dict[str, Any]:
+def compare(out: Path, *arguments: str | Path) -> dict[str, Any]:
     assert main(["compare", *map(str, arguments), "--out", str(out)]) == 0
     return json.loads((out / "compare.json").read_text())
 
 
 class Page(HTMLParser):
-    """Checks that tags are closed, and keeps what a reader sees."""
+    """Checks that tags are closed, and collects the visible text."""
 
     VOID = ("meta", "link", "br")
 
@@ -114,11 +114,11 @@ class Page(HTMLParser):
             self.text += data
 
 
-def test_the_better_run_is_called_better(
+def test_verdict_names_the_better_run(
     make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worse, better = make_run("rnn", 0.3), make_run("transformer", 0.1, seed=2, params=1_800_000)
-    found = compared(tmp_path / "out", worse, better)
+    found = compare(tmp_path / "out", worse, better)
     verdict = found["verdict"][0]
     pattern = (
         r"transformer is better than rnn: \+\d+\.\d BLEU \[\d+\.\d, \d+\.\d\], p < 0\.001, "
@@ -143,9 +143,9 @@ def test_the_better_run_is_called_better(
         assert sum(bucket["sentences"] for bucket in bucketing["buckets"]) == 150
 
 
-def test_the_page_stands_alone(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_page_is_valid_escaped_and_loads_nothing(make_run: Callable[..., Path], tmp_path: Path) -> None:
     runs = [make_run("<b>rnn</b>", 0.3), make_run("b", 0.1), make_run("c", 0.2, seed=2)]
-    found = compared(tmp_path / "out", *runs)
+    found = compare(tmp_path / "out", *runs)
     html = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     text = " ".join(Page(html).text.split())
     assert "<b>rnn</b>" in text
@@ -157,10 +157,10 @@ def test_the_page_stands_alone(make_run: Callable[..., Path], tmp_path: Path) ->
         assert example["source"] in text
 
 
-def test_groups_have_a_spread_over_seeds(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_groups_have_a_standard_deviation_over_seeds(make_run: Callable[..., Path], tmp_path: Path) -> None:
     rnn = ",".join(str(make_run(f"r{seed}", 0.2, seed=seed)) for seed in (1, 2, 3))
     other = ",".join(str(make_run(f"t{seed}", 0.1, seed=seed)) for seed in (4, 5))
-    found = compared(tmp_path / "out", "--group", f"rnn={rnn}", "--group", f"transformer={other}")
+    found = compare(tmp_path / "out", "--group", f"rnn={rnn}", "--group", f"transformer={other}")
     assert re.match(r"transformer is better than rnn: .* p < 0\.001, 2 and 3 seeds; equally many", found["verdict"][0])
     left, right = found["sides"]
     assert left["scores"]["BLEU"]["over_seeds"] == pytest.approx(np.std(left["scores_by_run"]["BLEU"], ddof=1))
@@ -173,19 +173,19 @@ def test_groups_have_a_spread_over_seeds(make_run: Callable[..., Path], tmp_path
 
 
 def test_identical_runs_have_no_p_value(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    found = compared(tmp_path / "out", make_run("a", 0.2), make_run("b", 0.2))
+    found = compare(tmp_path / "out", make_run("a", 0.2), make_run("b", 0.2))
     assert found["verdict"] == ["a and b are identical: every translation is the same."]
     assert found["pairs"][0]["p"] == {}
     Page((tmp_path / "out" / "index.html").read_text(encoding="utf-8"))
 
 
-def test_equally_good_runs_are_not_told_apart(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    found = compared(tmp_path / "out", make_run("a", 0.2, seed=1), make_run("b", 0.2, seed=2))
+def test_equally_good_runs_are_not_distinguished(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    found = compare(tmp_path / "out", make_run("a", 0.2, seed=1), make_run("b", 0.2, seed=2))
     assert " cannot be told apart: +" in found["verdict"][0]
     assert found["pairs"][0]["p"]["BLEU"] > 0.05
 
 
-def test_unfair_comparisons_are_called_so(make_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -> None:
     unlike = {"bleu_signature": BLEU.replace("13a", "zh"), "chrf_signature": CHRF}
     fair = make_run("a", 0.2)
     unfair = make_run(
@@ -198,7 +198,7 @@ def test_unfair_comparisons_are_called_so(make_run: Callable[..., Path], tmp_pat
         weights="last",
         valid=unlike,
     )
-    said = " ".join(compared(tmp_path / "out", fair, unfair)["warnings"])
+    warnings = " ".join(compare(tmp_path / "out", fair, unfair)["warnings"])
     for part in (
         "NOT COMPARABLE",
         "tok:zh",
@@ -208,15 +208,15 @@ def test_unfair_comparisons_are_called_so(make_run: Callable[..., Path], tmp_pat
         "searches differ",
         "weights are chosen differently",
     ):
-        assert part in said
+        assert part in warnings
     alone, twin, odd = make_run("c", 0.1), make_run("d", 0.2), make_run("e", 0.3, seed=9, params=7)
-    said = " ".join(compared(tmp_path / "out2", "--group", f"one={alone}", f"two={twin},{odd},{fair}")["warnings"])
-    assert "The runs of two differ in more than their seeds: params." in said
-    assert "Runs of two share a seed" in said
+    warnings = " ".join(compare(tmp_path / "out2", "--group", f"one={alone}", f"two={twin},{odd},{fair}")["warnings"])
+    assert "The runs of two differ in more than their seeds: params." in warnings
+    assert "Runs of two share a seed" in warnings
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (["{a}"], "two or more runs"),
         (["{a}", "{tmp}/nowhere"], "There is no folder"),
@@ -236,12 +236,12 @@ def test_unfair_comparisons_are_called_so(make_run: Callable[..., Path], tmp_pat
         (["{a}", "{b}", "--out", "{tmp}/bad.jsonl"], "cannot be written"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_errors_are_one_sentence(
     make_run: Callable[..., Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    sentence: str,
+    message: str,
 ) -> None:
     runs = {name: make_run(name, 0.2, seed=seed) for seed, name in enumerate(("a", "b", "empty", "short", "other"))}
     shutil.rmtree(runs["empty"] / "translations")
@@ -253,17 +253,17 @@ def test_what_cannot_be_compared_is_refused(
     filled = [argument.format(tmp=tmp_path, **runs) for argument in arguments]
     assert main(["compare", "--out", str(tmp_path / "out"), *filled]) == 2
     err = capsys.readouterr().err
-    assert sentence in err
+    assert message in err
     assert len(err.splitlines()) == 1
 
 
 @pytest.mark.slow
-def test_trained_runs_compare_anywhere(run: Callable[..., Path], tmp_path: Path) -> None:
+def test_copies_of_trained_runs(run: Callable[..., Path], tmp_path: Path) -> None:
     trained = [run(model, *TINY, *size) for model, size in TINY_MODELS.items()]
     copies = [Path(shutil.move(path, tmp_path / f"copied-{path.name}")) for path in trained]
     contrasts = tmp_path / "challenge.jsonl"
     contrasts.write_text("".join(json.dumps(vars(c) | {"roles": None}) + "\n" for c in challenge(seed=1, per_tag=2)))
-    found = compared(tmp_path / "out", *copies, "--challenge", contrasts)
+    found = compare(tmp_path / "out", *copies, "--challenge", contrasts)
     for side, copy in zip(found["sides"], copies, strict=True):
         results = json.loads((copy / "results.json").read_text())
         assert side["scores"]["BLEU"]["mean"] == pytest.approx(results["test"]["bleu"], abs=1e-6)

@@ -1,4 +1,4 @@
-"""``heed runs`` and the table it shares with sweeps."""
+"""``heed runs`` and the table of runs."""
 
 import json
 from pathlib import Path
@@ -25,18 +25,18 @@ def write_run(folder: Path, *, overrides: list[str] | None = None, **files: str)
 
 def results(*, bleu: float, tested: bool = True, **facts: Any) -> str:
     scores = {"bleu": bleu, "chrf": 2 * bleu, "loss": 3 - bleu / 100}
-    standard = {"name": "x", "model": "rnn", "data": "files", "seed": 1, "params": 1_234_567, "steps": 1000,
+    defaults = {"name": "x", "model": "rnn", "data": "files", "seed": 1, "params": 1_234_567, "steps": 1000,
                 "epochs": 2.5, "train_seconds": 90.0, "tokens_per_second": 100.0, "weights": "best",
                 "git": None}  # fmt: skip
     test = {key: value + 1 for key, value in scores.items()} if tested else None
-    return json.dumps({**standard, **facts, "valid": scores, "test": test})
+    return json.dumps({**defaults, **facts, "valid": scores, "test": test})
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     folder = tmp_path / "runs"
     write_run(folder / "a" / "1", results_json=results(bleu=20.0))
-    # A model folder has a config.yaml, too, and is no run.
+    # A model folder also has a config.yaml but is not a run.
     write_run(folder / "a" / "1" / "model")
     write_run(folder / "a" / "2", metrics_csv=f"{HEADER}20,0,1,2,2,1,,,\n40,0,,,,,1.5,12.25,30\n60,0,,,,,1.4,11,30\n")
     write_run(folder / "a" / "3")
@@ -49,16 +49,16 @@ def runs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_finished_and_unfinished_runs_are_told_apart(runs: Path) -> None:
+def test_rows_of_finished_unfinished_and_failed_runs(runs: Path) -> None:
     rows = {row["run"]: row for row in read_runs(runs)}
     assert len(rows) == 15
     assert rows["a/1"]["state"] == ""
     assert (rows["a/1"]["test_bleu"], rows["a/1"]["valid_bleu"], rows["a/1"]["minutes"]) == (21.0, 20.0, 1.5)
-    # The last step, and the best validation so far.
+    # The last step and the best validation score so far.
     assert (rows["a/2"]["state"], rows["a/2"]["steps"], rows["a/2"]["valid_bleu"]) == ("unfinished", 60, 12.25)
     assert (rows["a/3"]["state"], rows["a/3"]["steps"]) == ("unfinished", None)
     assert rows["b/1/11_rnn"]["state"] == "failed: seed is x"
-    # What all jobs of a sweep share is not what differs.
+    # Overrides that all jobs of a sweep have in common are not shown.
     assert rows["b/1/0_rnn"]["settings"] == "seed=1"
     assert rows["a/1"]["settings"] == ""
 
@@ -75,7 +75,7 @@ def test_sorting(runs: Path) -> None:
         sort_runs(rows, "blue")
 
 
-def test_the_table_is_aligned_and_leaves_out_what_nothing_is_known_of(runs: Path) -> None:
+def test_table_is_aligned_and_omits_empty_columns(runs: Path) -> None:
     sweep = table(sort_runs(read_runs(runs / "b"), "valid_bleu")[:2])
     assert sweep.splitlines() == [
         "run      settings  parameters  steps  minutes  valid BLEU   chrF   loss",
@@ -87,25 +87,27 @@ def test_the_table_is_aligned_and_leaves_out_what_nothing_is_known_of(runs: Path
     assert "failed: seed is x" in everything
 
 
-def test_the_command(runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_prints_table_or_json(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(runs.parent)
     assert main(["runs", "--sort", "valid_bleu"]) == 0
     assert capsys.readouterr().out == table(sort_runs(read_runs(runs), "valid_bleu")) + "\n"
     assert main(["runs", str(runs / "a"), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert [(row["run"], row["valid_bleu"], row["tokens_per_second"]) for row in listed] == [
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["run"], row["valid_bleu"], row["tokens_per_second"]) for row in rows] == [
         ("1", 20.0, 100.0), ("2", 12.25, None), ("3", None, None),
     ]  # fmt: skip
 
 
-def test_no_runs_and_unknown_keys_are_sentences(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_runs_and_unknown_keys_are_refused(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", str(runs / "nowhere")]) == 2
     assert "nowhere holds no runs: `python train.py` makes them" in capsys.readouterr().err
     assert main(["runs", str(runs), "--sort", "blue"]) == 2
     assert "'blue'" in capsys.readouterr().err
 
 
-def test_results_that_cannot_be_read_hide_no_other_run(runs: Path) -> None:
+def test_unreadable_results_leave_the_other_runs(runs: Path) -> None:
     (runs / "a" / "1" / "results.json").write_text('{"name"')
     states = {row["run"]: row["state"] for row in read_runs(runs)}
     assert states["a/1"] == "results.json cannot be read"
@@ -124,20 +126,20 @@ def test_results_that_cannot_be_read_hide_no_other_run(runs: Path) -> None:
         results(bleu=1.0).replace('"loss": 2.99', '"loss": []'),
     ],
 )
-def test_damaged_results_are_told_in_the_table(runs: Path, damaged: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_results_are_shown_in_the_table(runs: Path, damaged: str, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "a" / "1" / "results.json").write_text(damaged)
     assert main(["runs", str(runs), "--sort", "test_bleu"]) == 0
     assert "results.json cannot be read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("damaged", ["step\n", "a,b\n1,2\n", "step,valid_bleu\nx,y\n", "step,valid_bleu\n1\nx"])
-def test_damaged_metrics_are_told_in_the_table(runs: Path, damaged: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_metrics_do_not_stop_the_command(runs: Path, damaged: str, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "a" / "2" / "metrics.csv").write_text(damaged)
     assert main(["runs", str(runs)]) == 0
     capsys.readouterr()
 
 
-def test_what_is_not_finite_stays_out_of_json(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_no_nan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "a" / "1" / "results.json").write_text(results(bleu=float("nan")))
     assert main(["runs", str(runs), "--json"]) == 0
     assert "NaN" not in capsys.readouterr().out

@@ -20,7 +20,7 @@ from heed.data.plan import Planner
 from heed.data.tokenizer import TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import EOS, PAD
-from heed.launch.run import idle_devices
+from heed.launch.summary import idle_devices
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,23 +1,24 @@
-"""The Translator over real tokenizers and models of both families."""
+"""The Translator with real tokenizers and models of both families."""
 
-import io
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-import sentencepiece as spm
 import torch
 
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
+from heed.inference.batching import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import AttentionMaps, Seq2Seq
-from heed.models.transformer import TransformerConfig
-from heed.symbols import BOS, EOS, PAD, UNK
+from heed.models.transformer_config import TransformerConfig
+from heed.symbols import BOS, EOS
+from tests.tokenizers import train_tokenizer
 
 SENTENCES = [
     "a man rides a bike .",
@@ -32,19 +33,7 @@ ModelMaker = Callable[..., Seq2Seq]
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    proto = io.BytesIO()
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES),
-        model_writer=proto,
-        model_type="bpe",
-        vocab_size=60,
-        pad_id=PAD,
-        unk_id=UNK,
-        bos_id=BOS,
-        eos_id=EOS,
-        minloglevel=2,
-    )
-    return Tokenizer(proto.getvalue(), None)
+    return train_tokenizer(SENTENCES, vocab_size=60, joint=True)
 
 
 @pytest.fixture(params=["transformer", "rnn"])
@@ -61,19 +50,17 @@ def beam(n_best: int = 1) -> BeamSearch:
     return BeamSearch(beam=3, length_penalty=0.6, n_best=n_best, max_length_factor=1.0, max_length_extra=3)
 
 
-def test_order_and_batches_have_no_part_in_the_answer(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    alone = [Translator(model, tokenizer, beam(), batch_tokens=1).translate([line])[0] for line in SENTENCES]
-    assert len(set(alone)) > 2
+def test_translations_do_not_depend_on_order_and_batches(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    unbatched = [Translator(model, tokenizer, beam(), batch_tokens=1).translate([line])[0] for line in SENTENCES]
+    assert len(set(unbatched)) > 2
     for batch_tokens in (1, 17, 40, 10_000):
         translator = Translator(model, tokenizer, beam(), batch_tokens=batch_tokens)
-        assert translator.translate(SENTENCES) == alone
-        assert translator.translate(SENTENCES[::-1]) == alone[::-1]
+        assert translator.translate(SENTENCES) == unbatched
+        assert translator.translate(SENTENCES[::-1]) == unbatched[::-1]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4, 100])
-def test_a_stream_keeps_order_and_reads_no_further_than_it_must(
-    model: Seq2Seq, tokenizer: Tokenizer, chunk: int
-) -> None:
+def test_stream_keeps_order_and_reads_one_chunk_ahead(model: Seq2Seq, tokenizer: Tokenizer, chunk: int) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=30)
     read = 0
 
@@ -98,31 +85,35 @@ def test_empty_lines_stay_empty_and_in_place(model: Seq2Seq, tokenizer: Tokenize
     assert translator.translate(["", ""]) == ["", ""]
 
 
-def test_white_space_of_any_script_stays_empty(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_unicode_white_space_is_an_empty_line(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
     assert translator.translate(["\u3000", "\u00a0\t", "\u2003 \u3000"]) == ["", "", ""]
 
 
-def test_a_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_a_single_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
     sentence = SENTENCES[0]
     assert translator.translate(sentence) == translator.translate([sentence])
     assert list(translator.stream(sentence, chunk=3)) == translator.translate([sentence])
     assert translator.score(sentence, SENTENCES[1]) == translator.score([sentence], [SENTENCES[1]])
-    (seen,) = translator.attend(sentence, SENTENCES[1])
-    assert (seen.source, seen.target) == (sentence, SENTENCES[1])
+    (pair,) = translator.attend(sentence, SENTENCES[1])
+    assert (pair.source, pair.target) == (sentence, SENTENCES[1])
 
 
-def test_what_cannot_be_read_is_refused_by_its_line(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"), [("caf\udce9", "is not Unicode text"), ("a dog . " * 30, "subwords, and the limit is 30")]
+)
+def test_surrogates_and_long_lines_are_refused_with_their_line_number(
+    model: Seq2Seq, tokenizer: Tokenizer, line: str, message: str
+) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=100, max_tokens=30)
-    for wrong, words in (("caf\udce9", "is not Unicode text"), ("a dog . " * 30, "subwords and may have 30")):
-        with pytest.raises(HeedError, match=f"Line 2 .*{words}"):
-            translator.translate([SENTENCES[1], wrong])
-        with pytest.raises(HeedError, match=f"Line 2 .*{words}"):
-            translator.score(["a", "b"], ["c", wrong])
+    with pytest.raises(HeedError, match=f"Line 2 .*{message}"):
+        translator.translate([SENTENCES[1], line])
+    with pytest.raises(HeedError, match=f"Line 2 .*{message}"):
+        translator.score(["a", "b"], ["c", line])
 
 
-def test_n_best_are_distinct_and_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_n_best_is_sorted_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     for n_best in Translator(model, tokenizer, beam(3), batch_tokens=100).n_best(SENTENCES):
         assert len(n_best) == 3
         assert [t.text for t in n_best] == tokenizer.decode_tgt([t.hypothesis.tokens for t in n_best])
@@ -131,29 +122,27 @@ def test_n_best_are_distinct_and_best_first(model: Seq2Seq, tokenizer: Tokenizer
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_eval_mode_while_it_works_and_the_models_own_mode_after(
-    model: Seq2Seq, tokenizer: Tokenizer, training: bool
-) -> None:
+def test_runs_in_eval_mode_and_restores_the_mode(model: Seq2Seq, tokenizer: Tokenizer, training: bool) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
-    quiet = translator.translate(SENTENCES)
+    expected = translator.translate(SENTENCES)
     model.train(training)
-    assert translator.translate(SENTENCES) == quiet  # dropout would be heard
+    assert translator.translate(SENTENCES) == expected  # dropout would change them
     assert model.training is training
     with pytest.raises((RuntimeError, IndexError)):
-        translator.hypotheses([[10**6]])
+        translator.translate_ids([[10**6]])
     assert model.training is training
 
 
-def test_a_trainers_autocast_does_not_reach_the_search(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_runs_without_autocast(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model.float(), tokenizer, beam(), batch_tokens=100)
     ids = tokenizer.encode_src(SENTENCES)
-    expected = translator.hypotheses(ids)
+    expected = translator.translate_ids(ids)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert translator.hypotheses(ids) == expected
+        assert translator.translate_ids(ids) == expected
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 10_000])
-def test_scores_are_sums_of_log_p(model: Seq2Seq, tokenizer: Tokenizer, batch_tokens: int) -> None:
+def test_score_is_the_sum_of_token_log_probabilities(model: Seq2Seq, tokenizer: Tokenizer, batch_tokens: int) -> None:
     sources, targets = [*SENTENCES, ""], [*SENTENCES[::-1], "a dog"]
     expected = []
     for source, target in zip(sources, targets, strict=True):
@@ -167,7 +156,7 @@ def test_scores_are_sums_of_log_p(model: Seq2Seq, tokenizer: Tokenizer, batch_to
     assert translator.score(sources, targets) == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
+def test_line_that_the_model_refuses_is_named(tokenizer: Tokenizer) -> None:
     config = TransformerConfig(
         d_model=8,
         num_heads=2,
@@ -186,7 +175,7 @@ def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
         self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
         positions=PositionsConfig(kind="learned", merge="add", max_length=12),
     )
-    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     greedy = GreedySearch(max_length_factor=0.0, max_length_extra=3)
     translator = Translator(model, tokenizer, greedy, batch_tokens=1000)
     lines = ["dog .", "man .", "a man rides a bike in the rain and the park .", "dog"]
@@ -198,8 +187,8 @@ def test_a_refused_line_is_named(tokenizer: Tokenizer) -> None:
         translator.score(lines, ["dog"] * 4)
 
 
-def alone(model: Seq2Seq, src: list[int], tgt: list[int]) -> AttentionMaps:
-    """The model's maps for one sentence pair (ids, without EOS), asked for directly."""
+def unbatched_maps(model: Seq2Seq, src: list[int], tgt: list[int]) -> AttentionMaps:
+    """Return the model's maps for one sentence pair (ids without EOS)."""
     src_ids = torch.tensor([[*src, EOS]])
     with torch.no_grad():
         memory = model.encode(src_ids, torch.ones_like(src_ids, dtype=torch.bool), maps=True)
@@ -209,57 +198,57 @@ def alone(model: Seq2Seq, src: list[int], tgt: list[int]) -> AttentionMaps:
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 10_000])
-def test_attention_of_given_translations(model: Seq2Seq, tokenizer: Tokenizer, batch_tokens: int) -> None:
+def test_attend_given_translations(model: Seq2Seq, tokenizer: Tokenizer, batch_tokens: int) -> None:
     sources, targets = [*SENTENCES, ""], [*SENTENCES[::-1], "a dog"]
     model.train()
-    attended = Translator(model, tokenizer, beam(), batch_tokens=batch_tokens).attend(sources, targets)
+    pairs = Translator(model, tokenizer, beam(), batch_tokens=batch_tokens).attend(sources, targets)
     assert model.training
     model.eval()
-    assert [(seen.source, seen.target) for seen in attended] == list(zip(sources, targets, strict=True))
-    for seen in attended:
-        (src,), (tgt,) = tokenizer.encode_src([seen.source]), tokenizer.encode_tgt([seen.target])
-        assert "".join(seen.src_pieces) == "".join([*tokenizer.src_pieces(src), "</s>"])
-        assert "".join(seen.tgt_pieces) == "".join([*tokenizer.tgt_pieces(tgt), "</s>"])
-        assert seen.read_pieces == ["<s>", *tokenizer.tgt_pieces(tgt)]
-        maps = alone(model, src, tgt)
+    assert [(pair.source, pair.target) for pair in pairs] == list(zip(sources, targets, strict=True))
+    for pair in pairs:
+        (src,), (tgt,) = tokenizer.encode_src([pair.source]), tokenizer.encode_tgt([pair.target])
+        assert "".join(pair.src_pieces) == "".join([*tokenizer.src_pieces(src), "</s>"])
+        assert "".join(pair.tgt_pieces) == "".join([*tokenizer.tgt_pieces(tgt), "</s>"])
+        assert pair.read_pieces == ["<s>", *tokenizer.tgt_pieces(tgt)]
+        maps = unbatched_maps(model, src, tgt)
         for name in ("cross", "encoder_self", "decoder_self"):
-            expected, found = getattr(maps, name), getattr(seen, name)
+            expected, found = getattr(maps, name), getattr(pair, name)
             if expected is None:
                 assert found is None
             else:
                 np.testing.assert_allclose(found, expected[:, :, 0], atol=1e-6)
-        assert seen.cross is not None
-        np.testing.assert_allclose(seen.cross.sum(-1), 1, atol=1e-5)
-        if seen.decoder_self is not None:
-            assert not np.triu(seen.decoder_self, k=1).any()
+        assert pair.cross is not None
+        np.testing.assert_allclose(pair.cross.sum(-1), 1, atol=1e-5)
+        if pair.decoder_self is not None:
+            assert not np.triu(pair.decoder_self, k=1).any()
     if model.config.family == "rnn":
-        assert attended[0].cross is not None
-        assert attended[0].cross.shape[:2] == (1, 1)
-        assert attended[0].encoder_self is attended[0].decoder_self is None
+        assert pairs[0].cross is not None
+        assert pairs[0].cross.shape[:2] == (1, 1)
+        assert pairs[0].encoder_self is pairs[0].decoder_self is None
 
 
-def test_attention_of_its_own_translations_is_that_of_the_steps(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_attend_own_translations_equals_stepwise_attention(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     greedy = GreedySearch(max_length_factor=1.0, max_length_extra=0)
     translator = Translator(model, tokenizer, greedy, batch_tokens=40)
-    cut_off = 0
-    for line, seen in zip([*SENTENCES, ""], translator.attend([*SENTENCES, ""]), strict=True):
+    unfinished = 0
+    for line, pair in zip([*SENTENCES, ""], translator.attend([*SENTENCES, ""]), strict=True):
         (src,) = tokenizer.encode_src([line])
-        ((best,),) = translator.hypotheses([src])
-        assert (seen.source, seen.target) == (line, translator.translate([line])[0])
-        # A search that hit its limit wrote no EOS, and no row shows one.
-        cut_off += not best.finished
-        assert seen.tgt_pieces == tokenizer.tgt_pieces([*best.tokens, EOS] if best.finished else best.tokens)
-        assert seen.cross is not None
-        state = model.start(model.encode(*translator._pad([[*src, EOS]])))
-        for row, token in enumerate([BOS, *best.tokens][: len(seen.tgt_pieces)]):
+        ((best,),) = translator.translate_ids([src])
+        assert (pair.source, pair.target) == (line, translator.translate([line])[0])
+        # A translation that reached the length limit has no EOS.
+        unfinished += not best.finished
+        assert pair.tgt_pieces == tokenizer.tgt_pieces([*best.tokens, EOS] if best.finished else best.tokens)
+        assert pair.cross is not None
+        state = model.start(model.encode(*pad([[*src, EOS]], model.device)))
+        for row, token in enumerate([BOS, *best.tokens][: len(pair.tgt_pieces)]):
             output, state = model.step(torch.tensor([token]), state, maps=True)
             assert output.attention is not None
             assert output.attention.cross is not None
-            np.testing.assert_allclose(seen.cross[:, :, row], output.attention.cross[:, :, 0, 0].detach(), atol=1e-6)
-    assert cut_off
+            np.testing.assert_allclose(pair.cross[:, :, row], output.attention.cross[:, :, 0, 0].detach(), atol=1e-6)
+    assert unfinished
 
 
-def test_nothing_to_look_at(tokenizer: Tokenizer) -> None:
+def test_attend_without_attention(tokenizer: Tokenizer) -> None:
     config = RNNConfig(
         cell="gru",
         d_embedding=8,
@@ -280,13 +269,13 @@ def test_nothing_to_look_at(tokenizer: Tokenizer) -> None:
             max_source=None,
         ),
     )
-    model = config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
-    (seen,) = Translator(model, tokenizer, beam(), batch_tokens=40).attend(["a dog"], ["a man"])
-    assert seen.cross is seen.encoder_self is seen.decoder_self is None
-    assert seen.src_pieces[-1] == seen.tgt_pieces[-1] == "</s>"
+    model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    (pair,) = Translator(model, tokenizer, beam(), batch_tokens=40).attend(["a dog"], ["a man"])
+    assert pair.cross is pair.encoder_self is pair.decoder_self is None
+    assert pair.src_pieces[-1] == pair.tgt_pieces[-1] == "</s>"
 
 
-def test_contradictions_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+def test_invalid_arguments_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     with pytest.raises(HeedError, match="batch_tokens=0"):
         Translator(model, tokenizer, beam(), batch_tokens=0)
     with pytest.raises(HeedError, match="2 sources and 1 targets"):

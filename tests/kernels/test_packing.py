@@ -1,6 +1,8 @@
-"""Packed linear layers compute what the others compute."""
+"""Packed weights give the results of the weights as they are."""
 
+import gc
 import pickle
+import weakref
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -10,12 +12,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.kernels.packing import SMALL, Packed, packed
+from heed.compat import has_onednn_linear
+from heed.kernels import linear, packed_weights
+from heed.kernels.packing import MIN_ONEDNN_PRODUCTS, PackedWeight, find_packed
 from heed.layers.embedding import TokenEmbedding
+from heed.layers.linear import Linear
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch was built without oneDNN's linear layers"
-)
+pytestmark = pytest.mark.skipif(not has_onednn_linear(), reason="this torch was built without oneDNN")
+
+
+@pytest.fixture(autouse=True)
+def slow_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packing is used on this machine, whatever its CPU."""
+    monkeypatch.setattr("heed.kernels.packing.has_slow_mkl", lambda: True)
 
 
 def parameter(*shape: int) -> nn.Parameter:
@@ -24,28 +33,27 @@ def parameter(*shape: int) -> nn.Parameter:
 
 @pytest.mark.parametrize("shape", [(1, 7), (3, 1, 7), (2, 5, 4, 7), (0, 7)])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("width", [11, SMALL // 7 + 1])
+@pytest.mark.parametrize("width", [11, MIN_ONEDNN_PRODUCTS // 7 + 1])
 def test_is_the_linear_map(shape: tuple[int, ...], biased: bool, width: int) -> None:
     weight, bias = parameter(width, 7), parameter(width) if biased else None
-    packed = Packed(weight, bias).product
     x = torch.randn(*shape, dtype=torch.float32)
-    scattered = torch.randn(*shape[:-1], 14, dtype=torch.float32)[..., ::2]
-    with torch.inference_mode():
-        for each in (x, scattered, x):
-            assert_close(packed(each), F.linear(each, weight, bias), rtol=1e-5, atol=1e-5)
+    strided = torch.randn(*shape[:-1], 14, dtype=torch.float32)[..., ::2]
+    with torch.inference_mode(), packed_weights():
+        for each in (x, strided, x):
+            assert_close(linear(each, weight, bias), F.linear(each, weight, bias), rtol=1e-5, atol=1e-5)
+        assert find_packed(weight) is not None
 
 
-def test_learns_as_before() -> None:
-    weight = parameter(11, 7)
-    packed = Packed(weight, None).product
-    assert_close(torch.autograd.grad(packed(torch.ones(2, 7, dtype=torch.float32)).sum(), weight)[0], 2 + 0 * weight)
+def test_gradients_are_computed_without_packing() -> None:
+    weight, ones = parameter(11, 7), torch.ones(2, 7, dtype=torch.float32)
+    with packed_weights():
+        assert_close(torch.autograd.grad(linear(ones, weight).sum(), weight)[0], 2 + 0 * weight)
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> nn.Sequential:
-    monkeypatch.setattr("heed.kernels.packing.has_slow_mkl", lambda: True)
-    wide = SMALL // 96 + 1  # beyond which twelve states of eight numbers go to oneDNN
-    return nn.Sequential(TokenEmbedding(vocab_size=13, d_model=8), nn.Linear(8, wide), nn.Linear(wide, 8)).float()
+def model() -> nn.Sequential:
+    wide = MIN_ONEDNN_PRODUCTS // 96 + 1  # above which twelve states of eight numbers go to oneDNN
+    return nn.Sequential(TokenEmbedding(vocab_size=13, d_model=8), Linear(8, wide), Linear(wide, 8)).float()
 
 
 IDS = torch.arange(12).view(3, 4)
@@ -59,17 +67,16 @@ def answers(model: nn.Sequential) -> Tensor:
 
 
 def packed_answers(model: nn.Sequential) -> Tensor:
-    with packed(model):
-        assert isinstance(model[1].forward.__self__, Packed)  # type: ignore[union-attr]
-        return answers(model)
+    with packed_weights():
+        found = answers(model)
+        assert all(find_packed(weight) for weight in (model[0].weight, model[1].weight, model[2].weight))
+        return found
 
 
-def test_a_model_is_what_it_was(model: nn.Sequential) -> None:
+def test_the_model_is_not_changed(model: nn.Sequential) -> None:
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     expected = answers(model)
     assert_close(packed_answers(model), expected)
-    for module in model:
-        assert not {"forward", "logits"} & vars(module).keys()
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     for copied in (deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert_close(packed_answers(copied), expected)
@@ -113,7 +120,7 @@ CHANGES: dict[str, Callable[[nn.Sequential], object]] = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_changed_weights_are_never_answered_for_by_old_ones(model: nn.Sequential, how: str) -> None:
+def test_changed_weights_are_packed_again(model: nn.Sequential, how: str) -> None:
     old = packed_answers(model)
     CHANGES[how](model)
     expected = answers(model)
@@ -121,15 +128,31 @@ def test_changed_weights_are_never_answered_for_by_old_ones(model: nn.Sequential
     assert_close(packed_answers(model), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_layouts_are_kept_while_weights_stay(model: nn.Sequential) -> None:
-    def layout() -> Packed:
-        with packed(model):
-            return model[1].forward.__self__  # type: ignore[union-attr,return-value]
+def test_packed_weights_are_kept_between_contexts(model: nn.Sequential) -> None:
+    def packed() -> PackedWeight | None:
+        with torch.inference_mode(), packed_weights():
+            return find_packed(model[1].weight)
 
-    assert layout() is layout()
+    assert packed() is packed()
 
 
-def test_in_float64_nothing_is_packed(model: nn.Sequential) -> None:
+def test_packed_weights_are_freed_with_their_weight() -> None:
+    weight = parameter(11, 7)
+    with torch.inference_mode(), packed_weights():
+        packed = weakref.ref(find_packed(weight))
+    assert packed() is not None
+    del weight
+    gc.collect()
+    assert packed() is None
+
+
+def test_float64_is_not_packed(model: nn.Sequential) -> None:
     model.double()
-    with packed(model):
-        assert "forward" not in vars(model[1])
+    with torch.inference_mode(), packed_weights():
+        assert find_packed(model[1].weight) is None
+        answers(model)
+
+
+def test_nothing_is_packed_outside_the_context(model: nn.Sequential) -> None:
+    with torch.inference_mode():
+        assert find_packed(model[1].weight) is None

@@ -1,4 +1,4 @@
-"""Whole runs begun at the same time, resumed at the same time, and started by launchers: one folder for each run."""
+"""Runs started or resumed at the same time, and by several launchers: each run has one folder."""
 
 import json
 import os
@@ -27,10 +27,10 @@ def start(folder: Path, command: Sequence[str | Path], **environment: str) -> Pr
     )  # fmt: skip
 
 
-def ends(processes: Sequence[Process]) -> list[tuple[int, str]]:
-    """Exit status and stderr of each."""
-    said = [process.communicate(timeout=200)[1] for process in processes]
-    return [(process.returncode, words) for process, words in zip(processes, said, strict=True)]
+def wait_for(processes: Sequence[Process]) -> list[tuple[int, str]]:
+    """Wait for the processes and return exit status and stderr of each."""
+    errors = [process.communicate(timeout=200)[1] for process in processes]
+    return [(process.returncode, err) for process, err in zip(processes, errors, strict=True)]
 
 
 def free_port() -> str:
@@ -45,7 +45,7 @@ def only_run(folder: Path) -> Path:
 
 
 def losses(run: Path) -> list[str]:
-    """metrics.csv, of which each step has one row."""
+    """Return the lines of metrics.csv, after a check that each step and each validation has one."""
     rows = (run / "metrics.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["step", "1", "2", "3", "3", "4", "5", "6", "6"]
     return rows
@@ -54,10 +54,10 @@ def losses(run: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.parametrize("attempt", range(3))
-def test_two_runs_of_one_name_begun_at_once_are_two_runs(tmp_path: Path, attempt: int) -> None:
+def test_two_runs_of_one_name_started_at_once_have_two_folders(tmp_path: Path, attempt: int) -> None:
     command = [sys.executable, TRAIN, *TINY, "trainer=cpu"]
     both = [start(tmp_path, [*command, f"seed={seed}"]) for seed in (1, 2)]
-    assert [status for status, _ in ends(both)] == [0, 0]
+    assert [status for status, _ in wait_for(both)] == [0, 0]
     runs = sorted((tmp_path / "runs" / "x").iterdir())
     results = [json.loads((run / "results.json").read_text()) for run in runs]
     assert sorted(result["seed"] for result in results) == [1, 2]
@@ -67,14 +67,14 @@ def test_two_runs_of_one_name_begun_at_once_are_two_runs(tmp_path: Path, attempt
 
 @pytest.mark.slow
 @pytest.mark.reliability
-def test_of_two_resumptions_at_once_one_goes_on_and_the_other_says_why_not(tmp_path: Path) -> None:
+def test_a_run_cannot_be_resumed_twice_at_once(tmp_path: Path) -> None:
     command = [sys.executable, TRAIN, *TINY, "trainer=cpu"]
-    ((status, _),) = ends([start(tmp_path, command)])
+    ((status, _),) = wait_for([start(tmp_path, command)])
     assert status == 0
     run = only_run(tmp_path)
     (run / "results.json").unlink()
     (run / "checkpoints" / "last-0000006.ckpt").rename(run / "checkpoints" / "last-0000003.ckpt")
-    (resumed, _), (refused, why) = sorted(ends([start(tmp_path, [*command, "resume=true"]) for _ in range(2)]))
+    (resumed, _), (refused, why) = sorted(wait_for([start(tmp_path, [*command, "resume=true"]) for _ in range(2)]))
     assert (resumed, refused) == (0, 2)
     assert "another process trains in it" in why or "no unfinished run" in why
     assert (run / "results.json").exists()
@@ -82,22 +82,22 @@ def test_of_two_resumptions_at_once_one_goes_on_and_the_other_says_why_not(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.reliability
-def test_every_launcher_leaves_one_folder_and_the_same_metrics(tmp_path: Path) -> None:
+def test_every_launcher_writes_one_folder_and_the_same_metrics(tmp_path: Path) -> None:
     torchrun = [Path(sys.executable).parent / "torchrun", f"--master-port={free_port()}"]
     command = [TRAIN, *TINY, *TWO]
     plain = tmp_path / "plain"
     by_torchrun, on_two_nodes, by_slurm = (tmp_path / name for name in ("torchrun", "nodes", "slurm"))
     for folder in (plain, by_torchrun, on_two_nodes, by_slurm):
         folder.mkdir()
-    assert ends([start(plain, [sys.executable, *command])])[0][0] == 0
-    assert ends([start(by_torchrun, [*torchrun, "--nproc-per-node=2", *command])])[0][0] == 0
+    assert wait_for([start(plain, [sys.executable, *command])])[0][0] == 0
+    assert wait_for([start(by_torchrun, [*torchrun, "--nproc-per-node=2", *command])])[0][0] == 0
 
     nodes = [*torchrun, "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
     each = [*command, "trainer.devices=1", "trainer.num_nodes=2"]
     both = [start(on_two_nodes, [*nodes, f"--node-rank={rank}", *each]) for rank in range(2)]
-    assert [status for status, _ in ends(both)] == [0, 0]
+    assert [status for status, _ in wait_for(both)] == [0, 0]
 
-    # What srun tells the two tasks of a job.
+    # The environment of the two tasks of a job that srun starts.
     job = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "heed", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2",
            "SLURM_NODELIST": "127.0.0.1", "SLURM_NODEID": "0", "MASTER_ADDR": "127.0.0.1",
            "MASTER_PORT": free_port()}  # fmt: skip
@@ -105,7 +105,7 @@ def test_every_launcher_leaves_one_folder_and_the_same_metrics(tmp_path: Path) -
         start(by_slurm, [sys.executable, *command], **job, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank))
         for rank in range(2)
     ]
-    assert [status for status, _ in ends(tasks)] == [0, 0]
+    assert [status for status, _ in wait_for(tasks)] == [0, 0]
 
     expected = losses(only_run(plain))
     for folder in (by_torchrun, on_two_nodes, by_slurm):
@@ -114,8 +114,8 @@ def test_every_launcher_leaves_one_folder_and_the_same_metrics(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.reliability
-def test_processes_that_would_each_train_the_whole_model_are_refused(tmp_path: Path) -> None:
+def test_a_launcher_with_a_trainer_for_one_process_is_an_error(tmp_path: Path) -> None:
     torchrun = [Path(sys.executable).parent / "torchrun", f"--master-port={free_port()}", "--nproc-per-node=2"]
-    ((status, said),) = ends([start(tmp_path, [*torchrun, TRAIN, *TINY, "trainer=cpu"])])
+    ((status, err),) = wait_for([start(tmp_path, [*torchrun, TRAIN, *TINY, "trainer=cpu"])])
     assert status != 0
-    assert "torchrun started 2 processes, but the trainer is for 1" in said
+    assert "torchrun started 2 processes, but the trainer is for 1" in err

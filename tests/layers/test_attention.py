@@ -4,20 +4,17 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.functional.masks import causal_mask
+from heed.functional import causal_mask
 from heed.layers.attention import (
     Attention,
     KeyValue,
     MultiHeadAttention,
     ParameterFreeAttention,
     SelfAttentionConfig,
-    attend,
-    attend_fast,
 )
 from heed.layers.positions import PositionsConfig, RelativePositions, RotaryPositions
 
@@ -27,7 +24,7 @@ D = H * E
 MASKS = {
     "everything": torch.ones(1, 1, 1, S, dtype=torch.bool),
     "padding": (torch.arange(S) < torch.tensor([[S], [3]]))[:, None, None],
-    "past": causal_mask(S)[None, None, :T],
+    "past": causal_mask(S, S)[None, None, :T],
     "one row sees nothing": torch.arange(B * T * S).reshape(B, 1, T, S) >= 2 * S,
 }
 masks = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
@@ -60,70 +57,6 @@ def torch_twin(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     return theirs.eval()
 
 
-def test_known_answer() -> None:
-    """Scores 112 and 96 with d_k = 64: scaled 14 and 12, shared 0.88 to 0.12."""
-    query = torch.randn(1, 64)
-    key = torch.tensor([[112.0], [96.0]]) * query / query.square().sum()
-    context, weights = attend(query, key, torch.eye(2), torch.ones(1, 2, dtype=torch.bool))
-    assert_close(query @ key.T, torch.tensor([[112.0, 96.0]]))
-    assert_close(weights, torch.tensor([[14.0, 12.0]]).softmax(-1))
-    assert [round(weight, 2) for weight in weights[0].tolist()] == [0.88, 0.12]
-    assert_close(context, weights)
-
-
-@masks
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("path", ["plain", "fused"])
-def test_both_paths_equal_the_formula_and_so_do_their_gradients(
-    path: str, biased: bool, scaled: bool, mask: Tensor
-) -> None:
-    inputs = qkv()
-    query, key, value = inputs
-    bias = torch.randn(1, H, T, S, requires_grad=True) if biased else None
-    scores = torch.einsum("bhte,bhse->bhts", query, key) / (E**0.5 if scaled else 1)
-    if bias is not None:
-        inputs, scores = (*inputs, bias), scores + bias
-    exponentials = (scores - scores.amax(-1, keepdim=True)).exp() * mask
-    weights = exponentials / exponentials.sum(-1, keepdim=True).clamp_min(1e-300)
-    expected = torch.einsum("bhts,bhsv->bhtv", weights, value)
-
-    if path == "plain":
-        context, shown = attend(query, key, value, mask, bias=bias, scaled=scaled)
-        assert_close(shown, weights)
-    else:
-        context = attend_fast(query, key, value, mask, bias=bias, scaled=scaled)
-    assert_close(context, expected)
-    upstream = torch.randn_like(context)
-    for ours, theirs in zip(
-        torch.autograd.grad(context, inputs, upstream), torch.autograd.grad(expected, inputs, upstream), strict=True
-    ):
-        assert_close(ours, theirs)
-
-
-@pytest.mark.parametrize("queries", [1, 5, 9])
-@pytest.mark.parametrize("rows", [3, 60])
-def test_one_query_of_many_rows_equals_torch(queries: int, rows: int) -> None:
-    query, key, value = (torch.randn(rows, 4, n, 6, dtype=torch.float32) for n in (queries, 7, 7))
-    mask = torch.rand(rows, 1, 1, 7) < 0.7
-    mask[:, :, :, 0] = True
-    context = attend_fast(query, key, value, mask)
-    assert_close(context, F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
-
-
-@masks
-def test_plain_path_equals_torch(mask: Tensor) -> None:
-    query, key, value = qkv()
-    context, _ = attend(query, key, value, mask)
-    assert_close(context, F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
-
-
-def test_plain_path_passes_gradcheck() -> None:
-    mask = MASKS["one row sees nothing"][0, 0, :3]
-    query, key, value = (torch.randn(n, 5, requires_grad=True) for n in (3, S, S))
-    assert torch.autograd.gradcheck(lambda *inputs: attend(*inputs, mask), (query, key, value))
-
-
 @pytest.mark.parametrize("kind", ["alibi", "relative"])
 def test_all_paths_agree_under_autocast(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bias in fp32 meets queries in bf16, in the formula and with or without the fused kernel."""
@@ -133,20 +66,12 @@ def test_all_paths_agree_under_autocast(kind: str, monkeypatch: pytest.MonkeyPat
     states = torch.randn(B, S, D)
     contexts = []
     for short, maps in ((S, True), (S, False), (S - 1, False)):
-        monkeypatch.setattr("heed.layers.attention.SHORT", short)
+        monkeypatch.setattr("heed.kernels.attention.MAX_UNFUSED_KEYS", short)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            contexts.append(ours(states, ours.project(states), causal_mask(S)[None, None], maps=maps)[0])
+            contexts.append(ours(states, ours.project(states), causal_mask(S, S)[None, None], maps=maps)[0])
     formula, short_way, fused = contexts
     assert torch.equal(short_way, formula)
     assert_close(fused, formula, atol=0.03, rtol=0)
-
-
-def test_weights_shown_are_those_before_dropout() -> None:
-    query, key, value = qkv()
-    _, weights = attend(query, key, value, MASKS["padding"])
-    context, shown = attend(query, key, value, MASKS["padding"], dropout=1.0)
-    assert_close(shown, weights)
-    assert not context.any()
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -168,8 +93,8 @@ def test_multi_head_equals_torch(kind: str, maps: bool, training: bool) -> None:
 
 def test_self_attention_equals_torch() -> None:
     ours, states = attention(), torch.randn(B, S, D)
-    output, _ = ours(states, ours.project(states), causal_mask(S)[None, None])
-    expected, _ = torch_twin(ours)(states, states, states, attn_mask=~causal_mask(S), need_weights=False)
+    output, _ = ours(states, ours.project(states), causal_mask(S, S)[None, None])
+    expected, _ = torch_twin(ours)(states, states, states, attn_mask=~causal_mask(S, S), need_weights=False)
     assert_close(output, expected)
 
 
@@ -196,7 +121,8 @@ def test_parameter_free_attention_equals_its_formula(scaled: bool, maps: bool) -
     )
     assert not list(ours.parameters())
     past = ours.project(memory[:, : S - T])
-    output, shown = ours(memory[:, -T:], ours.project(memory[:, -T:], past), causal_mask(S)[None, None, :T], maps=maps)
+    first_rows = causal_mask(S, S)[None, None, :T]
+    output, shown = ours(memory[:, -T:], ours.project(memory[:, -T:], past), first_rows, maps=maps)
     for b in range(B):
         for t in range(T):
             query = memory[b, S - T + t]
@@ -226,7 +152,7 @@ def test_relative_positions_act_where_the_papers_put_them(kind: str, causal: boo
     ours = MultiHeadAttention(d_model=d_model, num_heads=heads, scaled=True, dropout=0.0, positions=positions)
     for parameter in ours.parameters():
         nn.init.normal_(parameter, std=0.3)
-    states, mask = torch.randn(B, S, d_model), causal_mask(S) if causal else torch.ones(S, S, dtype=torch.bool)
+    states, mask = torch.randn(B, S, d_model), causal_mask(S, S) if causal else torch.ones(S, S, dtype=torch.bool)
     output, _ = ours(states, ours.project(states), mask[None, None], maps=maps)
 
     def split(x: Tensor) -> Tensor:
@@ -255,7 +181,9 @@ def test_relative_positions_act_where_the_papers_put_them(kind: str, causal: boo
 def test_parameter_free_attention_passes_gradcheck() -> None:
     ours = ParameterFreeAttention(scaled=False, dropout=0.0, positions=RelativePositions())
     states = torch.randn(1, 4, 3, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: ours(x, ours.project(x), causal_mask(4)[None, None], maps=True), states)
+    assert torch.autograd.gradcheck(
+        lambda x: ours(x, ours.project(x), causal_mask(4, 4)[None, None], maps=True), states
+    )
 
 
 def test_unknown_self_attention_is_refused() -> None:
@@ -287,7 +215,7 @@ def test_cache_built_step_by_step_equals_all_at_once(learned: bool, kind: str, m
         nn.init.normal_(parameter, std=0.3)
     states = torch.randn(B, S, H * width if learned else width)
     whole = ours.project(states)
-    expected, _ = ours(states, whole, causal_mask(S)[None, None], maps=maps)
+    expected, _ = ours(states, whole, causal_mask(S, S)[None, None], maps=maps)
     cache: KeyValue | None = None
     for t in range(S):
         state = states[:, t : t + 1]

@@ -60,7 +60,7 @@ def formula(score: ScoreFunction, kind: str, h_t: Tensor, h_s: Tensor, s: int, c
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_formula(kind: str) -> None:
     score, query, states, coverage = case(kind)
-    found = score(query, score.prepare(states, EVERYTHING), coverage)
+    found = score(query, score.project(states, EVERYTHING), coverage)
     for b in range(B):
         for t in range(T):
             for s in range(S):
@@ -72,7 +72,7 @@ def test_equals_the_formula(kind: str) -> None:
 def test_passes_gradcheck_in_inputs_and_weights(kind: str) -> None:
     score, query, states, coverage = case(kind)
     assert torch.autograd.gradcheck(
-        lambda query, states, coverage, *weights: score(query, score.prepare(states, EVERYTHING), coverage),
+        lambda query, states, coverage, *weights: score(query, score.project(states, EVERYTHING), coverage),
         (query, states, coverage, *score.parameters()),
     )
 
@@ -89,7 +89,7 @@ def test_location_refuses_a_longer_source_but_no_padding() -> None:
     states, query = torch.randn(B, 12, C), torch.randn(B, T, D)
     mask = partial(torch.Tensor.__lt__, torch.arange(12))
     fits = mask(torch.tensor([[9], [4]]))
-    scores = score(query, score.prepare(states, fits))
+    scores = score(query, score.project(states, fits))
     assert_close(scores[..., :9], query @ score.get_parameter("weight.weight").T)
     with pytest.raises(HeedError, match=r"10 pieces is longer than model\.attention\.max_source=9"):
-        score.prepare(states, mask(torch.tensor([[9], [10]])))
+        score.project(states, mask(torch.tensor([[9], [10]])))

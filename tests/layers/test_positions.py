@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.functional.masks import causal_mask
-from heed.layers.attention import MultiHeadAttention, attend
+from heed.functional import attend, causal_mask
+from heed.layers.attention import MultiHeadAttention
 from heed.layers.positions import (
     AbsolutePositions,
     LearnedBias,
-    PositionCode,
     PositionsConfig,
+    PositionVectors,
     RelativePositions,
     SinusoidTable,
 )
@@ -63,7 +63,7 @@ def test_positions_keep_their_precision_under_autocast(kind: str) -> None:
     module = absolute(kind) if kind == "sinusoidal" else relative(kind)
     x = torch.ones(1, 1, N, E)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = module(x[0, ..., :1].expand(1, N, D), 997) if kind == "sinusoidal" else module.turn(x, 997)  # type: ignore[operator]
+        found = module(x[0, ..., :1].expand(1, N, D), 997) if kind == "sinusoidal" else module.rotate(x, 997)  # type: ignore[operator]
     if kind == "sinusoidal":
         expected = torch.tensor([[1 + sinusoid(997 + n, column, D) for column in range(D)] for n in range(N)])
     else:
@@ -71,17 +71,17 @@ def test_positions_keep_their_precision_under_autocast(kind: str) -> None:
     assert_close(found.view(N, -1), expected, atol=2e-4, rtol=0)
 
 
-def test_waves_are_the_same_whoever_asked_before() -> None:
-    waves = SinusoidTable(D)
+def test_the_table_does_not_depend_on_earlier_calls() -> None:
+    table = SinusoidTable(D)
     with torch.inference_mode():
-        waves(0, N)
+        table(0, N)
     weight = torch.randn(N, 1, requires_grad=True)
     for start in (0, 2, 100, 3):
-        for found, expected in zip(waves(start, N), SinusoidTable(D)(start, N), strict=True):
+        for found, expected in zip(table(start, N), SinusoidTable(D)(start, N), strict=True):
             assert torch.equal(found, expected)
             torch.autograd.grad((weight * found).sum(), weight)  # what inference mode wrote could not be saved for it
-    waves.float()
-    assert waves(0, N)[0].dtype == torch.float32
+    table.float()
+    assert table(0, N)[0].dtype == torch.float32
 
 
 def test_sinusoids_are_not_weights() -> None:
@@ -105,9 +105,9 @@ def test_learned_positions_refuse_a_longer_sentence_and_say_what_to_do(start: in
 def test_concatenation_is_a_matrix_times_both(kind: str) -> None:
     """W [x; p], number by number; with W = [1 1] it is the sum."""
     module, x = absolute(kind, merge="concat"), torch.randn(B, N, D)
-    assert isinstance(module, PositionCode)
+    assert isinstance(module, PositionVectors)
     assert module.merge is not None
-    code, weight = module.code(4, N), module.merge.weight
+    code, weight = module.vectors(4, N), module.merge.weight
     found = module(x, 4)
     for b in range(B):
         for n in range(N):
@@ -131,7 +131,7 @@ def test_others_do_not_act_inside_attention(kind: str) -> None:
         kind=kind, merge=None if kind == "none" else "add", max_length=13 if kind == "learned" else None
     )
     module, x = config.relative(num_heads=H, width=E, causal=True), torch.randn(B, H, N, E)
-    assert torch.equal(module.turn(x, 5), x)
+    assert torch.equal(module.rotate(x, 5), x)
     assert module.bias(N, N) is None
 
 
@@ -172,7 +172,7 @@ def t5_bucket(relative_position: int, *, bidirectional: bool) -> int:
 @pytest.mark.parametrize("start", [0, 1, 997])
 def test_rotation_equals_the_paper(start: int) -> None:
     x = torch.randn(B, H, N, E)
-    found = relative("rotary").turn(x, start)
+    found = relative("rotary").rotate(x, start)
     for b in range(B):
         for h in range(H):
             for n in range(N):
@@ -184,10 +184,10 @@ def test_rotation_keeps_norms_and_its_products_know_distances_only(start: int, s
     draw = torch.Generator().manual_seed(seed)
     rotary = relative("rotary")
     query, key = torch.randn(2, 1, 1, N, E, generator=draw)
-    turned_query = rotary.turn(query, start)
-    assert_close(turned_query.norm(dim=-1), query.norm(dim=-1))
-    scores = turned_query @ rotary.turn(key, start).transpose(2, 3)
-    moved = rotary.turn(query, start + shift) @ rotary.turn(key, start + shift).transpose(2, 3)
+    rotated_query = rotary.rotate(query, start)
+    assert_close(rotated_query.norm(dim=-1), query.norm(dim=-1))
+    scores = rotated_query @ rotary.rotate(key, start).transpose(2, 3)
+    moved = rotary.rotate(query, start + shift) @ rotary.rotate(key, start + shift).transpose(2, 3)
     assert_close(moved, scores, atol=1e-9, rtol=0)
 
 
@@ -244,7 +244,7 @@ def test_attention_does_not_see_that_a_sentence_moved(kind: str, causal: bool) -
     attention = MultiHeadAttention(
         d_model=H * E, num_heads=H, scaled=True, dropout=0.0, positions=relative(kind, causal=causal)
     )
-    mask = causal_mask(N) if causal else torch.ones(N, N, dtype=torch.bool)
+    mask = causal_mask(N, N) if causal else torch.ones(N, N, dtype=torch.bool)
 
     def attended(shift: int, states: Tensor = states) -> Tensor:
         padded = torch.cat((torch.randn(B, shift, H * E), states), 1)
@@ -264,11 +264,11 @@ def test_relative_positions_pass_gradcheck(kind: str) -> None:
     module = relative(kind, causal=False, num_heads=2, width=4)
     weights = tuple(module.parameters())
     query, key, value = (torch.randn(1, 2, n, 4, requires_grad=True) for n in (3, 5, 5))
-    mask = causal_mask(5)[None, None, 2:]
+    mask = causal_mask(3, 5)[None, None]
 
     def context(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Tensor:
         bias = module.bias(3, 5)
-        return attend(module.turn(query, 2), module.turn(key, 0), value, mask, bias=bias)[0]
+        return attend(module.rotate(query, 2), module.rotate(key, 0), value, mask, bias=bias)[0]
 
     assert torch.autograd.gradcheck(context, (query, key, value, *weights))
 

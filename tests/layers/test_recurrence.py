@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.layers.recurrence import CELLS, RecurrentLayer
+from heed.functional.recurrence import CELLS
+from heed.layers.recurrence import RecurrentLayer
 
 B, T, D_IN, D = 3, 5, 7, 11
 LENGTHS = torch.tensor([5, 1, 3])
@@ -50,11 +51,11 @@ def test_a_step_equals_torchs_cell_and_passes_gradcheck(cell: str) -> None:
     layer, x, before = case(cell)
     theirs = {"tanh": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}[cell](D_IN, D)
     theirs.load_state_dict({name.removesuffix("_l0"): weight for name, weight in layer.layer.state_dict().items()})
-    after = layer.step(layer.gates(x[:, 0]), before, layer.recurrence())
+    after = layer.step(layer.input_gates(x[:, 0]), before, layer.hidden_gates())
     expected = theirs(x[:, 0], before if len(before) > 1 else before[0])
     assert_close(after, expected if isinstance(expected, tuple) else (expected,))
     assert torch.autograd.gradcheck(
-        lambda x, *rest: layer.step(layer.gates(x), rest[: len(before)], layer.recurrence()),
+        lambda x, *rest: layer.step(layer.input_gates(x), rest[: len(before)], layer.hidden_gates()),
         (x[:, 0], *before, *layer.parameters()),
     )
 

@@ -17,8 +17,8 @@ from heed.errors import HeedError
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.layers.scores import SCORES
-from heed.models import FAMILIES
-from heed.models.rnn import AttentionConfig
+from heed.models import FAMILIES, build_model
+from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
 
@@ -122,7 +122,7 @@ def config(request: pytest.FixtureRequest, config_of: Callable[[str], Any]) -> M
 
 def build(config: ModelConfig, *, tgt_vocab: int = TGT_VOCAB, joint: bool = False) -> Seq2Seq:
     """With all weights random: none is 0 or 1, as norms and biases are at first, and no PAD vector is zero."""
-    model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=tgt_vocab, joint=joint)
+    model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=tgt_vocab, joint=joint)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
     return model.eval()
@@ -271,7 +271,7 @@ def test_training_differs_from_inference_by_dropout_alone(config: Any, pairs: Pa
 
 
 def test_what_is_trained_is_what_decodes(config: ModelConfig, pairs: Pairs) -> None:
-    model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).eval()
+    model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).eval()
     output = model.decode_hidden(pairs.src, pairs.mask, pairs.tgt)
     assert_close(output.logits(), model(pairs.src, pairs.mask, pairs.tgt))
     where = pairs.tgt > pairs.tgt.float().mean()
@@ -279,7 +279,7 @@ def test_what_is_trained_is_what_decodes(config: ModelConfig, pairs: Pairs) -> N
 
 
 def test_gradients_reach_every_weight(config: ModelConfig, pairs: Pairs) -> None:
-    model = config.build(src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).train()
+    model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).train()
     logits = model(pairs.src, pairs.mask, pairs.tgt)
     F.cross_entropy(logits.flatten(0, 1), torch.randint(TGT_VOCAB, (B * T,))).backward()
     for path, parameter in model.named_parameters():

@@ -11,7 +11,9 @@ from torch.testing import assert_close
 
 from heed.layers.reach import PredictiveReach
 from heed.layers.scores import AdditiveScore, GeneralScore, LocationScore
-from heed.models.rnn import RNN, AttentionConfig, Encoder, RNNConfig
+from heed.models import build_model
+from heed.models.rnn import RNN, Encoder
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.symbols import PAD
 
 B, S, T, V = 3, 7, 5, 29
@@ -60,7 +62,7 @@ cells = pytest.mark.parametrize(("cell", "layers"), [*product(TORCH, (1, 2))])
 
 def built(config: RNNConfig) -> RNN:
     """With all weights random, biases too."""
-    model = config.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(config, src_vocab=V, tgt_vocab=V, joint=True)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     return model.eval()
@@ -129,7 +131,7 @@ def gru(x: Tensor, h: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def look(model: RNN, h: Tensor, states: Tensor, t: int, coverage: list[Tensor]) -> Tensor:
     """c_t = Σ_s a_t(s) h_s over the states of one sentence; ``coverage`` grows by a_t."""
-    attention, score, reach = model.config.attention, model.score, model.reach
+    attention, score, reach = model.config.attention, model.attention.score, model.attention.reach
     match attention.score, score:
         case "dot", _:
             scores = [h @ state for state in states]
@@ -177,9 +179,9 @@ def equations(model: RNN, states: Tensor, finals: list[Tensor], tokens: list[int
             w, u, b, b_u = layer.parameters()
             if number == 0 and attention.order == "bahdanau":
                 context = look(model, layers[-1][0], states, t, coverage)
-                w, x = torch.cat((w, model.get_parameter("extra.weight")), 1), torch.cat((x, context))
+                w, x = torch.cat((w, model.get_parameter("context_gates.weight")), 1), torch.cat((x, context))
             elif number == 0 and attention.input_feeding:
-                w, x = torch.cat((w, model.get_parameter("extra.weight")), 1), torch.cat((x, attentional))
+                w, x = torch.cat((w, model.get_parameter("context_gates.weight")), 1), torch.cat((x, attentional))
             layers[number] = advance(w @ x + b, u @ layers[number][0] + b_u, layers[number])
             x = layers[number][0] + x if config.residual and number else layers[number][0]
         if attention.score == "none":
@@ -268,7 +270,7 @@ def test_without_attention_only_the_final_state_reaches_the_decoder() -> None:
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_forget_gates_start_open(bidirectional: bool) -> None:
     """1 above torch's U(−k, k), k = 1/√width, in one of the two biases that are added; all others as torch has them."""
-    model = replace(CONFIG, bidirectional=bidirectional).build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(replace(CONFIG, bidirectional=bidirectional), src_vocab=V, tgt_vocab=V, joint=True)
     recurrent = [module for module in model.modules() if isinstance(module, nn.LSTM)]
     assert len(recurrent) == (6 if bidirectional else 4)
     for module in recurrent:

@@ -11,10 +11,13 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.functional.masks import causal_mask
+from heed.functional import causal_mask
 from heed.layers.attention import Attention, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig, heads_off
+from heed.models import build_model
+from heed.models.ablation import heads_off
+from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heed.models.transformer_config import TransformerConfig
 
 B, S, T, V = 3, 7, 5, 29
 
@@ -87,12 +90,13 @@ def torch_layer(
     """torch's layer with our weights."""
     decoder = isinstance(ours, DecoderLayer)
     theirs = (nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer)(**arguments(config))
-    copy_attention(ours.self_attention, theirs.self_attn)
+    copy_attention(ours.self_attention.sublayer.attention, theirs.self_attn)
     if decoder:
-        copy_attention(ours.cross_attention, theirs.multihead_attn)
-    theirs.linear1.load_state_dict(ours.feed_forward.widen.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.narrow.state_dict())
-    for number, residual in enumerate(ours.residuals, start=1):
+        copy_attention(ours.cross_attention.sublayer.attention, theirs.multihead_attn)
+    theirs.linear1.load_state_dict(ours.feed_forward.sublayer.widen.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.sublayer.narrow.state_dict())
+    residuals = [ours.self_attention, *([ours.cross_attention] if decoder else []), ours.feed_forward]
+    for number, residual in enumerate(residuals, start=1):
         theirs.get_submodule(f"norm{number}").load_state_dict(residual.norm.state_dict())
     return theirs.eval()
 
@@ -111,15 +115,15 @@ def test_encoder_layer_equals_torch(config: TransformerConfig) -> None:
 def test_decoder_layer_equals_torch(config: TransformerConfig) -> None:
     ours = randomised(DecoderLayer(config))
     x, memory, mask = torch.randn(B, T, config.d_model), torch.randn(B, S, config.d_model), padding()
-    projected = ours.cross_attention.project(memory)
-    output, *_ = ours(x, None, causal_mask(T)[None, None], projected, mask[:, None, None], maps=False)
-    expected = torch_layer(ours, config)(x, memory, tgt_mask=~causal_mask(T), memory_key_padding_mask=~mask)
+    projected = ours.project(memory)
+    output, *_ = ours(x, None, causal_mask(T, T)[None, None], projected, mask[:, None, None], maps=False)
+    expected = torch_layer(ours, config)(x, memory, tgt_mask=~causal_mask(T, T), memory_key_padding_mask=~mask)
     assert_close(output, expected)
 
 
 def test_whole_model_equals_torch(config: TransformerConfig) -> None:
     """√D E[ids] + PE → torch's stacks → inner products with E (Vaswani et al. 2017, §3.4)."""
-    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
     width, table = config.d_model, model.tgt_embedding.weight
 
@@ -138,7 +142,7 @@ def test_whole_model_equals_torch(config: TransformerConfig) -> None:
         states = nn.functional.layer_norm(states, [width], *model.encoder_norm.parameters())
     x = enter(tgt)
     for layer in model.decoder:
-        x = torch_layer(layer, config)(x, states, tgt_mask=~causal_mask(T), memory_key_padding_mask=~mask)
+        x = torch_layer(layer, config)(x, states, tgt_mask=~causal_mask(T, T), memory_key_padding_mask=~mask)
     if config.norm == "pre":
         x = nn.functional.layer_norm(x, [width], *model.decoder_norm.parameters())
 
@@ -154,8 +158,11 @@ def test_whole_model_equals_torch(config: TransformerConfig) -> None:
 def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, residual: bool) -> None:
     config = replace(CONFIG, norm=place, norm_kind=kind, residual=residual)
     layer, x = randomised(EncoderLayer(config)), torch.randn(B, S, config.d_model)
-    attention, ffn = nn.MultiheadAttention(config.d_model, config.num_heads, batch_first=True), layer.feed_forward
-    copy_attention(layer.self_attention, attention)
+    attention, ffn = (
+        nn.MultiheadAttention(config.d_model, config.num_heads, batch_first=True),
+        layer.feed_forward.sublayer,
+    )
+    copy_attention(layer.self_attention.sublayer.attention, attention)
 
     def normed(x: Tensor, weights: list[Tensor]) -> Tensor:
         if kind == "layer":
@@ -164,14 +171,14 @@ def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, res
 
     expected = x
     for residual_step, sublayer in zip(
-        layer.residuals,
+        (layer.self_attention, layer.feed_forward),
         (
             lambda h: attention(h, h, h, need_weights=False)[0],
             lambda h: ffn.narrow(nn.functional.relu(ffn.widen(h))),
         ),
         strict=True,
     ):
-        weights = list(residual_step.parameters())
+        weights = list(residual_step.norm.parameters())
         update = sublayer(normed(expected, weights) if place == "pre" else expected)
         expected = expected + update if residual else update
         expected = normed(expected, weights) if place == "post" else expected
@@ -182,7 +189,7 @@ def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, res
 def test_layer_dropout_skips_layers_sentence_by_sentence() -> None:
     dry = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
     config = replace(CONFIG, **dry, encoder_layers=1, norm="none", layer_dropout=0.25)
-    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src = torch.randint(V, (200, S))
     mask = torch.ones_like(src, dtype=torch.bool)
     whole, skipped = model.encode(src, mask).states, model.src_positions(model.src_embedding(src))
@@ -202,17 +209,17 @@ def cut(attention: Attention, head: int) -> None:
 
 @pytest.mark.parametrize("maps", [False, True])
 def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
-    model = randomised(CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True))
     src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
 
     def logits(model: Transformer) -> Tensor:
         return model.decode(tgt, model.encode(src, mask, maps=maps), maps=maps).logits
 
     before, twin = logits(model), copy.deepcopy(model)
-    cut(twin.encoder[2].self_attention, 1)
-    cut(twin.decoder[0].self_attention, 0)
-    cut(twin.decoder[1].cross_attention, 0)
-    cut(twin.decoder[1].cross_attention, 1)
+    cut(twin.encoder[2].self_attention.sublayer.attention, 1)
+    cut(twin.decoder[0].self_attention.sublayer.attention, 0)
+    cut(twin.decoder[1].cross_attention.sublayer.attention, 0)
+    cut(twin.decoder[1].cross_attention.sublayer.attention, 1)
     with heads_off(model, {("encoder_self", 2, 1), ("decoder_self", 0, 0), ("cross", 1, 0), ("cross", 1, 1)}):
         off = logits(model)
     assert_close(off, logits(twin))
@@ -222,7 +229,7 @@ def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
 
 def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
     config = replace(CONFIG, self_attention=SelfAttentionConfig(kind="parameter_free", scaled=True), residual=False)
-    model = randomised(config.build(src_vocab=V, tgt_vocab=V, joint=True))
+    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src = torch.randint(V, (2, S))
     with heads_off(model, {("encoder_self", 0, 0)}):
         states = model.encode(src, torch.ones_like(src, dtype=torch.bool)).states
@@ -231,7 +238,7 @@ def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("head", [("cross", 2, 0), ("cross", 0, 2), ("encoder_self", -1, 0), ("self", 0, 0)])
 def test_heads_that_do_not_exist_are_refused(head: tuple[str, int, int]) -> None:
-    model = CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
     with (
         pytest.raises(HeedError, match=r"no head .* encoder_self: 3 layers of 2, .*cross: 2 layers of 2"),
         heads_off(model, [("cross", 0, 0), head]),
@@ -244,7 +251,7 @@ def encoded(positions: str, src: Tensor) -> Tensor:
     torch.manual_seed(1)
     merge = "add" if positions == "sinusoidal" else None
     config = replace(CONFIG, d_model=24, positions=PositionsConfig(kind=positions, merge=merge, max_length=None))
-    model = config.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(config, src_vocab=V, tgt_vocab=V, joint=True)
     return randomised(model).encode(src, torch.ones_like(src, dtype=torch.bool)).states
 
 
@@ -256,11 +263,11 @@ def test_without_positions_a_sentence_is_a_set() -> None:
 
 
 def test_moving_rows_within_their_sentences_does_not_copy_the_memory() -> None:
-    model = CONFIG.build(src_vocab=V, tgt_vocab=V, joint=True)
+    model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
     state = model.start(model.encode(torch.randint(V, (B, S)), padding()))
     beams = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory is beams.memory
-    assert beams.reorder(torch.tensor([2, 0, 3, 3, 4, 5])).memory is not beams.memory
+    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory.layers is beams.memory.layers
+    assert beams.reorder(torch.tensor([2, 0, 3, 3, 4, 5])).memory.layers is not beams.memory.layers
 
 
 @pytest.mark.parametrize(

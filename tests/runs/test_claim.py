@@ -1,4 +1,4 @@
-"""One folder, one run: however many processes ask at once, whatever the clock says, and whoever died."""
+"""Run folders are claimed exclusively, also by concurrent processes and after a crash or a clock change."""
 
 import multiprocessing
 import signal
@@ -14,7 +14,7 @@ NOW = "2026-11-23_12-00-00"
 FORK = multiprocessing.get_context("fork")
 
 
-def _create_often(parent: Path, start: Barrier, times: int) -> None:
+def _create_repeatedly(parent: Path, start: Barrier, times: int) -> None:
     for number in range(times):
         start.wait()
         folder = create(parent, NOW)
@@ -23,7 +23,7 @@ def _create_often(parent: Path, start: Barrier, times: int) -> None:
 
 def test_two_processes_never_create_the_same_folder_in_fifty_tries(tmp_path: Path) -> None:
     start = FORK.Barrier(2)
-    processes = [FORK.Process(target=_create_often, args=(tmp_path, start, 50)) for _ in range(2)]
+    processes = [FORK.Process(target=_create_repeatedly, args=(tmp_path, start, 50)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:

@@ -1,4 +1,4 @@
-"""What reaches the loggers, read back from what they wrote."""
+"""Loggers, checked by reading the files that they wrote."""
 
 import csv
 import importlib.util
@@ -11,8 +11,8 @@ import pytest
 from omegaconf import DictConfig
 from PIL import Image
 
-import train
 from heed.errors import HeedError
+from heed.launch.command import train
 from heed.training.loggers import closing, log_images, log_table, tensorboard_logger, wandb_logger
 from tests.wandb_file import read_wandb
 
@@ -24,7 +24,7 @@ TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=r
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    # wandb and Lightning leave their wishes in the environment: set here, they are taken back.
+    # wandb and Lightning set these variables; monkeypatch restores them.
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
 
@@ -37,9 +37,9 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
-def test_wandb_holds_all_of_metrics_csv_and_more(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    train.train(compose(*TINY, "logger=wandb", f"cache_dir={tmp_path / 'cache'}", folder=folder))
+    train(compose(*TINY, "logger=wandb", f"cache_dir={tmp_path / 'cache'}", folder=folder))
     logged = read_wandb(folder)
     assert logged.exit_code == 0
     assert logged.config["seed"] == 1
@@ -67,7 +67,7 @@ def test_wandb_holds_all_of_metrics_csv_and_more(compose: Callable[..., DictConf
     contents = [json.loads((logged.files / entry["valid/translations.path"]).read_text()) for entry in tables]
     assert contents[0]["columns"] == ["source", "reference", "translation"]
     assert [row[:2] for row in contents[0]["data"]] == [row[:2] for row in contents[1]["data"]]
-    # The last validation's weights are those of the final translations, which are greedy here, too.
+    # The final translations come from the weights of the last validation, and both are greedy.
     written = zip(
         *((folder / "translations" / f"valid.{side}").read_text().splitlines() for side in ("src", "ref", "hyp")),
         strict=True,
@@ -78,7 +78,7 @@ def test_wandb_holds_all_of_metrics_csv_and_more(compose: Callable[..., DictConf
     assert logged.summary["results"]["test"]["bleu_signature"].startswith("nrefs:1|")
 
 
-def test_pictures_reach_wandb_and_a_failed_run_is_marked(tmp_path: Path, picture: Path) -> None:
+def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, picture: Path) -> None:
     loggers = wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")
 
     def log_and_fail() -> None:
@@ -95,7 +95,7 @@ def test_pictures_reach_wandb_and_a_failed_run_is_marked(tmp_path: Path, picture
     assert logged.exit_code == 1
 
 
-def test_tensorboard_holds_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:
+def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:
     pytest.importorskip("tensorboard", reason="the extra heed[tensorboard] is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -116,6 +116,6 @@ def test_tensorboard_holds_numbers_pictures_and_tables(tmp_path: Path, picture: 
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")), reason="TensorBoard is installed"
 )
-def test_missing_tensorboard_is_a_sentence(tmp_path: Path) -> None:
+def test_missing_tensorboard_is_an_error_that_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(HeedError, match=r"pip install 'heed\[tensorboard\]'"):
         tensorboard_logger(folder=tmp_path, config=CONFIG)

@@ -1,4 +1,4 @@
-"""Out of memory is a sentence with a setting to try, which in the end helps."""
+"""Out-of-memory errors name an option to change, and following the advice leads to a run that fits."""
 
 import random
 import re
@@ -13,11 +13,11 @@ import torch
 from heed.data.batch import Batch
 from heed.data.plan import CPU_TOKENS
 from heed.errors import HeedError
-from heed.training.memory import out_of_memory_explained
+from heed.training.memory import explain_out_of_memory
 
 MB = 2**20
 
-# One wide layer: 1,000 tokens take 120 MB there, and the weights next to nothing.
+# One wide layer: 1,000 tokens take 120 MB, and the weights little.
 WIDE = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "model.d_model=4", "model.num_heads=1",
         "model.d_ff=30000", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
         "trainer.max_epochs=null", "trainer.max_steps=1", "callbacks.maps=0", "search=greedy",
@@ -25,9 +25,10 @@ WIDE = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "m
 
 
 @contextmanager
-def memory_for(size: int) -> Iterator[None]:
-    """This process may grow by so many bytes."""
-    room = torch.empty(2048 * MB, dtype=torch.uint8)  # set aside by heed.kernels.allocator: untouched, it costs nothing
+def limited_growth(size: int) -> Iterator[None]:
+    """Limit this process to ``size`` more bytes of address space."""
+    # heed.kernels.allocator has reserved this much, which would be used first. Untouched pages take no memory.
+    reserved = torch.empty(2048 * MB, dtype=torch.uint8)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size, before[1]))
@@ -35,7 +36,7 @@ def memory_for(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
-        del room
+        del reserved
 
 
 @pytest.fixture
@@ -57,51 +58,50 @@ def batch(rows: int, src: int = 5, tgt: int = 7) -> Batch:
 
 @pytest.mark.slow
 def test_following_the_advice_ends_in_a_run_that_fits(run: Callable[..., Path], settings: list[str]) -> None:
-    run("warm", *settings, "batching.device_tokens=200", "model.d_ff=8")  # everything is imported
+    run("imports", *settings, "batching.device_tokens=200", "model.d_ff=8")  # imports take memory too
     tokens, tried = 16384, []
     while True:
         try:
-            with memory_for(400 * MB):
+            with limited_growth(400 * MB):
                 run(f"tokens-{tokens}", *settings, f"batching.device_tokens={tokens}")
             break
         except HeedError as error:
-            said = str(error)
+            message = str(error)
         tried.append(tokens)
-        assert f"Out of memory on cpu with batching.device_tokens={tokens}, at a batch of " in said
-        advice = re.search(r"try batching\.device_tokens=(\d+)", said)
+        assert f"Out of memory on cpu with batching.device_tokens={tokens}, at a batch of " in message
+        advice = re.search(r"try batching\.device_tokens=(\d+)", message)
         assert advice
         assert int(advice[1]) < tokens
         tokens = int(advice[1])
     assert tried
 
 
-def test_a_pair_that_does_not_fit_alone_asks_for_another_remedy() -> None:
+def test_a_single_pair_that_does_not_fit_gets_other_advice() -> None:
     with (
         pytest.raises(HeedError, match=r"1 pair, 5 source × 7 target tokens: choose a smaller model, or .*max_chars"),
-        memory_for(100 * MB),
-        out_of_memory_explained(batch(1), 64),
+        limited_growth(100 * MB),
+        explain_out_of_memory(batch(1), 64),
     ):
-        torch.empty(64_000 * MB)  # more than was ever freed, which would be used again
+        torch.empty(64_000 * MB)  # more than this process has freed and could reuse
 
 
-def test_the_advice_is_never_less_than_the_longest_pair() -> None:
+def test_the_advice_is_at_least_the_length_of_the_longest_pair() -> None:
     with (
-        pytest.raises(HeedError, match=r"3 pairs, 5 source × 7 target tokens: try batching.device_tokens=12:"),
-        memory_for(100 * MB),
-        out_of_memory_explained(batch(3), 20),
+        pytest.raises(HeedError, match=r"3 pairs, 5 source × 7 target tokens: try batching.device_tokens=12,"),
+        limited_growth(100 * MB),
+        explain_out_of_memory(batch(3), 20),
     ):
         bytearray(64_000 * MB)
 
 
-def test_other_errors_pass() -> None:
-    with pytest.raises(RuntimeError, match="must match the size"), out_of_memory_explained(batch(3), 20):
+def test_other_errors_are_not_changed() -> None:
+    with pytest.raises(RuntimeError, match="must match the size"), explain_out_of_memory(batch(3), 20):
         torch.ones(2) + torch.ones(3)
-    with out_of_memory_explained(batch(3), 20):
+    with explain_out_of_memory(batch(3), 20):
         torch.empty(10 * MB)
 
 
-def test_auto_on_a_cpu_is_a_constant(run: Callable[..., Path], settings: list[str]) -> None:
-    # So that it computes exactly what the number does.
+def test_auto_on_a_cpu_is_the_constant(run: Callable[..., Path], settings: list[str]) -> None:
     small = [*settings, "model.d_ff=8", "batching.batch_tokens=900"]
     auto, number = (run(str(tokens), *small, f"batching.device_tokens={tokens}") for tokens in ("auto", CPU_TOKENS))
     assert (auto / "metrics.csv").read_bytes() == (number / "metrics.csv").read_bytes()

@@ -1,8 +1,10 @@
-"""The loss of a micro-batch, with and without R-Drop."""
+"""Parameter groups, the loss of a micro-batch with and without R-Drop, and the format of checkpoints."""
 
 import io
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sentencepiece as spm
@@ -11,11 +13,14 @@ import torch
 from heed.data.batch import Batch
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch
+from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cross_entropy, r_drop
 from heed.training.module import TranslationModule
 from heed.training.schedules import Constant
+
+FAMILIES = ["transformer", "rnn"]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,9 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(proto.getvalue(), None)
 
 
-def module(model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float) -> TranslationModule:
+def build_module(
+    model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float = 0.0, embedding_lr_scale: float = 1.0
+) -> TranslationModule:
     return TranslationModule(
         model,
         tokenizer,
@@ -36,7 +43,7 @@ def module(model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float) -> Translation
         schedule=Constant(warmup_steps=0),
         label_smoothing=0.1,
         r_drop=alpha,
-        table_rate=1.0,
+        embedding_lr_scale=embedding_lr_scale,
         clip_norm=0.0,
         max_skipped_steps=5,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
@@ -44,83 +51,135 @@ def module(model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float) -> Translation
     )
 
 
-def test_tables_learn_at_a_rate_of_their_own(tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer) -> None:
+# ---- optimizer
+
+
+def test_embedding_lr_scale_multiplies_the_learning_rate_of_embedding_tables_only(
+    tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
     model = tiny_model("transformer")
-    trained = module(model, tokenizer, alpha=0.0)
-    trained.table_rate = 4.0
-    rates = {
-        parameter: group["initial_lr"]
-        for group in trained.configure_optimizers().param_groups
-        for parameter in group["params"]
-    }
+    groups = build_module(model, tokenizer, embedding_lr_scale=4.0).configure_optimizers().param_groups
+    rates = {parameter: group["initial_lr"] for group in groups for parameter in group["params"]}
     tables = {module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)}
     assert tables
     assert rates == {p: pytest.approx(0.4 if p in tables else 0.1) for p in model.parameters()}
 
 
-def a_batch() -> Batch:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_parameter_is_in_the_group_of_its_kind(
+    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
+    model = tiny_model(family)
+    groups = build_module(model, tokenizer).configure_optimizers().param_groups
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    by_kind = {group["kind"]: {names.pop(parameter) for parameter in group["params"]} for group in groups}
+    assert not names, "these parameters are in no group"
+    assert all("embedding" in name for name in by_kind["embedding"])
+    assert all("bias" in name or "norm" in name for name in by_kind["vector"])
+    assert all(name.endswith(("weight", "weight_ih_l0", "weight_hh_l0")) for name in by_kind["matrix"])
+    assert by_kind["embedding"]
+    assert len(by_kind["matrix"]) > 5
+    assert {group["kind"]: group["weight_decay"] for group in groups}["vector"] == 0
+
+
+# ---- loss
+
+
+def random_batch() -> Batch:
     src, tgt = torch.randint(4, 23, (5, 7)), torch.randint(4, 29, (5, 6))
     tgt[3:, 4:] = PAD
     tgt_in = torch.cat([torch.full((5, 1), BOS), tgt[:, :-1]], dim=1)
     return Batch(src, torch.ones_like(src, dtype=torch.bool), tgt_in, tgt, index=torch.arange(5))
 
 
-def differentiated(trained: TranslationModule, batch: Batch, seed: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def loss_and_gradients(
+    module: TranslationModule, batch: Batch, *, seed: int
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
     torch.manual_seed(seed)
-    loss, _ = trained.summed_loss(batch)
-    return loss.detach(), list(torch.autograd.grad(loss, list(trained.model.parameters())))
+    loss, _ = module.summed_loss(batch)
+    return loss.detach(), list(torch.autograd.grad(loss, list(module.model.parameters())))
 
 
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
-def test_without_r_drop_it_is_one_pass_bit_for_bit(
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_r_drop_the_loss_is_the_cross_entropy_of_one_pass(
     family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
 ) -> None:
-    model, batch = tiny_model(family).train(), a_batch()
+    """Bit for bit, and with the same random numbers."""
+    model, batch = tiny_model(family).train(), random_batch()
     torch.manual_seed(3)
-    output = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-    loss, _ = cross_entropy(output, batch.tgt_out, label_smoothing=0.1)
-    expected = torch.autograd.grad(loss, list(model.parameters()))
-    after = torch.get_rng_state()
-    ours, gradients = differentiated(module(model, tokenizer, alpha=0.0), batch, seed=3)
-    assert torch.equal(ours, loss)
-    assert all(map(torch.equal, gradients, expected))
-    assert torch.equal(torch.get_rng_state(), after)
+    hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
+    expected_loss, _ = cross_entropy(hidden, batch.tgt_out, label_smoothing=0.1)
+    expected_gradients = torch.autograd.grad(expected_loss, list(model.parameters()))
+    expected_rng_state = torch.get_rng_state()
+    loss, gradients = loss_and_gradients(build_module(model, tokenizer), batch, seed=3)
+    assert torch.equal(loss, expected_loss)
+    assert all(map(torch.equal, gradients, expected_gradients))
+    assert torch.equal(torch.get_rng_state(), expected_rng_state)
 
 
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
-def test_r_drop_compares_two_dropouts(family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer) -> None:
-    model, batch = tiny_model(family).train(), a_batch()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_r_drop_compares_two_passes_with_different_dropout(
+    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
+    model, batch = tiny_model(family).train(), random_batch()
     torch.manual_seed(3)
-    twice = (part.repeat_interleave(2, 0) for part in (batch.src, batch.src_mask, batch.tgt_in))
-    both = model.decode_hidden(*twice)
+    repeated = (part.repeat_interleave(2, 0) for part in (batch.src, batch.src_mask, batch.tgt_in))
+    both = model.decode_hidden(*repeated)
     first, second = both[::2], both[1::2]
-    for one, other in zip(first.states, second.states, strict=True):
-        assert not torch.allclose(one, other)
+    for states, other_states in zip(first.states, second.states, strict=True):
+        assert not torch.allclose(states, other_states)
     expected, _ = r_drop((first, second), batch.tgt_out, label_smoothing=0.1, alpha=2.0)
-    ours, _ = differentiated(module(model, tokenizer, alpha=2.0), batch, seed=3)
-    torch.testing.assert_close(ours, expected.detach())
-
-    # Without dropout there is nothing to compare.
-    model.eval()
-    losses, gradients = zip(
-        *(differentiated(module(model, tokenizer, alpha=a), batch, 3) for a in (2.0, 0.0)), strict=True
-    )
-    torch.testing.assert_close(*losses)
-    torch.testing.assert_close(*gradients)
+    loss, _ = loss_and_gradients(build_module(model, tokenizer, alpha=2.0), batch, seed=3)
+    torch.testing.assert_close(loss, expected.detach())
 
 
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
-def test_matrices_tables_and_vectors_are_told_apart(
+@pytest.mark.parametrize("family", FAMILIES)
+def test_r_drop_changes_nothing_without_dropout(
     family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
 ) -> None:
-    model = tiny_model(family)
-    groups = module(model, tokenizer, alpha=0.0).configure_optimizers().param_groups
-    parameters = {parameter: name for name, parameter in model.named_parameters()}
-    names = {group["kind"]: {parameters.pop(parameter) for parameter in group["params"]} for group in groups}
-    assert not parameters, "each is in one group"
-    assert all("embedding" in name for name in names["table"])
-    assert all("bias" in name or "norm" in name for name in names["vector"])
-    assert all(name.endswith(("weight", "weight_ih_l0", "weight_hh_l0")) for name in names["matrix"]), names["matrix"]
-    assert names["table"]
-    assert len(names["matrix"]) > 5
-    assert {group["kind"]: group["weight_decay"] for group in groups}["vector"] == 0
+    model, batch = tiny_model(family).eval(), random_batch()
+    results = [loss_and_gradients(build_module(model, tokenizer, alpha=alpha), batch, seed=3) for alpha in (2.0, 0.0)]
+    torch.testing.assert_close(*results)
+
+
+# ---- checkpoints
+
+
+@pytest.fixture
+def module(
+    tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> TranslationModule:
+    """A module whose trainer resumes from runs/old/last.ckpt."""
+    module = build_module(tiny_model("rnn"), tokenizer)
+    trainer = SimpleNamespace(ckpt_path="runs/old/last.ckpt", optimizers=[torch.optim.SGD(module.parameters())])
+    monkeypatch.setattr(TranslationModule, "trainer", trainer)
+    return module
+
+
+def saved_by(module: TranslationModule) -> dict[str, Any]:
+    checkpoint: dict[str, Any] = {"state_dict": module.state_dict()}
+    module.on_save_checkpoint(checkpoint)
+    return checkpoint
+
+
+def test_a_checkpoint_contains_its_format_number(module: TranslationModule) -> None:
+    assert saved_by(module)["heed_format"] == 2
+
+
+@pytest.mark.parametrize("number", [None, 1])
+def test_a_checkpoint_of_an_earlier_format_is_refused(module: TranslationModule, number: int | None) -> None:
+    checkpoint = saved_by(module)
+    del checkpoint["heed_format"]
+    if number is not None:
+        checkpoint["heed_format"] = number
+    with pytest.raises(HeedError) as error:
+        module.on_load_checkpoint(checkpoint)
+    assert str(error.value) == (
+        "runs/old/last.ckpt was written by an earlier version of heed, whose optimizer state is stored by position and "
+        "cannot be matched to the parameters of this version: start a new run from its weights with init_from=RUN."
+    )
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused(module: TranslationModule) -> None:
+    with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by a newer version of heed"):
+        module.on_load_checkpoint({**saved_by(module), "heed_format": 3})

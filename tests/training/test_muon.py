@@ -1,4 +1,4 @@
-"""Muon against its formulas in float64, and AdamW's half against torch's own."""
+"""Muon against its formula in float64, and its AdamW groups against torch's AdamW."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.training.muon import Muon, orthogonal
+from heed.training.muon import Muon, orthogonalize
 
 SETTINGS: dict[str, Any] = {
     "momentum": 0.9,
@@ -21,27 +21,29 @@ SETTINGS: dict[str, Any] = {
 
 
 @given(st.integers(1, 17), st.integers(1, 17), st.integers(0, 2**32))
-def test_orthogonal_keeps_directions_and_evens_their_lengths(rows: int, columns: int, seed: int) -> None:
+def test_orthogonalize_keeps_singular_vectors_and_makes_singular_values_about_1(
+    rows: int, columns: int, seed: int
+) -> None:
     torch.manual_seed(seed)
     matrices = torch.randn(3, rows, columns, dtype=torch.float64)
-    left, lengths, right = torch.linalg.svd(matrices, full_matrices=False)
-    turned = left.mT @ orthogonal(matrices, 5) @ right.mT
-    kept = turned.diagonal(dim1=1, dim2=2)
-    assert_close(turned, torch.diag_embed(kept), atol=1e-7, rtol=0)
-    clear = lengths > 0.01 * lengths.norm(dim=1, keepdim=True)
-    assert ((kept > 0.6) & (kept < 1.3))[clear].all()
+    left, singular_values, right = torch.linalg.svd(matrices, full_matrices=False)
+    result = left.mT @ orthogonalize(matrices, 5) @ right.mT
+    new_values = result.diagonal(dim1=1, dim2=2)
+    assert_close(result, torch.diag_embed(new_values), atol=1e-7, rtol=0)
+    large = singular_values > 0.01 * singular_values.norm(dim=1, keepdim=True)
+    assert ((new_values > 0.6) & (new_values < 1.3))[large].all()
 
 
-def test_orthogonal_leaves_nothing_as_nothing() -> None:
-    assert torch.equal(orthogonal(torch.zeros(2, 3, 5), 5), torch.zeros(2, 3, 5))
+def test_orthogonalize_of_zeros_is_zeros() -> None:
+    assert torch.equal(orthogonalize(torch.zeros(2, 3, 5), 5), torch.zeros(2, 3, 5))
 
 
-def test_takes_the_steps_of_the_formula_and_adamws_for_all_else() -> None:
+def test_matrices_follow_the_formula_and_other_parameters_follow_adamw() -> None:
     torch.manual_seed(1)
     shapes = [(5, 3), (3, 7), (5, 3)]
     matrices = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     table, vector = nn.Parameter(torch.randn(11, 3)), nn.Parameter(torch.randn(7))
-    others = [{"kind": "table", "params": [table]}, {"kind": "vector", "params": [vector], "weight_decay": 0.0}]
+    others = [{"kind": "embedding", "params": [table]}, {"kind": "vector", "params": [vector], "weight_decay": 0.0}]
     optimizer = Muon([{"kind": "matrix", "params": matrices}, *others], lr=0.02, **SETTINGS)
     table2, vector2 = (nn.Parameter(p.detach().clone()) for p in (table, vector))
     adamw = torch.optim.AdamW(
@@ -60,8 +62,8 @@ def test_takes_the_steps_of_the_formula_and_adamws_for_all_else() -> None:
         for i, matrix in enumerate(matrices):
             gradient = _grad(matrix).double()
             means[i] = 0.9 * means[i] + 0.1 * gradient
-            turned = orthogonal((0.9 * means[i] + 0.1 * gradient)[None], 5)[0]
-            expected[i] = (1 - 0.02 * 0.1) * expected[i] - 0.02 * 0.2 * max(gradient.shape) ** 0.5 * turned
+            update = orthogonalize((0.9 * means[i] + 0.1 * gradient)[None], 5)[0]
+            expected[i] = (1 - 0.02 * 0.1) * expected[i] - 0.02 * 0.2 * max(gradient.shape) ** 0.5 * update
         optimizer.step()
         adamw.step()
     for matrix, reference in zip(matrices, expected, strict=True):

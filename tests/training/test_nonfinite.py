@@ -1,4 +1,4 @@
-"""Steps that are not finite change nothing and are counted; runs that diverge end with a sentence, and leave no NaN."""
+"""Steps that are not finite are skipped and counted; a run that diverges ends with an error and saves no NaN."""
 
 import copy
 import csv
@@ -50,19 +50,19 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_state(kind: str, 
         for for_matrix, for_vector in gradients:
             matrix.grad, vector.grad = for_matrix.clone(), for_vector.clone()
             finite = torch.stack([for_matrix.isfinite().all(), for_vector.isfinite().all()]).all()
-            step_if_finite(optimizer, optimizer, finite, scaled=False)
+            step_if_finite(optimizer, optimizer, finite, uses_grad_scaler=False)
         assert not hasattr(optimizer, "found_inf")
         return [matrix.detach(), vector.detach()], states(optimizer)
 
     torch.manual_seed(2)
     good = [(torch.randn(4, 6), torch.randn(5)) for _ in range(4)]
-    broken = (torch.randn(4, 6), torch.full((5,), bad))
-    also_broken = (torch.full((4, 6), bad), torch.randn(5))
-    weights, state = train([*good[:2], broken, also_broken, *good[2:]])
+    bad_vector = (torch.randn(4, 6), torch.full((5,), bad))
+    bad_matrix = (torch.full((4, 6), bad), torch.randn(5))
+    weights, state = train([*good[:2], bad_vector, bad_matrix, *good[2:]])
     torch.testing.assert_close((weights, state), train(good), rtol=0, atol=0)
 
 
-def test_skipped_steps_are_counted_in_all_and_in_a_row() -> None:
+def test_skipped_steps_are_counted_in_total_and_consecutively() -> None:
     skipped = SkippedSteps(limit=3)
     for finite in (True, False, False, True, False):
         skipped.count(torch.tensor(finite))
@@ -72,7 +72,7 @@ def test_skipped_steps_are_counted_in_all_and_in_a_row() -> None:
     restored.count(torch.tensor(False))
     assert restored.counts.tolist() == [4, 2]
     restored.check(2, step=9, checkpoint=None)
-    with pytest.raises(HeedError, match=r"3 steps in a row .* ckpt_path='here.ckpt'"):
+    with pytest.raises(HeedError, match=r"3 steps in a row .* ckpt_path='here\.ckpt'"):
         restored.check(3, step=9, checkpoint=Path("here.ckpt"))
 
 
@@ -83,13 +83,13 @@ def test_a_run_survives_a_loss_that_is_not_finite(
 ) -> None:
     summed_loss = TranslationModule.summed_loss
 
-    def broken_at_step_two(self: TranslationModule, batch: Batch) -> tuple[Tensor, Tensor]:
-        # The gradient alone would be finite.
+    def infinite_at_step_two(self: TranslationModule, batch: Batch) -> tuple[Tensor, Tensor]:
+        # An infinite loss with a finite gradient.
         loss, nll = summed_loss(self, batch)
         return (loss + torch.inf if self.global_step == 2 else loss), nll
 
-    monkeypatch.setattr(TranslationModule, "summed_loss", broken_at_step_two)
-    folder = run("broken", *TINY, f"optimizer={optimizer}", "optimizer.lr=1e-3")
+    monkeypatch.setattr(TranslationModule, "summed_loss", infinite_at_step_two)
+    folder = run("skipped", *TINY, f"optimizer={optimizer}", "optimizer.lr=1e-3")
     results = json.loads((folder / "results.json").read_text())
     assert (results["steps"], results["skipped_steps"]) == (8, 1)
     assert all(row["loss"] and "nan" not in row["loss"] and "inf" not in row["loss"] for row in rows(folder)[::3])
@@ -99,7 +99,7 @@ def test_a_run_survives_a_loss_that_is_not_finite(
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_ends_with_a_sentence_and_keeps_the_last_good_checkpoint(
+def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
     command: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
     good = [*TINY, "logger=none", "optimizer.lr=1e-3"]
@@ -108,33 +108,33 @@ def test_a_run_that_diverges_ends_with_a_sentence_and_keeps_the_last_good_checkp
     checkpoint = tmp_path / "good" / "checkpoints" / "last-0000008.ckpt"
     on = ["optimizer.lr=1e38", "trainer.max_steps=100", f"ckpt_path='{checkpoint}'"]
 
-    # By its validation, or where that is far away, by its steps.
-    status, said = command(*good, *on, "hydra.run.dir=validated")
+    # Divergence is found at a validation or, if none comes soon, by consecutive skipped steps.
+    status, stderr = command(*good, *on, "hydra.run.dir=validated")
     assert status == 2
-    assert "Training diverged: up to step 12, the validation loss is not finite." in said
-    status, said = command(*good, *on, "hydra.run.dir=stepped", "trainer.validate_every=90", "max_skipped_steps=5")
+    assert "Training diverged: up to step 12, the validation loss is not finite." in stderr
+    status, stderr = command(*good, *on, "hydra.run.dir=stepped", "trainer.validate_every=90", "max_skipped_steps=5")
     assert status == 2
-    assert "Training diverged: up to step 14, 5 steps in a row" in said
-    assert "lower optimizer.lr" in said
+    assert "Training diverged: up to step 14, 5 steps in a row" in stderr
+    assert "lower optimizer.lr" in stderr
     for name in ("validated", "stepped"):
         assert not (tmp_path / name / "results.json").exists()
         assert not list((tmp_path / name).glob("checkpoints/*"))
 
-    # Where there is a good one, it is named.
+    # Options that change the training cannot change at a resume.
     (tmp_path / "good" / "results.json").unlink()
-    status, said = command(*good, "trainer.max_steps=100", "hydra.run.dir=good", "resume=true", "schedule=constant")
-    assert status == 2  # other settings
-    assert "schedule" in said
+    status, stderr = command(*good, "trainer.max_steps=100", "hydra.run.dir=good", "resume=true", "schedule=constant")
+    assert status == 2
+    assert "schedule" in stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd", "sgd optimizer.fused=false"])
-def test_fp16_clips_gradients_of_their_true_size(run: Callable[..., Path], optimizer: str) -> None:
+def test_fp16_clips_unscaled_gradients(run: Callable[..., Path], optimizer: str) -> None:
     settings = [*TINY, *f"optimizer={optimizer}".split(), "optimizer.lr=1e-3", "clip_norm=0.5", "callbacks.log_every=1"]
     fp32 = run("fp32", *settings)
     fp16 = run("fp16", *settings, "trainer.precision=16-mixed")
     norms = [[float(row["grad_norm"]) for row in rows(folder) if row["grad_norm"]] for folder in (fp32, fp16)]
-    # The scaler finds its scale by steps that are skipped: only later ones can be compared.
+    # Until GradScaler has found its scale, steps are skipped, and norms differ from those in fp32.
     skipped = json.loads((fp16 / "results.json").read_text())["skipped_steps"]
     assert skipped < 8
     assert norms[1][0] == pytest.approx(norms[0][0], rel=0.05) if not skipped else norms[1][-1] < 100 * norms[0][0]

@@ -14,7 +14,8 @@ from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.data.synthetic import words
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import Map, pool, word_shares
-from heed.models.transformer import Transformer, heads_off
+from heed.models.ablation import heads_off
+from heed.models.transformer import Transformer
 
 Floats = npt.NDArray[np.float64]
 

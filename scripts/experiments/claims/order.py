@@ -11,7 +11,7 @@ from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import ORDERLESS, TRANSFORMER, small
 from heed.compare.challenge import ReadContrast, contrastive_accuracy
 from heed.evaluation.significance import wilson
-from heed.layers.positions import PositionCode, PositionsConfig
+from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.plot.svg import Row, dot_plot
 
@@ -61,8 +61,8 @@ def position_scores(kind: str, length: int) -> Tensor:
         max_length=FAR if kind == "learned" else None,
     )
     absolute = config.absolute(d_model=WIDTH)
-    if isinstance(absolute, PositionCode):
-        code = absolute.code(0, length).detach().double()
+    if isinstance(absolute, PositionVectors):
+        code = absolute.vectors(0, length).detach().double()
         products: Tensor = code @ code.T
         return products
     relative = config.relative(num_heads=1, width=WIDTH, causal=False).double()
@@ -71,7 +71,7 @@ def position_scores(kind: str, length: int) -> Tensor:
             parameter.normal_()
         generator = torch.Generator().manual_seed(1)
         content = torch.randn(1, 1, 1, WIDTH, generator=generator, dtype=torch.float64).expand(1, 1, length, WIDTH)
-        rotated = relative.turn(content, 0)
+        rotated = relative.rotate(content, 0)
         scores = (rotated @ rotated.transpose(2, 3) * WIDTH**-0.5)[0, 0]
         bias = relative.bias(length, length)
         total: Tensor = scores if bias is None else scores + bias[0, 0]

@@ -13,9 +13,10 @@ from experiments.runner import ExperimentRunner
 from experiments.timing import fastest_seconds, one_thread, saved_bytes
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer import TransformerConfig
+from heed.models.transformer_config import TransformerConfig
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 VOCABULARY = 1000
@@ -65,7 +66,8 @@ def models() -> dict[str, Seq2Seq]:
     no_attention = replace(rnn, attention=replace(rnn.attention, score="none", input_feeding=False))
     configs = {"RNN": no_attention, "RNN + attention": rnn, "transformer": transformer}
     return {
-        name: config.build(src_vocab=VOCABULARY, tgt_vocab=VOCABULARY, joint=True) for name, config in configs.items()
+        name: build_model(config, src_vocab=VOCABULARY, tgt_vocab=VOCABULARY, joint=True)
+        for name, config in configs.items()
     }
 
 

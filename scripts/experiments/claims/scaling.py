@@ -8,7 +8,7 @@ from experiments.claim import Claim, Finding
 from experiments.plots import Line, caption, line_plot
 from experiments.runner import ExperimentRunner
 from experiments.small_models import TRANSFORMER, small
-from heed.layers.attention import attend
+from heed.functional import attend
 
 WIDTHS = (1, 4, 16, 64, 256, 1024)
 KEYS = 32
@@ -25,7 +25,9 @@ def softmax_of_scores(width: int, *, scaled: bool) -> dict[str, float]:
     generator = torch.Generator().manual_seed(width)
     query, key = (torch.randn(DRAWS, length, width, generator=generator, dtype=torch.float64) for length in (1, KEYS))
     mask = torch.ones(1, 1, KEYS, dtype=torch.bool)
-    weights = attend(query, key, key, mask, scaled=scaled)[1].squeeze(1)
+    weights = attend(query, key, key, mask, scaled=scaled)[1]
+    assert weights is not None
+    weights = weights.squeeze(1)
     scores = (query @ key.transpose(1, 2)).squeeze(1) * (width**-0.5 if scaled else 1.0)
     return {
         "variance": float(scores.var()),

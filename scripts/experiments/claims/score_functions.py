@@ -46,7 +46,7 @@ def milliseconds(kind: str, length: int) -> float:
     allowed = torch.ones(BATCH, length, length, dtype=torch.bool)
 
     def attend() -> None:
-        weights = masked_softmax(score(queries, score.prepare(states, mask)), allowed)
+        weights = masked_softmax(score(queries, score.project(states, mask)), allowed)
         torch.autograd.backward((weights @ states).sum())
 
     return 1000 * fastest_seconds(attend)

@@ -12,6 +12,7 @@ from experiments.claim import Claim, Finding
 from experiments.plots import Line, line_plot, table
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import TRANSFORMER, small
+from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS
 
@@ -80,7 +81,7 @@ def measure(run: TrainedModel) -> tuple[Floats, Floats]:
     ][:SENTENCES]
     sources, firsts = [source for source, _ in pairs], [first for _, first in pairs]
     torch.manual_seed(run.seed)
-    fresh = run.model.config.build(src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
+    fresh = build_model(run.model.config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)
     return gradients(run.model, sources, firsts), gradients(fresh, sources, firsts)
 
 

@@ -1,4 +1,4 @@
-"""``python -m heed.cli`` is ``heed``."""
+"""Run ``heed`` as ``python -m heed.cli``."""
 
 import sys
 

@@ -1,106 +1,108 @@
-"""``heed align``: the word alignments that a model's cross-attention shows."""
+"""``heed align``: word alignments from a model's cross-attention."""
 
 import argparse
 import sys
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.cli.common import (
-    Command,
-    add_model_options,
-    load_translator,
-    read_file,
-    see_that_lines_match,
-    with_progress,
-    write_lines,
-)
+from heed.cli.arguments import Command, add_model_options, build_translator, load_models
+from heed.cli.lines import check_line_counts, read_file, with_progress, write_lines
 from heed.errors import HeedError
-from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Counts, Extraction
     from heed.inference.translator import Attended, Translator
 
 PAIRS_AT_ONCE = 100
-"""How many sentence pairs' maps are in memory at a time: some MB each where layers, heads and sentences are many."""
+"""Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
 
 
-def _align_options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     parser.add_argument(
-        "--src", required=True, type=Path, metavar="FILE", help="source sentences, words between spaces"
+        "--src", required=True, type=Path, metavar="FILE", help="source sentences, words separated by spaces"
     )
-    parser.add_argument("--tgt", required=True, type=Path, metavar="FILE", help="their translations, line by line")
+    parser.add_argument("--tgt", required=True, type=Path, metavar="FILE", help="their translations, one per line")
     parser.add_argument(
-        "--layer", type=int, metavar="N", help="decoder layer, from 1 (as chosen in training, or usual)"
+        "--layer",
+        type=int,
+        metavar="N",
+        help="decoder layer, from 1 (default: the one chosen in training, otherwise the last but one)",
     )
-    parser.add_argument("--head", type=int, metavar="N", help="its head, from 1; 0 is the mean of its heads (likewise)")
+    parser.add_argument(
+        "--head",
+        type=int,
+        metavar="N",
+        help="attention head of the layer, from 1; 0 is the mean of all (default: the one chosen in training, "
+        "otherwise 0)",
+    )
     parser.add_argument(
         "--row",
         choices=("output", "input"),
-        help="whose look aligns a target word: the state's that wrote it, or that read it next (likewise)",
+        help="attention of the decoder state that has a target word as its output, or as its input (default: the one "
+        "chosen in training, otherwise output)",
     )
     parser.add_argument(
         "--symmetrize",
         default="target",
         metavar="HOW",
-        help="links of every target word (target, the default), of every source word (source), or of both: "
-        "intersection, union, grow-diag-final-and",
+        help="align each target word (target), each source word (source), or combine both: intersection, union, "
+        "grow-diag-final-and (default: %(default)s)",
     )
     parser.add_argument(
         "--gold",
         type=Path,
         metavar="FILE",
-        help="links as i-j (sure) and i?j or ipj (possible): error rates of all layers and heads go to stderr",
+        help="gold alignments, sure links as i-j, possible ones as i?j or ipj; prints the alignment error rates of all "
+        "layers and heads to stderr",
     )
-    parser.add_argument("--gold-from-1", action="store_true", help="the gold file counts words from 1, not from 0")
+    parser.add_argument("--gold-from-1", action="store_true", help="words in the gold file are counted from 1, not 0")
     parser.add_argument(
-        "--gold-drop-outside", action="store_true", help="leave out gold links to words that are not there"
+        "--gold-drop-outside", action="store_true", help="ignore gold links to words beyond the end of a sentence"
     )
     parser.add_argument(
-        "--npz", type=Path, metavar="FILE", help="also write all maps over pieces, as arrays for numpy.load"
+        "--npz", type=Path, metavar="FILE", help="also write the attention maps over subwords, for numpy.load"
     )
 
 
-def _align(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> None:
     from heed.evaluation.alignment import SYMMETRIZATIONS, align, candidates, links, matches, parse_links, pharaoh
     from heed.evaluation.words import split_words
+    from heed.inference.attention_archive import attention_archive
 
     if args.symmetrize not in SYMMETRIZATIONS:
         raise HeedError(f"--symmetrize {args.symmetrize} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
     sources, targets = read_file(args.src), read_file(args.tgt)
-    see_that_lines_match({args.src: sources, args.tgt: targets})
-    pairs = [(split_words(src), split_words(tgt)) for src, tgt in zip(sources, targets, strict=True)]
+    check_line_counts({args.src: sources, args.tgt: targets})
+    words = [(split_words(src), split_words(tgt)) for src, tgt in zip(sources, targets, strict=True)]
     golds = args.gold and parse_links(
         read_file(args.gold),
-        [(len(src), len(tgt)) for src, tgt in pairs],
+        [(len(src), len(tgt)) for src, tgt in words],
         name=str(args.gold),
         first_index=1 if args.gold_from_1 else 0,
         drop_outside=args.gold_drop_outside,
     )
-    translator = load_translator(args)
+    folder = load_models(args)
+    translator = build_translator(folder, args)
     extraction: Extraction | None = None
     counts: list[Counts] = []
     with ExitStack() as stack:
-        archive = args.npz and stack.enter_context(
-            zipfile.ZipFile(stack.enter_context(replacing(args.npz, into_devices=True)), "w")
-        )
-        for number, seen in enumerate(with_progress(_attend(translator, sources, targets))):
-            if seen.cross is None:
-                raise HeedError(f"{args.model} has no cross-attention, and so no alignments to show.")
-            extraction = extraction or _extraction(args, *seen.cross.shape[:2])
-            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, *pairs[number])
+        save_maps = args.npz and stack.enter_context(attention_archive(args.npz, compress=False))
+        for number, pair in enumerate(with_progress(_attend(translator, sources, targets))):
+            if pair.cross is None:
+                raise HeedError(f"{args.model} has no cross-attention, so it gives no alignments.")
+            extraction = extraction or _choose_extraction(args, folder.config, *pair.cross.shape[:2])
+            maps = candidates(pair.cross, pair.src_pieces, pair.tgt_pieces, *words[number])
             write_lines([pharaoh(links(align(maps[extraction.index], args.symmetrize)))])
             if golds:
                 counts.append(matches(align(maps, args.symmetrize), golds[number]))
-            if archive:
-                _write_maps(archive, number, seen)
+            if save_maps:
+                save_maps(str(number), pair)
     if counts and extraction:
-        print(_table(counts, extraction), file=sys.stderr)
+        print(_format_error_rates(counts, extraction), file=sys.stderr)
 
 
 def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[str]) -> "Iterator[Attended]":
@@ -109,17 +111,13 @@ def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[
         yield from translator.attend(sources[start:stop], targets[start:stop], first_line=1 + start)
 
 
-def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extraction":
-    """What the options say; else what the model folder says its run chose; else the usual."""
+def _choose_extraction(args: argparse.Namespace, config: Mapping[str, Any], layers: int, heads: int) -> "Extraction":
+    """Return the attention map to read alignments from: that of the model folder's config, changed by the options."""
     from heed.evaluation.alignment import saved_extraction
-    from heed.files import read_yaml
-    from heed.inference.model_folder import CONFIG, find
 
-    saved = read_yaml(find(args.model) / CONFIG).get("alignment")
-    chosen = saved_extraction(saved, layers=layers, heads=heads)
-    # A head means something in its own layer only.
+    chosen = saved_extraction(config.get("alignment"), layers=layers, heads=heads)
     if args.layer is not None and args.layer != chosen.layer:
-        chosen = replace(chosen, layer=args.layer, head=None)
+        chosen = replace(chosen, layer=args.layer, head=None)  # the saved head belongs to the saved layer
     if args.head is not None:
         chosen = replace(chosen, head=args.head or None)
     if args.row is not None:
@@ -132,8 +130,8 @@ def _extraction(args: argparse.Namespace, layers: int, heads: int) -> "Extractio
     return chosen
 
 
-def _table(counts: "Sequence[Counts]", written: "Extraction") -> str:
-    """AER of every row, layer and head; the best of them and the one written, with their intervals."""
+def _format_error_rates(counts: "Sequence[Counts]", written: "Extraction") -> str:
+    """Return a table of the AER of each row, layer and head, and confidence intervals of the written and the best."""
     import numpy as np
 
     from heed.evaluation.alignment import ROWS, aer, aer_interval, best_extraction, precision, recall
@@ -150,37 +148,18 @@ def _table(counts: "Sequence[Counts]", written: "Extraction") -> str:
         for layer, values in enumerate(rates[row], start=1):
             lines.append(f"{name:<6}  {layer:>5}  " + "  ".join(f"{value:>7.3f}" for value in values))
 
-    def figures(extraction: "Extraction") -> str:
+    def summary(extraction: "Extraction") -> str:
         low, high = aer_interval(by_sentence[(slice(None), *extraction.index)])
-        here = total[extraction.index]
+        sums = total[extraction.index]
         return (
             f"--layer {extraction.layer} --head {extraction.head or 0} --row {extraction.row}  "
-            f"AER {float(aer(here)):.3f} [{low:.3f}, {high:.3f}]  "
-            f"precision {float(precision(here)):.3f}  recall {float(recall(here)):.3f}"
+            f"AER {float(aer(sums)):.3f} [{low:.3f}, {high:.3f}]  "
+            f"precision {float(precision(sums)):.3f}  recall {float(recall(sums)):.3f}"
         )
 
-    lines.append(f"written: {figures(written)}")
-    lines.append(
-        f"best:    {figures(best_extraction(rates))}  (a choice to make on development data, not on a test set)"
-    )
+    lines.append(f"written: {summary(written)}")
+    lines.append(f"best:    {summary(best_extraction(rates))}  (choose on development data, not on a test set)")
     return "\n".join(lines)
 
 
-def _write_maps(archive: zipfile.ZipFile, number: int, seen: "Attended") -> None:
-    """What ``numpy.savez`` would write, one sentence pair at a time: N.src, N.tgt (pieces), N.cross and so on."""
-    import numpy as np
-
-    arrays: dict[str, Any] = {
-        "src": np.array(seen.src_pieces),
-        "tgt": np.array(seen.tgt_pieces),
-        "cross": seen.cross,
-        "encoder_self": seen.encoder_self,
-        "decoder_self": seen.decoder_self,
-    }
-    for name, array in arrays.items():
-        if array is not None:
-            with archive.open(f"{number}.{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
-
-
-COMMAND = Command("align", "Align the words of sentence pairs by a model's cross-attention.", _align_options, _align)
+COMMAND = Command("align", "Align the words of sentence pairs by a model's cross-attention.", _add_options, _run)

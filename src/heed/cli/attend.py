@@ -1,32 +1,33 @@
-"""``heed attend``: where models look, as a page to explore, as pictures, and as arrays."""
+"""``heed attend``: attention maps as an HTML page, pictures and arrays."""
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heed.cli.common import (
+from heed.cli.arguments import (
     Command,
     add_batch_options,
     add_search_options,
     load_translator,
-    path_text,
-    read_lines,
-    search_options,
-    standard_input,
-    text,
-    write_lines,
+    search_changes,
+    utf8_text,
 )
+from heed.cli.lines import path_text, read_lines, standard_input, write_lines
 from heed.errors import HeedError
 from heed.files import replacing, writing
 
 if TYPE_CHECKING:
-    from heed.report.attention import Pair
+    from heed.inference.translator import Attended
 
 
-def _attend_options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sentences", nargs="*", type=text, metavar="SENTENCE", help="source sentences (the lines of stdin)"
+        "sentences",
+        nargs="*",
+        type=utf8_text,
+        metavar="SENTENCE",
+        help="source sentences (default: the lines of standard input)",
     )
     parser.add_argument(
         "--model",
@@ -34,51 +35,52 @@ def _attend_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=Path,
         metavar="DIR",
-        help="a run, its model folder, or a copy; several --model stand side by side",
+        help="run or model folder, or a copy of one; repeat the option to show several models side by side",
     )
     parser.add_argument(
         "--tgt",
         action="append",
-        type=text,
+        type=utf8_text,
         metavar="SENTENCE",
-        help="the translation, one --tgt a sentence (the model's own)",
+        help="translation; repeat the option for each sentence (default: the model's own translations)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("attention.html"), metavar="FILE", help="the page (%(default)s)"
+        "--out", type=Path, default=Path("attention.html"), metavar="FILE", help="HTML page (default: %(default)s)"
     )
-    parser.add_argument("--png", type=Path, metavar="DIR", help="also every map as a picture, and all in one")
-    parser.add_argument("--npz", type=Path, metavar="FILE", help="also all maps as arrays, for numpy.load")
+    parser.add_argument("--png", type=Path, metavar="DIR", help="also write PNG images of each map and of all together")
+    parser.add_argument("--npz", type=Path, metavar="FILE", help="also write the maps as arrays, for numpy.load")
     add_batch_options(parser)
     add_search_options(parser)
 
 
-def _attend(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> None:
     from heed.report.attention import System, page
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
-        raise HeedError('There is no sentence to look at: heed attend --model DIR "A sentence."')
+        raise HeedError('No sentences are given: heed attend --model DIR "A sentence."')
     if args.tgt and len(args.tgt) != len(sentences):
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
-    systems = []
+    systems, pairs_by_model = [], []
     for folder in args.model:
-        options = argparse.Namespace(**{**vars(args), "model": folder})
-        translator = load_translator(options, **search_options(args))
+        model_args = argparse.Namespace(**{**vars(args), "model": folder})
+        translator = load_translator(model_args, **search_changes(args))
         pairs = translator.attend(sentences, args.tgt)
+        pairs_by_model.append(pairs)
         systems.append(System(path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:
         file.write_text(page(systems, given=bool(args.tgt)), encoding="utf-8")
     write_lines([str(args.out)])
-    for number, system in enumerate(systems, start=1):
-        if args.png:
+    if args.png:
+        for number, pairs in enumerate(pairs_by_model, start=1):
             with writing(args.png):
-                _draw(args.png / f"model{number}" if len(systems) > 1 else args.png, system.pairs)
+                _draw(args.png / f"model{number}" if len(pairs_by_model) > 1 else args.png, pairs)
     if args.npz:
-        _save_arrays(args.npz, [system.pairs for system in systems])
+        _save_arrays(args.npz, pairs_by_model)
 
 
-def _draw(folder: Path, pairs: "Sequence[Pair]") -> None:
-    """``N.png``, all of a sentence's maps, and ``N.KIND.L.H.png`` each of them; all counted from 1."""
+def _draw(folder: Path, pairs: "Sequence[Attended]") -> None:
+    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
     from heed.plot.attention_map import draw_map, draw_overview, map_sets, save
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,20 +96,15 @@ def _draw(folder: Path, pairs: "Sequence[Pair]") -> None:
                     save(picture, folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.png")
 
 
-def _save_arrays(path: Path, systems: "Sequence[Sequence[Pair]]") -> None:
-    """As ``heed align`` does: N.src, N.tgt (pieces), N.cross and so on, N from 0; of several models modelM.N.src …"""
-    import numpy as np
+def _save_arrays(path: Path, pairs_by_model: "Sequence[Sequence[Attended]]") -> None:
+    """Write the arrays of sentence N, counted from 0, as ``N.…``; those of model M of several as ``modelM.N.…``."""
+    from heed.inference.attention_archive import attention_archive
 
-    from heed.plot.attention_map import map_sets
-
-    arrays: dict[str, Any] = {}
-    for model, pairs in enumerate(systems, start=1):
-        for number, pair in enumerate(pairs):
-            name = f"model{model}.{number}" if len(systems) > 1 else str(number)
-            arrays |= {f"{name}.src": np.array(pair.src_pieces), f"{name}.tgt": np.array(pair.tgt_pieces)}
-            arrays |= {f"{name}.{maps.kind}": maps.weights for maps in map_sets(pair)}
-    with replacing(path, into_devices=True) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    with attention_archive(path, compress=True) as add:
+        for model, pairs in enumerate(pairs_by_model, start=1):
+            prefix = f"model{model}." if len(pairs_by_model) > 1 else ""
+            for number, pair in enumerate(pairs):
+                add(f"{prefix}{number}", pair)
 
 
-COMMAND = Command("attend", "Show where models look, as a page to explore.", _attend_options, _attend)
+COMMAND = Command("attend", "Show the attention of models as an interactive HTML page.", _add_options, _run)

@@ -1,25 +1,36 @@
-"""``heed runs``: what was trained, and what it came to."""
+"""``heed runs``: a table of runs."""
 
 import argparse
 import json
 from pathlib import Path
 
-from heed.cli.common import Command, write_lines
+from heed.cli.arguments import Command
+from heed.cli.lines import write_lines
 
 
-def _runs_options(parser: argparse.ArgumentParser) -> None:
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", nargs="?", type=Path, default=Path("runs"), metavar="DIR", help="runs, a sweep, a run (%(default)s)"
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="folder of runs, sweep, or single run (default: %(default)s)",
     )
-    parser.add_argument("--sort", default="run", metavar="KEY", help="run, steps, minutes, valid_bleu, test_bleu, …")
-    parser.add_argument("--json", action="store_true", help="a list of objects with every figure in full")
+    parser.add_argument(
+        "--sort",
+        default="run",
+        metavar="KEY",
+        help="sort by run, steps, minutes, valid_bleu, test_bleu or another key of --json (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON list of objects with unrounded values")
 
 
-def _runs(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> None:
     from heed.runs.table import read_runs, sort_runs, table
 
     rows = sort_runs(read_runs(args.folder), args.sort)
     write_lines([json.dumps(rows, indent=2, ensure_ascii=False) if args.json else table(rows)])
 
 
-COMMAND = Command("runs", "List runs with their key figures.", _runs_options, _runs)
+COMMAND = Command("runs", "List runs with their settings and scores.", _add_options, _run)

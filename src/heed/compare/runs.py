@@ -9,7 +9,7 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
-from heed.runs.table import read_results
+from heed.runs.results import read_results
 
 
 @dataclass(frozen=True)

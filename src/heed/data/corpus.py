@@ -15,14 +15,13 @@ from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.files import (
     Source,
     file_entries,
-    first_line,
     language_by_script,
     languages_by_name,
     named_by_file,
     one_line,
     read_files,
 )
-from heed.errors import HeedError
+from heed.errors import HeedError, first_line
 from heed.options import AtLeast0, AtLeast1
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.data.cache import BLOCK, mapped_dataset
-from heed.errors import HeedError
+from heed.errors import HeedError, first_line
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -295,10 +295,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply for a sentence pair."
     return str(error.args[0]) if isinstance(error, KeyError) else first_line(error)
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def one_line(text: str) -> str:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from heed import kernels
 from heed.decoding.search import (
     BeamSize,
     Hypothesis,
@@ -15,7 +16,6 @@ from heed.decoding.search import (
     LengthPenalty,
     Search,
     next_tokens,
-    stable_topk,
 )
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
@@ -76,7 +76,7 @@ class BeamSearch(Search):
             output, state = model.step(tokens[:, :, -1].flatten(), state)
             gain, token = next_tokens(output.logits[:, -1], self.beam)
             extended = log_prob[..., None] + gain.reshape(N, K, -1)
-            log_prob, choice = stable_topk(extended.flatten(1), self.beam)
+            log_prob, choice = kernels.stable_topk(extended.flatten(1), self.beam)
             place = choice // extended.shape[2]
             token = token.reshape(N, -1).gather(1, choice)
             tokens = torch.cat([tokens.take_along_dim(place[..., None], 1), token[..., None]], dim=2)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from heed import kernels
 from heed.decoding.search import (
     Draws,
     Hypothesis,
@@ -14,8 +15,6 @@ from heed.decoding.search import (
     LengthFactor,
     Nucleus,
     Search,
-    log_sum_exp,
-    stable_topk,
     write,
 )
 from heed.models.seq2seq import Seq2Seq
@@ -87,7 +86,7 @@ class SampleSearch(Search):
         if logits.dtype != torch.float64:
             logits = logits.float()
         likeliest = logits.argmax(1, keepdim=True)
-        return (logits.gather(1, token[:, None]) - log_sum_exp(logits, likeliest)).squeeze(1), token
+        return (logits.gather(1, token[:, None]) - kernels.log_sum_exp(logits, likeliest)).squeeze(1), token
 
     def shares(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         """What tokens are drawn in proportion to, 0 for those cut off.
@@ -99,7 +98,9 @@ class SampleSearch(Search):
         if self.top_k is None and self.top_p is None:
             return shares
         likeliest, tokens = (
-            shares.sort(dim=1, descending=True, stable=True) if self.top_k is None else stable_topk(shares, self.top_k)
+            shares.sort(dim=1, descending=True, stable=True)
+            if self.top_k is None
+            else kernels.stable_topk(shares, self.top_k)
         )
         if self.top_p is not None:
             likelier = likeliest.cumsum(1) - likeliest

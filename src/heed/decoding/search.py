@@ -11,17 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from heed import kernels
 from heed.errors import HeedError
 from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.options import Range, check
 from heed.symbols import BOS, EOS, PAD
-
-PART = 64
-"""Neighbours of which the search for the largest values asks for the maximum first."""
-
-LONG = 2**15
-"""Values of which that pays."""
-
 
 # Upper bounds lie far above what helps a translation: they keep a typo from taking all memory or running for ever.
 LengthFactor = Annotated[float, Range(0, at_most=100)]
@@ -132,51 +126,12 @@ def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R 
     if logits.dtype != torch.float64:
         logits = logits.float()
     # Choosing by logit and normalising only what was chosen spares work.
-    values, tokens = stable_topk(logits, k + never)
+    values, tokens = kernels.stable_topk(logits, k + never)
     # Never above 0, rounded or not, on which the beam's proof that it may stop rests.
-    log_probs = values - log_sum_exp(logits, tokens[:, :1])
+    log_probs = values - kernels.log_sum_exp(logits, tokens[:, :1])
     allowed = (tokens != PAD) & (tokens != BOS)
     if not allowed.all():
         order = allowed.int().argsort(dim=1, descending=True, stable=True)
         log_probs, tokens = log_probs.gather(1, order), tokens.gather(1, order)
     candidates = min(k, logits.shape[1] - never)
     return log_probs[:, :candidates], tokens[:, :candidates]
-
-
-def log_sum_exp(logits: Float[Tensor, "R V"], likeliest: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
-    """``logits.logsumexp(1, keepdim=True)`` in half its time: z − log p of each row's ``likeliest`` token.
-
-    Never below the largest logit, rounded or not: p is at most 1.
-    """
-    return logits.gather(1, likeliest) - logits.softmax(1).gather(1, likeliest).log()
-
-
-def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """``x.topk(k)`` along the rows, where among equal values the lower index wins (C = min(k, N)).
-
-    ``Tensor.topk`` leaves ties open, so the answer could change with the kernel, and the kernel with the batch.
-    """
-    # One value beyond k tells whether a tie goes on past the edge.
-    values, indices = _topk(x, min(k + 1, x.shape[1]))
-    tied = (values[:, 1:] == values[:, :-1]).any(1)
-    if tied.any():
-        ordered = x[tied].sort(dim=1, descending=True, stable=True)
-        values[tied], indices[tied] = (part[:, : values.shape[1]] for part in ordered)
-    return values[:, :k], indices[:, :k]
-
-
-def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """``x.topk(k, dim=1)``, on a CPU in half its time where rows are long and many.
-
-    A row's k largest values lie in the k of its parts that have the largest maxima.
-    """
-    length = x.shape[1]
-    whole = length - length % PART
-    if x.device.type != "cpu" or length < 4 * k * PART or x.numel() < LONG:
-        values, indices = x.topk(k, dim=1)
-        return values, indices
-    parts = x[:, :whole].view(len(x), -1, PART).amax(2).topk(k, dim=1).indices
-    among = (parts[..., None] * PART + torch.arange(PART)).flatten(1)
-    among = torch.cat([among, torch.arange(whole, length).expand(len(x), -1)], dim=1)
-    values, places = x.gather(1, among).topk(k, dim=1)
-    return values, among.gather(1, places)

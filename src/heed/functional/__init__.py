@@ -1,1 +1,27 @@
-"""Formulas as plain functions."""
+"""The formulas of heed as plain functions, each readable as its paper.
+
+Layers call the functions of the same names in :mod:`heed.kernels`, which compute the same, faster where possible.
+"""
+
+from heed.functional.attention import attend
+from heed.functional.dropout import dropout
+from heed.functional.linear import cast_for_matmul, linear, repeated_linear
+from heed.functional.loss import cross_entropy, r_drop
+from heed.functional.masks import causal_mask, masked_softmax
+from heed.functional.recurrence import recur
+from heed.functional.topk import log_sum_exp, stable_topk
+
+__all__ = [
+    "attend",
+    "cast_for_matmul",
+    "causal_mask",
+    "cross_entropy",
+    "dropout",
+    "linear",
+    "log_sum_exp",
+    "masked_softmax",
+    "r_drop",
+    "recur",
+    "repeated_linear",
+    "stable_topk",
+]

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: not the likeliest translation, but the one that is most like all that are likely."""
+"""Minimum Bayes risk decoding: choose the candidate that is most similar to the other likely translations."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,28 +18,35 @@ from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, check
 
 Utility = Callable[[str, str], float]
-"""How good a translation (first) is where another (second) is right; 0 to 100."""
+"""Score of a translation (first argument) against a reference (second argument), from 0 to 100."""
 
 
 class MBRSearch(Search):
-    """The candidate with the largest expected utility,
+    """Minimum Bayes risk decoding: the candidate with the largest expected utility,
 
         Y* = argmax_{Y ∈ C} Σ_{Y' ∈ E} w(Y') u(Y, Y').
 
-    The candidates C are the ``beam`` best of a beam search and ``samples`` draws from the model. The evidence E is the
-    draws, each of weight 1/``samples`` (Eikema & Aziz 2020: an unbiased estimate, where temperature is 1 and nothing is
-    cut off); where there are none, the beam's hypotheses, weighted by p(Y | X) as renormalised over them (Kumar & Byrne
-    2004). The utility u is sacreBLEU's chrF or its BLEU of sentences (tokenizer 13a, effective order), of text.
+    The candidates C are the hypotheses of a beam search and samples from the model. The pseudo-references E are the
+    samples, each with weight w = 1/``samples`` (Eikema & Aziz 2020; an unbiased estimate with temperature 1 and without
+    top-k or top-p). Without samples, E are the hypotheses of the beam, weighted by p(Y | X) normalised over them
+    (Kumar & Byrne 2004). The utility u is sentence-level chrF or BLEU of the detokenised text, computed by sacreBLEU
+    (BLEU with tokenizer 13a and effective order).
 
-    Scores are expected utilities, best first; candidates that read alike are one. Of equally good ones the beam's come
-    first, in its order. It takes the time of both searches and candidates × evidence utilities, of which sacreBLEU
-    computes some thousand a second.
+    The score of a hypothesis is its expected utility. Candidates with the same text count once. Among candidates with
+    equal scores, those of the beam come first, in its order. The cost is that of both searches plus
+    candidates × pseudo-references evaluations of the utility.
 
     Args:
-        beam, length_penalty: as of `BeamSearch`; ``beam=0``: no candidates from there.
-        samples: draws a sentence; 0: none.
-        temperature, top_k, top_p, seed: as of `SampleSearch`.
-        n_best: candidates returned a sentence, at most: equal ones are counted once.
+        utility: "chrf" or "bleu".
+        beam: number of candidates from beam search; 0 for none.
+        length_penalty: see `BeamSearch`.
+        samples: number of samples per sentence; 0 for none.
+        temperature, top_k, top_p, seed: see `SampleSearch`.
+        n_best: largest number of hypotheses to return per sentence; fewer if candidates have the same text.
+        max_length_factor, max_length_extra: see `Search`.
+
+    Raises:
+        HeedError: if an argument is out of range, or there are fewer than two candidates.
     """
 
     def __init__(
@@ -72,73 +79,79 @@ class MBRSearch(Search):
         check(MBRSearch, given, where="search.")
         if beam + samples < 2:
             raise HeedError(
-                f"search.beam={beam} and search.samples={samples} leave no choice: together they must be at least 2."
+                f"search.beam={beam} and search.samples={samples} give fewer than two candidates to choose from: "
+                "their sum must be at least 2."
             )
         if n_best > beam + samples:
             raise HeedError(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
-        limit: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
+        limits: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
         self.utility = utility
         self.n_best = n_best
-        self.beam = BeamSearch(beam=beam, length_penalty=length_penalty, n_best=beam, **limit) if beam else None
+        self.beam = BeamSearch(beam=beam, length_penalty=length_penalty, n_best=beam, **limits) if beam else None
         self.sampler = (
-            SampleSearch(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, n_best=samples, **limit)
+            SampleSearch(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, n_best=samples, **limits)
             if samples
             else None
         )
         self.decode: Callable[[Sequence[Sequence[int]]], list[str]] | None = None
 
     def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "MBRSearch":
-        reading = copy(self)
-        reading.decode = decode
-        return reading
+        """Return a copy of this search that detokenises hypotheses with ``decode``. Required before calling it."""
+        search = copy(self)
+        search.decode = decode
+        return search
 
     def __call__(
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
         none: list[list[Hypothesis]] = [[] for _ in src]
         beams = self.beam(model, src, src_mask) if self.beam else none
-        draws = self.sampler(model, src, src_mask) if self.sampler else none
+        samples = self.sampler(model, src, src_mask) if self.sampler else none
         utility = UTILITIES[self.utility]()
-        return [self._choose(beam, drawn, utility) for beam, drawn in zip(beams, draws, strict=True)]
+        return [self._choose(beam, sampled, utility) for beam, sampled in zip(beams, samples, strict=True)]
 
-    def _choose(self, beam: list[Hypothesis], draws: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
-        assert self.decode is not None, "with_text comes first"
+    def _choose(self, beam: list[Hypothesis], samples: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
+        """Return the candidates of one sentence with the largest expected utilities, best first."""
+        assert self.decode is not None, "call with_text first"
         candidates: dict[str, Hypothesis] = {}
-        for hypothesis, text in zip([*beam, *draws], self.decode([h.tokens for h in [*beam, *draws]]), strict=True):
+        both = [*beam, *samples]
+        for hypothesis, text in zip(both, self.decode([h.tokens for h in both]), strict=True):
             candidates.setdefault(text, hypothesis)
-        evidence: dict[str, float] = {}
-        believed = draws or beam
-        weights = [1 / len(draws) for _ in draws] or _posterior(beam)
-        for text, weight in zip(self.decode([h.tokens for h in believed]), weights, strict=True):
-            evidence[text] = evidence.get(text, 0.0) + weight
+        references = samples or beam
+        weights = [1 / len(samples) for _ in samples] or _normalised_probabilities(beam)
+        reference_weights: dict[str, float] = {}  # equal texts are scored once, with the sum of their weights
+        for text, weight in zip(self.decode([h.tokens for h in references]), weights, strict=True):
+            reference_weights[text] = reference_weights.get(text, 0.0) + weight
         expected = {
-            text: math.fsum(weight * utility(text, other) for other, weight in evidence.items()) for text in candidates
+            text: math.fsum(weight * utility(text, reference) for reference, weight in reference_weights.items())
+            for text in candidates
         }
         best = sorted(candidates, key=lambda text: -expected[text])
         return [replace(candidates[text], score=expected[text]) for text in best[: self.n_best]]
 
 
-def _posterior(hypotheses: Sequence[Hypothesis]) -> list[float]:
-    """p(Y | X) of each, renormalised to sum to 1; equal shares where the model says nothing of any."""
+def _normalised_probabilities(hypotheses: Sequence[Hypothesis]) -> list[float]:
+    """Return p(Y | X) of each hypothesis, normalised to sum 1; uniform if no log p is finite."""
     log_p = torch.tensor([hypothesis.log_prob for hypothesis in hypotheses], dtype=torch.float64)
     if not torch.isfinite(log_p).any():
         return [1 / len(hypotheses) for _ in hypotheses]
-    shares: list[float] = log_p.softmax(0).tolist()
-    return shares
+    probabilities: list[float] = log_p.softmax(0).tolist()
+    return probabilities
 
 
 def _chrf() -> Utility:
     from sacrebleu.metrics import CHRF
 
     metric = CHRF()
-    return lambda text, other: float(metric.sentence_score(text, [other]).score)
+    return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
 
 
 def _bleu() -> Utility:
     from sacrebleu.metrics import BLEU
 
     metric = BLEU(effective_order=True)
-    return lambda text, other: float(metric.sentence_score(text, [other]).score)
+    return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
 
 
 UTILITIES: dict[str, Callable[[], Utility]] = {"chrf": _chrf, "bleu": _bleu}
+"""By name, functions that create the utility."""

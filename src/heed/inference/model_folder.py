@@ -1,4 +1,11 @@
-"""The self-contained folder a trained model lives in: weights, plain config, tokenizer. It translates anywhere."""
+"""Model folders: save and load a trained model with its configuration and tokenizer.
+
+A model folder is self-contained and can be copied to another machine:
+
+    model.safetensors   weights
+    config.yaml         format number, model family, architecture, languages, search settings
+    tokenizer.model     or src.model and tgt.model
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,77 +16,101 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from safetensors.torch import save as serialized
+from safetensors.torch import save as serialize
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
-from heed.models import FAMILIES
+from heed.inference.parameter_names import rename_parameters
+from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import from_plain, shown
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
+FORMAT = 2
+"""The ``format`` of the folders that `save` writes. Format 1, without a number, has older parameter names."""
+
+DTYPES = ("F64", "F32", "F16", "BF16")
+"""Supported types of weights, by their safetensors names."""
+
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a model folder holds."""
+    """The content of a model folder."""
 
     model: Seq2Seq
     tokenizer: Tokenizer
     config: dict[str, Any]
-    """``family``, ``model``, ``src_lang``, ``tgt_lang``, ``search``: plain data."""
+    """``config.yaml`` as plain data: ``format``, ``family``, ``model``, ``src_lang``, ``tgt_lang``, ``search`` …"""
 
 
-def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: dict[str, Any]) -> None:
-    """Write the folder; ``extra`` (languages, search settings, …) joins the config."""
-    config = {"family": model.config.family, "model": model.config.to_plain(), **extra}
+def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[str, Any]) -> None:
+    """Write a model folder.
+
+    Args:
+        folder: created if it does not exist.
+        extra: further keys of ``config.yaml``, for example the languages and search settings.
+
+    Raises:
+        HeedError: if the disk is full.
+    """
+    header = {"format": FORMAT, "family": model.config.family, "model": model.config.to_plain()}
+    config = {**header, **extra, **header}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / WEIGHTS) as file:
-            file.write_bytes(serialized(_tensors(model)))
+            file.write_bytes(serialize(_parameters(model)))
         tokenizer.save(folder)
-        # Last, since without it nothing here is taken for a model.
+        # The config is written last: an incomplete folder has none, so `find` does not accept it.
         with replacing(folder / CONFIG) as file:
             file.write_text(yaml_text(config), encoding="utf-8")
 
 
 def find(path: Path) -> Path:
-    """The model folder meant by a run folder, its ``model/``, or any copy of that."""
+    """Return the model folder at ``path``: the folder itself, or its subfolder ``model`` if it is a run.
+
+    Raises:
+        HeedError: if there is no model folder.
+    """
     try:
         for folder in (path, path / "model"):
             if (folder / WEIGHTS).exists() and (folder / CONFIG).exists():
                 return folder
-        there = path.exists()
-    except OSError as error:  # no permission, or a name no file system allows
+        exists = path.exists()
+    except OSError as error:  # for example no permission, or a name that the file system does not allow
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
-    if not there:
-        raise HeedError(f"There is no folder {path}. Name a run (runs/NAME/TIME), its model folder, or a copy of it.")
+    if not exists:
+        raise HeedError(f"There is no folder {path}: give a run (runs/NAME/TIME), its model folder, or a copy of it.")
     raise HeedError(
-        f"{path} holds no model: {WEIGHTS} and {CONFIG} are looked for in it and in its model/ subfolder. "
+        f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."
     )
 
 
 def load(path: str | Path) -> ModelFolder:
-    """The model, in eval mode on the CPU, with its tokenizer.
+    """Load a model, in eval mode on the CPU, with its tokenizer and configuration.
 
-    The folder is not trusted: nothing it names is imported, and nothing is allocated before its parts fit together.
+    The folder need not be trusted: loading imports nothing that the folder names, and checks that the configuration,
+    the tokenizer and the weights match before it allocates memory for the model.
+
+    Args:
+        path: a run, its model folder, or a copy of either.
 
     Raises:
-        HeedError: if a part of the folder is missing, damaged or does not fit the others.
+        HeedError: if a file is missing or damaged, or the files do not match each other.
     """
     folder = find(Path(path))
-    config = read_yaml(folder / CONFIG)
-    architecture = _architecture(config, folder / CONFIG)
+    config = _read_config(folder)
+    architecture = _read_architecture(config, folder / CONFIG)
     tokenizer = Tokenizer.load(folder)
     build = partial(
-        architecture.build, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
+        build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
     )
-    expected = _shapes(folder / WEIGHTS)
-    _check_sizes(architecture, expected, folder)
+    saved = _rename(_read_shapes(folder / WEIGHTS), config)
+    _check_sizes(architecture, saved, folder)
     try:
         with torch.device("meta"):
             empty = build()
@@ -87,14 +118,83 @@ def load(path: str | Path) -> ModelFolder:
         raise HeedError(
             f"{folder / CONFIG} does not describe a {architecture.family}: {' '.join(str(error).split())}"
         ) from error
-    refuse_another_architecture(expected, _tensors(empty), folder / WEIGHTS)
+    check_architecture(saved, _parameters(empty), folder / WEIGHTS)
     model = build()
     load_weights(model, folder)
     return ModelFolder(model.eval(), tokenizer, config)
 
 
-def _architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
-    """The model's configuration, after a check of all of the folder's that is not about search."""
+def load_weights(model: Seq2Seq, folder: Path) -> None:
+    """Copy the weights of a model folder into a model of the same architecture.
+
+    Raises:
+        HeedError: if the architectures differ, or a weight is NaN or infinite.
+    """
+    path = folder / WEIGHTS
+    config = _read_config(folder)
+    parameters = _parameters(model)
+    check_architecture(_rename(_read_shapes(path), config), parameters, path)
+    weights = _rename(load_file(path), config)
+    check_finite(weights, path)
+    with torch.no_grad():
+        for name, tensor in parameters.items():
+            tensor.copy_(weights[name])
+
+
+def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
+    """Check that the weights read from ``path`` have the expected names and shapes.
+
+    Args:
+        weights: the weights that were read, by parameter name.
+        expected: the parameters of the model that is to be filled.
+
+    Raises:
+        HeedError: if they differ.
+    """
+    different = weights.keys() ^ expected.keys() | {
+        name for name in weights.keys() & expected.keys() if weights[name].shape != expected[name].shape
+    }
+    if different:
+        first = min(different)
+        there, here = (_format_shape(side.get(first)) for side in (weights, expected))
+        raise HeedError(
+            f"{path} holds the weights of another architecture: {len(different)} weights differ, such as {first} "
+            f"({there} there and {here} in this model). Use the model and tokenizer settings that it was trained with."
+        )
+
+
+def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Check that no weight read from ``path`` is NaN or infinite.
+
+    Raises:
+        HeedError: naming the first parameter with such values.
+    """
+    for name, tensor in weights.items():
+        # The sum is cheaper than isfinite() and not finite if any value is not.
+        if not tensor.sum().isfinite() and (wrong := int((~tensor.isfinite()).sum())):
+            raise HeedError(
+                f"{path} is unusable: {wrong:,} of {tensor.numel():,} values of {name} are NaN or infinite. "
+                "Its training diverged: use an earlier checkpoint, or train again with a smaller learning rate."
+            )
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    """Read ``config.yaml`` and check that this version of heed knows its format."""
+    path = folder / CONFIG
+    config = read_yaml(path)
+    number = config.get("format", 1)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise HeedError(f"{path}: format={shown(number)} must be a whole number of at least 1.")
+    if number > FORMAT:
+        raise HeedError(
+            f"{path} has format {shown(number)}, and this version of heed reads formats up to {FORMAT}: "
+            "update heed to use this model."
+        )
+    return config
+
+
+def _read_architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
+    """Return the architecture of a config read from ``path``; check everything but the search settings."""
     if missing := [key for key in ("family", "model") if key not in config]:
         raise HeedError(f"{path} is not the config of a heed model: it has no {' and no '.join(missing)}.")
     family = config["family"]
@@ -111,84 +211,45 @@ def _architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
         raise HeedError(f"{path}: {error}") from error
 
 
-def _shapes(path: Path) -> dict[str, Tensor]:
-    """A folder's weights as tensors without memory, from the file's header."""
+def _read_shapes(path: Path) -> dict[str, Tensor]:
+    """Return the weights of a file as tensors on the meta device; only the file's header is read."""
     check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
-            shapes = {name: (part.get_dtype(), part.get_shape()) for name, part in parts.items()}
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+            headers = {name: (part.get_dtype(), part.get_shape()) for name, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise HeedError(f"{path} is damaged or cut off ({error}): copy it again.") from error
-    for name, (dtype, _) in shapes.items():
+    for name, (dtype, _) in headers.items():
         if dtype not in DTYPES:
             raise HeedError(f"{path} holds {name} as {dtype}: heed reads {', '.join(DTYPES)}.")
-    return {name: torch.empty(shape, device="meta") for name, (_, shape) in shapes.items()}
+    return {name: torch.empty(shape, device="meta") for name, (_, shape) in headers.items()}
 
 
-DTYPES = ("F64", "F32", "F16", "BF16")
-"""Of weights, by safetensors' names."""
+def _rename(weights: dict[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the weights of a folder with this config under the current parameter names."""
+    is_current = config.get("format", 1) == FORMAT
+    return weights if is_current else rename_parameters(weights, str(config.get("family")))
 
 
 def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Refuse a configuration whose model would be larger than its weights, before anything is built."""
+    """Refuse a configuration of a model that is larger than its weights, before that model is built."""
     values = sum(tensor.numel() for tensor in weights.values())
     if architecture.depth > len(weights) or architecture.width > values:
         raise HeedError(
             f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
             f"{architecture.width:,}, but {WEIGHTS} has {len(weights):,} tensors with {values:,} values: "
-            "they are of different models, copy both again."
+            "they belong to different models, copy both again."
         )
 
 
-def load_weights(model: Seq2Seq, folder: Path) -> None:
-    """Fill a model with the weights of a folder.
-
-    Raises:
-        HeedError: if they are of another architecture, or not finite.
-    """
-    path = folder / WEIGHTS
-    refuse_another_architecture(_shapes(path), _tensors(model), path)
-    weights = load_file(path)
-    refuse_not_finite(weights, path)
-    with torch.no_grad():
-        for name, tensor in _tensors(model).items():
-            tensor.copy_(weights[name])
+def _format_shape(tensor: Tensor | None) -> str:
+    return "missing" if tensor is None else " × ".join(map(str, tensor.shape)) or "a scalar"
 
 
-def refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise a HeedError if a value is NaN or infinite: such a model translates everything into nothing."""
-    for name, tensor in weights.items():
-        # A sum is much faster than isfinite, and not finite if a value is not.
-        if not tensor.sum().isfinite() and (wrong := int((~tensor.isfinite()).sum())):
-            raise HeedError(
-                f"{path} holds weights that are not numbers: {wrong:,} of {tensor.numel():,} values of {name} are NaN "
-                "or infinite. Its training diverged: use an earlier checkpoint, or train again with a smaller "
-                "learning rate."
-            )
-
-
-def refuse_another_architecture(weights: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path) -> None:
-    """Raise a HeedError unless the weights that came from ``path`` have the names and shapes of a model's ``own``."""
-    wrong = weights.keys() ^ own.keys() | {
-        name for name in weights.keys() & own.keys() if weights[name].shape != own[name].shape
-    }
-    if wrong:
-        first = min(wrong)
-        there, here = (_shape(side.get(first)) for side in (weights, own))
-        raise HeedError(
-            f"{path} holds the weights of another architecture: {len(wrong)} of them differ, such as {first}, "
-            f"{there} there and {here} in this model. Give the settings of model and tokenizer it was trained with."
-        )
-
-
-def _shape(tensor: Tensor | None) -> str:
-    return "missing" if tensor is None else " × ".join(map(str, tensor.shape)) or "a number"
-
-
-def _tensors(model: Seq2Seq) -> dict[str, Tensor]:
-    """All weights by name; a tied table, which has several, under its first."""
-    first: dict[int, str] = {}
-    # Variables rather than their data: two names of one table are then one object, on the meta device too.
+def _parameters(model: Seq2Seq) -> dict[str, Tensor]:
+    """Return all parameters and buffers by name. A tied tensor appears once, under its first name."""
+    first_names: dict[int, str] = {}
+    # keep_vars: tied parameters are then the same object, also on the meta device.
     state = model.state_dict(keep_vars=True)
-    return {name: tensor.detach() for name, tensor in state.items() if first.setdefault(id(tensor), name) == name}
+    return {name: tensor.detach() for name, tensor in state.items() if first_names.setdefault(id(tensor), name) == name}

@@ -1,4 +1,4 @@
-"""Sentences → ids → search → sentences: one Translator for validation, the command line and the server."""
+"""Translate, score and extract attention maps for text with a trained model."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,22 +8,22 @@ from itertools import islice
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
-from heed.kernels.packing import packed
+from heed.inference.batching import length_batches, pad
+from heed.kernels import packed_weights
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, check
-from heed.symbols import BOS, EOS, PAD
+from heed.symbols import BOS, BOS_PIECE, EOS
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A hypothesis, and how it reads."""
+    """A hypothesis and its text."""
 
     text: str
     hypothesis: Hypothesis
@@ -31,10 +31,10 @@ class Translation:
 
 @dataclass(frozen=True)
 class Attended:
-    """A sentence pair, and where the model looked while it read the one and wrote the other: its maps, unpadded.
+    """A sentence pair with the model's attention weights over its pieces, without padding.
 
-    Every row is a distribution over what could be looked at. The pieces are the model's own, EOS included: it ends a
-    source and a target, unless the search broke that off.
+    Each row of a map is a distribution over its columns. Both piece lists end with EOS, except for a translation that
+    reached the length limit of the search.
     """
 
     source: str
@@ -42,31 +42,36 @@ class Attended:
     src_pieces: list[str]
     tgt_pieces: list[str]
     cross: Float[np.ndarray, "Ld H T S"] | None
-    """Row t belongs to the state that predicted ``tgt_pieces[t]``."""
+    """Cross-attention; row t is that of the decoder state that predicts ``tgt_pieces[t]``."""
     encoder_self: Float[np.ndarray, "Le Hs S S"] | None
+    """Encoder self-attention; rows and columns are ``src_pieces``."""
     decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
-    """Rows and columns are what the decoder had read, `read_pieces`: its row t, too, predicted ``tgt_pieces[t]``."""
+    """Decoder self-attention; rows and columns are the decoder's input, `read_pieces`. Row t predicts
+    ``tgt_pieces[t]``."""
 
     @property
     def read_pieces(self) -> list[str]:
-        """What the decoder read: BOS, then the target up to its last piece but one."""
-        return ["<s>", *self.tgt_pieces[:-1]]
+        """The decoder's input: BOS, then the target without its last piece."""
+        return [BOS_PIECE, *self.tgt_pieces[:-1]]
 
 
 class Translator:
-    """A model with its tokenizer and a search.
+    """A model with its tokenizer and a search algorithm.
 
-    Sentences of similar length are batched together, ``batch_tokens`` padded tokens at a time, and come back in the
-    order in which they were given. Their batch has no part in the answer: the model runs in eval mode (its own mode is
-    restored), without autocast. A line that is empty or only white space, and one of which the tokenizer leaves
-    nothing, stays empty.
+    Results are in the order of the input. They do not depend on how sentences are batched: the model runs in eval mode
+    and without autocast (its own mode is restored afterwards). The translation of a line without text, or for which
+    the tokenizer returns no pieces, is empty.
 
-    Wherever sentences are given, a single string is one sentence; the answer is a list all the same.
+    Wherever a method takes sentences, a single string is one sentence; the result is a list all the same.
 
     Args:
-        max_tokens: subwords of the longest sentence that is accepted, the end not counted; None: no limit. Time and
-            memory grow with the square of a sentence's length.
-        packed: lay out the model's weights for this CPU while it runs, at twice the memory (see `packing`).
+        batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
+        max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
+            the square of the sentence length.
+        packed: use weight layouts that are faster on this CPU (`heed.kernels.packing`); doubles the memory for weights.
+
+    Raises:
+        HeedError: if a number is out of range.
     """
 
     def __init__(
@@ -88,53 +93,73 @@ class Translator:
         self.packed = packed
 
     def translate(self, sentences: str | Sequence[str]) -> list[str]:
-        """The best translation of every sentence."""
+        """Return the best translation of each sentence.
+
+        Raises:
+            HeedError: naming a line (counted from 1) that is too long or not valid Unicode.
+        """
         return [best.text for best, *_ in self.n_best(sentences)]
 
     def n_best(self, sentences: str | Sequence[str], *, first_line: int = 1) -> list[list[Translation]]:
-        """All that the search returns for every sentence, best first. Errors count lines from ``first_line``."""
-        found = self.hypotheses(self._encode_src(_listed(sentences), first_line), first_line=first_line)
-        texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for n_best in found for hypothesis in n_best]))
-        return [[Translation(next(texts), hypothesis) for hypothesis in n_best] for n_best in found]
+        """Return all translations that the search finds for each sentence, best first.
+
+        Args:
+            first_line: number of the first sentence in error messages.
+
+        Raises:
+            HeedError: see `translate`.
+        """
+        results = self.translate_ids(self._encode_src(_as_list(sentences), first_line), first_line=first_line)
+        texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for n_best in results for hypothesis in n_best]))
+        return [[Translation(next(texts), hypothesis) for hypothesis in n_best] for n_best in results]
 
     def stream(self, lines: Iterable[str], *, chunk: int) -> Iterator[str]:
-        """``translate`` for any number of lines, ``chunk`` of them in memory at a time."""
+        """Yield the best translation of each line, reading ``chunk`` lines at a time."""
         return (best.text for best, *_ in self.stream_n_best(lines, chunk=chunk))
 
     def stream_n_best(self, lines: Iterable[str], *, chunk: int) -> Iterator[list[Translation]]:
-        """``n_best`` for any number of lines, ``chunk`` of them in memory at a time."""
-        rest, first_line = iter(_listed(lines) if isinstance(lines, str) else lines), 1
-        while sentences := list(islice(rest, chunk)):
+        """Yield all translations of each line, best first, reading ``chunk`` lines at a time."""
+        remaining, first_line = iter(_as_list(lines) if isinstance(lines, str) else lines), 1
+        while sentences := list(islice(remaining, chunk)):
             yield from self.n_best(sentences, first_line=first_line)
             first_line += len(sentences)
 
-    def hypotheses(self, sources: Sequence[Sequence[int]], *, first_line: int = 1) -> list[list[Hypothesis]]:
-        """What the search finds for sources given as ids, without EOS. Errors count lines from ``first_line``."""
-        nothing = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
-        found = [[nothing] for _ in sources]
-        with self._inference():
-            for batch in self._batches([len(ids) + 1 for ids in sources]):
+    def translate_ids(self, sources: Sequence[Sequence[int]], *, first_line: int = 1) -> list[list[Hypothesis]]:
+        """Return the hypotheses of the search for each source, best first.
+
+        Args:
+            sources: token ids without EOS. A source without tokens has one empty hypothesis.
+            first_line: number of the first source in error messages.
+        """
+        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
+        results = [[empty] for _ in sources]
+        with self._inference_mode():
+            for batch in length_batches([len(ids) + 1 for ids in sources], self.batch_tokens):
                 rows = [row for row in batch if sources[row]]
                 if not rows:
                     continue
-                src, src_mask = self._pad([[*sources[row], EOS] for row in rows])
-                with _naming_line(first_line + rows[0]):
-                    answers = self.search(self.model, src, src_mask)
-                for row, answer in zip(rows, answers, strict=True):
-                    found[row] = answer
-        return found
+                src, src_mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
+                with _errors_name_line(first_line + rows[0]):
+                    found = self.search(self.model, src, src_mask)
+                for row, hypotheses in zip(rows, found, strict=True):
+                    results[row] = hypotheses
+        return results
 
     def score(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> list[float]:
-        """log p(target | source) of each pair: the sum over its tokens, EOS included, in nats."""
-        sources, targets = _listed(sources), _listed(targets)
-        src_ids, tgt_ids = self._pairs(sources, targets, first_line=1)
+        """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
+
+        Raises:
+            HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
+        """
+        sources, targets = _as_list(sources), _as_list(targets)
+        src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=1)
         scores = [0.0] * len(sources)
-        with self._inference():
-            for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
-                src, src_mask = self._pad([src_ids[row] for row in rows])
-                tgt_in, _ = self._pad([[BOS, *tgt_ids[row][:-1]] for row in rows])
-                tgt_out, tgt_mask = self._pad([tgt_ids[row] for row in rows])
-                with _naming_line(1 + rows[0]):
+        with self._inference_mode():
+            for rows in length_batches(_pair_lengths(src_ids, tgt_ids), self.batch_tokens):
+                src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
+                tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
+                tgt_out, tgt_mask = pad([tgt_ids[row] for row in rows], self.model.device)
+                with _errors_name_line(1 + rows[0]):
                     logits = self.model(src, src_mask, tgt_in)
                 gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
                 log_probs = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0)
@@ -145,99 +170,92 @@ class Translator:
     def attend(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None, *, first_line: int = 1
     ) -> list[Attended]:
-        """Where the model looks, for every sentence and its translation: the given one, or (None) its own.
+        """Return the attention maps of each sentence pair.
 
-        All maps of all sentences are in memory: ask for some hundred sentences at a time. Errors count lines from
-        ``first_line``.
+        All maps are kept in memory: pass at most some hundred sentences at a time.
+
+        Args:
+            targets: the translations; None for the model's own.
+            first_line: number of the first sentence in error messages.
+
+        Raises:
+            HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
-        sources = _listed(sources)
+        sources = _as_list(sources)
         if targets is None:
             src_ids = [[*ids, EOS] for ids in self._encode_src(sources, first_line)]
-            best = [n_best[0] for n_best in self.hypotheses([ids[:-1] for ids in src_ids], first_line=first_line)]
+            best = [n_best[0] for n_best in self.translate_ids([ids[:-1] for ids in src_ids], first_line=first_line)]
             tgt_ids = [[*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens for hypothesis in best]
             targets = self.tokenizer.decode_tgt(tgt_ids)
         else:
-            targets = _listed(targets)
-            src_ids, tgt_ids = self._pairs(sources, targets, first_line=first_line)
-        found: list[Attended | None] = [None] * len(sources)
-        with self._inference():
-            for rows in self._batches([max(len(s), len(t)) for s, t in zip(src_ids, tgt_ids, strict=True)]):
-                src, src_mask = self._pad([src_ids[row] for row in rows])
-                tgt_in, _ = self._pad([[BOS, *tgt_ids[row][:-1]] for row in rows])
-                with _naming_line(first_line + rows[0]):
-                    maps = self.model.decode(tgt_in, self.model.encode(src, src_mask, maps=True), maps=True).attention
+            targets = _as_list(targets)
+            src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=first_line)
+        results: dict[int, Attended] = {}
+        with self._inference_mode():
+            for rows in length_batches(_pair_lengths(src_ids, tgt_ids), self.batch_tokens):
+                src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
+                tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
+                with _errors_name_line(first_line + rows[0]):
+                    memory = self.model.encode(src, src_mask, maps=True)
+                    maps = self.model.decode(tgt_in, memory, maps=True).attention
                 assert maps is not None
-                for place, row in enumerate(rows):
+                for batch_row, row in enumerate(rows):
                     S, T = len(src_ids[row]), len(tgt_ids[row])
-                    found[row] = Attended(
+                    results[row] = Attended(
                         source=sources[row],
                         target=targets[row],
                         src_pieces=self.tokenizer.src_pieces(src_ids[row]),
                         tgt_pieces=self.tokenizer.tgt_pieces(tgt_ids[row]),
-                        cross=_cut(maps.cross, place, T, S),
-                        encoder_self=_cut(maps.encoder_self, place, S, S),
-                        decoder_self=_cut(maps.decoder_self, place, T, T),
+                        cross=_unpad(maps.cross, batch_row, T, S),
+                        encoder_self=_unpad(maps.encoder_self, batch_row, S, S),
+                        decoder_self=_unpad(maps.decoder_self, batch_row, T, T),
                     )
-        return [seen for seen in found if seen is not None]
+        return [results[row] for row in range(len(sources))]
 
-    def _pairs(
+    def _encode_pairs(
         self, sources: list[str], targets: list[str], *, first_line: int
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Ids of sources and of their translations, each ended by EOS."""
+        """Return the ids of sources and of targets, with EOS."""
         if len(sources) != len(targets):
             raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
         src_ids = self._encode_src(sources, first_line)
-        tgt_ids = self._encoded(self.tokenizer.encode_tgt, targets, first_line)
+        tgt_ids = self._encode(self.tokenizer.encode_tgt, targets, first_line)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
 
     def _encode_src(self, sentences: list[str], first_line: int) -> list[list[int]]:
-        """Ids of source sentences, without EOS; none of a sentence that is only white space, U+3000 included."""
-        return self._encoded(
-            self.tokenizer.encode_src, [line if line.strip() else "" for line in sentences], first_line
-        )
+        """Return the ids of source sentences, without EOS; no ids for white space of any script."""
+        sentences = [line if line.strip() else "" for line in sentences]
+        return self._encode(self.tokenizer.encode_src, sentences, first_line)
 
-    def _encoded(
+    def _encode(
         self, encode: Callable[[Sequence[str]], list[list[int]]], sentences: list[str], first_line: int
     ) -> list[list[int]]:
-        """Ids by one side's tokenizer; a sentence that is no Unicode text or too long is refused by its line."""
+        """Return the ids by ``encode``, a method of the tokenizer, after checking that every sentence is accepted."""
         for number, line in enumerate(sentences, first_line):
             if SURROGATE.search(line):
                 raise HeedError(
-                    f"Line {number} is not Unicode text: it holds half of a surrogate pair, as bytes that are not "
-                    "UTF-8 become when they are read with errors='surrogateescape'."
+                    f"Line {number} is not Unicode text: it contains a lone surrogate. Bytes that are not UTF-8 become "
+                    "surrogates when they are read with errors='surrogateescape'."
                 )
-        found = encode(sentences)
-        for number, ids in enumerate(found, first_line):
+        encoded = encode(sentences)
+        for number, ids in enumerate(encoded, first_line):
             if self.max_tokens is not None and len(ids) > self.max_tokens:
                 raise HeedError(
-                    f"Line {number} has {len(ids):,} subwords and may have {self.max_tokens:,}: split it into "
+                    f"Line {number} has {len(ids):,} subwords, and the limit is {self.max_tokens:,}: split it into "
                     "sentences, or raise the limit (--max-tokens)."
                 )
-        return found
-
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Rows of similar length, longest first; rows × longest stays within ``batch_tokens`` where a row does."""
-        order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-        while order:
-            size = max(1, self.batch_tokens // lengths[order[0]])
-            yield order[:size]
-            order = order[size:]
-
-    def _pad(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
-        ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
-        lengths = torch.tensor([len(row) for row in rows])
-        mask = torch.arange(ids.shape[1]) < lengths[:, None]
-        return ids.to(self.model.device), mask.to(self.model.device)
+        return encoded
 
     @contextmanager
-    def _inference(self) -> Iterator[None]:
+    def _inference_mode(self) -> Iterator[None]:
+        """Run the model in eval mode, without gradients and autocast, then restore its mode."""
         training = self.model.training
         self.model.eval()
         try:
             with (
                 torch.inference_mode(),
                 torch.autocast(self.model.device.type, enabled=False),
-                packed(self.model) if self.packed else nullcontext(),
+                packed_weights() if self.packed else nullcontext(),
             ):
                 yield
         finally:
@@ -247,21 +265,26 @@ class Translator:
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _listed(sentences: str | Iterable[str]) -> list[str]:
-    """A single string as one sentence, rather than as its letters."""
+def _as_list(sentences: str | Iterable[str]) -> list[str]:
+    """Return a single string as a list of one sentence, not of its characters."""
     return [sentences] if isinstance(sentences, str) else list(sentences)
 
 
-def _cut(
+def _pair_lengths(src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> list[int]:
+    """Return the length of each pair's longer side."""
+    return [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+
+
+def _unpad(
     maps: Float[Tensor, "L H B Q K"] | None, row: int, queries: int, keys: int
 ) -> Float[np.ndarray, "L H Q2 K2"] | None:
-    """One sentence's maps, without the padding and as a copy that does not hold on to it."""
+    """Return a copy of one sentence's maps without padding, which does not keep the batch in memory."""
     return None if maps is None else maps[:, :, row, :queries, :keys].float().cpu().numpy().copy()
 
 
 @contextmanager
-def _naming_line(number: int) -> Iterator[None]:
-    """A model refuses a batch for its longest line, of which only the caller knows the number."""
+def _errors_name_line(number: int) -> Iterator[None]:
+    """Add the number of a batch's longest line, for which the model refuses the batch, to a HeedError."""
     try:
         yield
     except HeedError as error:

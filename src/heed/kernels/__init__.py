@@ -1,1 +1,33 @@
-"""Fast implementations of heed.functional."""
+"""Fast implementations of the functions in :mod:`heed.functional`, with the same names and signatures.
+
+This is the only place where heed chooses between implementations, by device, dtype and size. Each function here agrees
+with its formula in values and gradients (tests/kernels), and inside :func:`plain` it *is* the formula. What each gains
+is listed in docs/performance.md.
+"""
+
+from heed.kernels.attention import attend
+from heed.kernels.choice import plain
+from heed.kernels.dropout import dropout
+from heed.kernels.linear import cast_for_matmul, linear, repeated_linear
+from heed.kernels.loss import cross_entropy, r_drop
+from heed.kernels.masks import causal_mask, masked_softmax
+from heed.kernels.packing import packed_weights
+from heed.kernels.recurrence import recur
+from heed.kernels.topk import log_sum_exp, stable_topk
+
+__all__ = [
+    "attend",
+    "cast_for_matmul",
+    "causal_mask",
+    "cross_entropy",
+    "dropout",
+    "linear",
+    "log_sum_exp",
+    "masked_softmax",
+    "packed_weights",
+    "plain",
+    "r_drop",
+    "recur",
+    "repeated_linear",
+    "stable_topk",
+]

@@ -1,104 +1,101 @@
-"""Linear layers of a trained model, laid out for the CPU while the model is used."""
+"""Weights of a trained model laid out for the CPU while the model is used for inference."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
+from heed import compat
 from heed.kernels.cpu import has_slow_mkl
-from heed.layers.embedding import TokenEmbedding
 
-SMALL = 2**17
-"""Multiplications up to which MKL makes a product sooner: to call oneDNN costs more than they do."""
+MIN_ONEDNN_PRODUCTS = 2**17
+"""Multiplications above which oneDNN is faster than MKL: a call of it costs more."""
 
 
 @contextmanager
-def packed(model: nn.Module) -> Iterator[None]:
-    """Inside this context, where MKL is slow, a model's linear layers multiply by oneDNN.
+def packed_weights() -> Iterator[None]:
+    """Inside this context, on CPUs on which MKL is slow, ``kernels.linear`` multiplies fp32 weights by oneDNN.
 
-    The layouts are kept from one context to the next. Each context compares them with the weights as they are now, so
-    that it does not matter how weights were changed in between; they must not change inside. Outside of it the model
-    is untouched: it trains, moves, and is copied or pickled as ever.
+    Packed copies are kept between contexts, as long as their weights exist. Each context compares them once with the
+    weights, which may have changed in between; they must not change inside. Models are not touched: they train, move,
+    and are copied and pickled as usual.
     """
-    if not (has_slow_mkl() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    global _current
+    if not (has_slow_mkl() and compat.has_onednn_linear()):
         yield
         return
-    changed = []
+    before, _current = _current, {}
     try:
-        for module in model.modules():
-            name = "forward" if isinstance(module, nn.Linear) else "logits"
-            if isinstance(module, (nn.Linear, TokenEmbedding)) and _suits(module.weight):
-                # Attributes of these modules alone, in front of their class's methods.
-                vars(module)[name] = _layout(module).product
-                changed.append((module, name))
         yield
     finally:
-        for module, name in changed:
-            vars(module).pop(name, None)
+        _current = before
 
 
-_LAYOUTS: "WeakKeyDictionary[nn.Module, Packed]" = WeakKeyDictionary()
+_current: "dict[int, PackedWeight] | None" = None
+"""By the id of a weight, its packed copies as verified in this context. None outside a context."""
+_known: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
 
 
-def _layout(module: nn.Linear | TokenEmbedding) -> "Packed":
-    """The module's layout: the known one, if the weights are those it was made from."""
-    bias = module.bias if isinstance(module, nn.Linear) else None
-    known = _LAYOUTS.get(module)
-    if known is None or not known.fits(module.weight, bias):
-        known = _LAYOUTS[module] = Packed(module.weight, bias)
-    return known
+def find_packed(weight: Tensor) -> "PackedWeight | None":
+    """Return the packed copies of a weight, making them if needed; None where they cannot be used."""
+    if _current is None:
+        return None
+    packed = _current.get(id(weight))
+    if packed is None and _is_fp32_on_cpu(weight):
+        packed = _known.get(weight)  # type: ignore[no-untyped-call]
+        if packed is None or not packed.is_current(weight):
+            packed = _known[weight] = PackedWeight(weight.detach())
+        _current[id(weight)] = packed
+    return packed
 
 
-class Packed:
-    """x Wᵀ + b, with W as it lies best, laid out once: for oneDNN, and for MKL the small products."""
+class PackedWeight:
+    """Copies of a weight W laid out for oneDNN and for MKL, which is faster for small products."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Float[Tensor, "O I"]) -> None:
         self.weight = weight
-        self.bias = bias
         self._fingerprint = _fingerprint(weight)
 
-    def fits(self, weight: Tensor, bias: Tensor | None) -> bool:
-        """Whether this is the layout of these parameters with the values they have now.
+    def is_current(self, weight: Float[Tensor, "O I"]) -> bool:
+        """Return whether the weight still has the values that were packed.
 
-        Tensors know of some changes of their values (``_version``) and not of others (``.data.copy_``, NumPy views,
-        shared memory), so the values themselves are looked at.
+        ``Tensor._version`` misses some changes (``.data.copy_``, NumPy views, shared memory), so values are compared.
         """
-        return weight is self.weight and bias is self.bias and torch.equal(_fingerprint(weight), self._fingerprint)
+        return weight.data_ptr() == self.weight.data_ptr() and torch.equal(_fingerprint(weight), self._fingerprint)
 
-    def product(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
-        # What oneDNN computes has no gradient.
-        if torch.is_grad_enabled() or not (_suits(x) and _suits(self.weight)):
-            return F.linear(x, self.weight, self.bias)
-        if x.numel() * len(self.weight) <= SMALL:
-            return F.linear(x, self._columns, self.bias)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._blocks, self.bias, "none", [], "")
-        return product
-
-    @cached_property
-    def _columns(self) -> Float[Tensor, "E D"]:
-        """W, column behind column: from cold memory MKL takes two thirds of the time so."""
-        return self.weight.detach().t().contiguous().t()
+    def product(self, x: Float[Tensor, "*B I"], bias: Float[Tensor, " O"] | None) -> Float[Tensor, "*B O"]:
+        """Return x Wᵀ + b, without gradient."""
+        if not _is_fp32_on_cpu(x):
+            return F.linear(x, self.weight, bias)
+        if x.numel() * len(self.weight) <= MIN_ONEDNN_PRODUCTS:
+            return F.linear(x, self._column_major, bias)
+        return compat.onednn_linear(x, self._blocked, bias)
 
     @cached_property
-    def _blocks(self) -> Tensor:
-        return torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+    def _column_major(self) -> Float[Tensor, "O I"]:
+        """W in column-major order, which MKL reads faster from memory."""
+        return self.weight.t().contiguous().t()
+
+    @cached_property
+    def _blocked(self) -> Tensor:
+        return compat.onednn_packed_weight(self.weight)
 
 
-def _suits(tensor: Tensor) -> bool:
+def _is_fp32_on_cpu(tensor: Tensor) -> bool:
     return tensor.dtype == torch.float32 and tensor.device.type == "cpu"
 
 
-def _fingerprint(weight: Float[Tensor, "E D"]) -> Float[Tensor, " E"]:
-    """The product with a fixed random vector: as long as reading the weights once, and another one for other values."""
+def _fingerprint(weight: Float[Tensor, "O I"]) -> Float[Tensor, " O"]:
+    """Return the product of a weight with a fixed random vector: one pass over its values."""
     with torch.inference_mode():
-        return torch.mv(weight, _probe(weight.shape[1], weight.dtype))
+        return torch.mv(weight, _random_vector(weight.shape[1], weight.dtype))
 
 
 @cache
-def _probe(length: int, dtype: torch.dtype) -> Float[Tensor, " D"]:
+def _random_vector(length: int, dtype: torch.dtype) -> Float[Tensor, " I"]:
     return torch.randn(length, generator=torch.Generator().manual_seed(0)).to(dtype)

@@ -1,4 +1,4 @@
-"""The processes of one run: who started them, and how they agree on the run's folder."""
+"""The processes of one run: detect their launcher, and let them agree on the run's folder."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TIMEOUT = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launcher other than this program tells each process it starts."""
+    """What torchrun, SLURM or the user tells a process about its rank, in environment variables."""
 
     launcher: str
     rank: int
@@ -27,20 +27,20 @@ class Launch:
     address: str
     port: int
     store_exists: bool = False
-    """The launcher itself serves a key-value store at this address, as torchrun does."""
+    """Whether the launcher serves a key-value store at this address, as torchrun does."""
     attempt: str = "0"
-    """torchrun starts all processes again after a failure; its store outlives them."""
+    """The restart count of torchrun, which restarts all processes after a failure and keeps its store."""
 
 
 def is_first_process(launch: Launch | None) -> bool:
-    """Whether this is process 0 of its run, which alone writes to the run folder."""
+    """Return whether this is process 0 of its run, the only one that writes to the run folder."""
     return rank_zero_only.rank in (None, 0) if launch is None else launch.rank == 0
 
 
 def detect_launch() -> Launch | None:
-    """How torchrun, SLURM or a person on several nodes started this process; None: alone, or by Lightning.
+    """Return how torchrun, SLURM or a user on several nodes started this process; None for Lightning's own launcher.
 
-    Lightning's own launcher passes the folder to the processes that it starts on the command line.
+    Lightning's launcher passes the run folder to the processes it starts on their command line.
     """
     env = os.environ
     if TorchElasticEnvironment.detect():
@@ -58,28 +58,33 @@ def detect_launch() -> Launch | None:
         slurm = SLURMEnvironment()
         return Launch("srun", slurm.global_rank(), slurm.world_size(), slurm.main_address, slurm.main_port)
     if {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= env.keys() and "LOCAL_RANK" not in env:
-        # World size: this program starts the other processes of each node, and knows how many nodes there are.
+        # World size 0: Lightning starts the other processes of each node.
         return Launch("NODE_RANK", int(env["NODE_RANK"]), 0, env["MASTER_ADDR"], int(env["MASTER_PORT"]))
     return None
 
 
 def check_world_size(trainer: L.Trainer, launch: Launch | None) -> None:
-    """Refuse to train the same model in each of several processes that a launcher started to train one together."""
+    """Check that the trainer uses all processes of the launcher, instead of training the whole model in each of them.
+
+    Raises:
+        HeedError: if it does not.
+    """
     if launch is not None and launch.world_size not in (0, trainer.world_size):
         raise HeedError(
             f"{launch.launcher} started {launch.world_size} processes, but the trainer is for {trainer.world_size}: "
-            "give trainer=ddp (GPUs) or trainer=ddp_cpu, trainer.devices=PROCESSES_PER_NODE and "
+            "add trainer=ddp (GPUs) or trainer=ddp_cpu, trainer.devices=PROCESSES_PER_NODE and "
             "trainer.num_nodes=NODES."
         )
 
 
 _agreements = 0
+"""Calls of `agree_on_folder` in this process: each call has a key of its own in the store."""
 
 
 def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
-    """Let the first process ``claim`` a folder, and return the same one in every process.
+    """Call ``claim`` in the first process, and return the folder it claims in every process.
 
-    Processes of one launch call this equally often, in the same order (a sweep once for each of its folders).
+    All processes of a launch must call this function the same number of times, in the same order.
 
     Raises:
         HeedError: if the first process does not answer in time.
@@ -98,7 +103,7 @@ def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
     except DistError as error:
         raise HeedError(
             f"Process {launch.rank} waited {TIMEOUT.seconds // 60} minutes for process 0 at "
-            f"{launch.address}:{launch.port} to claim a run folder: see why that one ended or hangs."
+            f"{launch.address}:{launch.port} to claim a run folder: check why process 0 ended or hangs."
         ) from error
 
 
@@ -106,14 +111,14 @@ _stores: dict[tuple[str, int], TCPStore] = {}
 
 
 def _store(launch: Launch) -> TCPStore:
-    """The launch's key-value store: process 0 serves it, to Lightning's process group later on as well."""
-    where = launch.address, launch.port
-    if where not in _stores:
-        _stores[where] = TCPStore(
-            *where,
+    """Return the launch's key-value store. Process 0 serves it, later also for Lightning's process group."""
+    address = launch.address, launch.port
+    if address not in _stores:
+        _stores[address] = TCPStore(
+            *address,
             is_master=launch.rank == 0 and not launch.store_exists,
             timeout=TIMEOUT,
             wait_for_workers=False,
             multi_tenant=True,
         )
-    return _stores[where]
+    return _stores[address]

@@ -1,119 +1,59 @@
-"""Scaled dot-product attention, with one head and nothing learned or with many (Vaswani et al. 2017, §3.2)."""
+"""Multi-head attention as self-attention and cross-attention (Vaswani et al. 2017, §3.2)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from heed import kernels
 from heed.errors import HeedError
-from heed.functional.masks import masked_softmax
-from heed.layers.dropout import dropout as drop
+from heed.layers.linear import Linear
 from heed.layers.positions import RelativePositions
-
-SHORT = 256
-"""Keys up to which a CPU is faster in bf16 without torch's fused kernel: of 25 keys three times, gradient included."""
-
-FEW = 8
-"""Queries up to which it is faster without in fp32, too, for many rows: such as the one query of a search, twice."""
-
-MANY = 128
-"""Rows × heads that are many."""
-
-
-def attend(
-    query: Float[Tensor, "*B T E"],
-    key: Float[Tensor, "*B S E"],
-    value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"],
-    *,
-    bias: Float[Tensor, "*#B T S"] | None = None,
-    scaled: bool = True,
-    dropout: float = 0.0,
-) -> tuple[Float[Tensor, "*B T V"], Float[Tensor, "*B T S"]]:
-    """softmax(QKᵀ/√E + bias)V and the weights (Vaswani et al. 2017, eq. 1): the plain path, readable as the formula.
-
-    Args:
-        mask: True = may attend.
-        bias: what positions add to the scores.
-        scaled: without it the scores are not divided by √E, and their variance grows with E.
-        dropout: probability with which a weight is dropped on its way to the context (0 when not training).
-            The weights returned are those before dropout.
-    """
-    scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
-    if bias is not None:
-        scores = scores + bias
-    weights = masked_softmax(scores, mask)
-    return drop(weights, dropout) @ value, weights
-
-
-def attend_fast(
-    query: Float[Tensor, "*B T E"],
-    key: Float[Tensor, "*B S E"],
-    value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"],
-    *,
-    bias: Float[Tensor, "*#B T S"] | None = None,
-    scaled: bool = True,
-    dropout: float = 0.0,
-) -> Float[Tensor, "*B T V"]:
-    """The context of :func:`attend`, from torch's fused kernels, which never form the weights, where they pay."""
-    small = key.shape[-2] <= SHORT and query.dtype == torch.bfloat16
-    small |= query.shape[-2] <= FEW and query.shape[:-2].numel() >= MANY
-    if small and query.device.type == "cpu":
-        # Heads split off a projection lie scattered, and a product would gather the keys transposed, which is slow.
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-        return attend(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0]
-    added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=added, dropout_p=dropout, scale=None if scaled else 1.0
-    )
 
 
 @dataclass(frozen=True)
 class KeyValue:
-    """Projected keys and values: of a whole memory, or of the positions decoded so far (the KV cache)."""
+    """Projected keys and values: of the source, or of the target positions so far (the KV cache)."""
 
     key: Float[Tensor, "B H S E"]
     value: Float[Tensor, "B H S E"]
 
     @property
     def length(self) -> int:
-        """How many positions they are of."""
+        """The number of positions."""
         return self.key.shape[2]
 
     def append(self, new: "KeyValue") -> "KeyValue":
-        """These positions, then the new ones."""
+        """Return these positions followed by the new ones."""
         return KeyValue(torch.cat((self.key, new.key), 2), torch.cat((self.value, new.value), 2))
 
     def contiguous(self) -> "KeyValue":
-        """The same, with the numbers of each head side by side."""
+        """Return a copy in which each head is contiguous in memory."""
         return KeyValue(self.key.contiguous(), self.value.contiguous())
 
     def reorder(self, rows: Int[Tensor, " R"]) -> "KeyValue":
-        """Row r becomes this one's row ``rows[r]``."""
+        """Return a copy in which row r is this one's row ``rows[r]``."""
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
 class Attention(nn.Module, ABC):
-    """What attention does whatever is learned of it: project, split into heads, attend, join.
+    """Attention of any kind: project, split into heads, attend, join the heads, project.
 
-    Keys and values come in projected (:meth:`project`), so that a memory is projected once per sentence and a decoder
-    position once per hypothesis, however often they are attended to.
+    Keys and values are projected separately (:meth:`project`), so that the source is projected once per sentence and a
+    target position once per hypothesis.
 
     Args:
         scaled: divide the scores by √E.
-        dropout: of weights, while training.
-        positions: what is known of distances. Attention to another sequence gets the base, which knows nothing: two
-            languages share no distances.
+        dropout: of attention weights, while training.
+        positions: relative positions of queries and keys. Cross-attention takes the base class, which has none.
     """
 
     num_heads: int
     query: nn.Module
     output: nn.Module
-    """Reads the heads' contexts side by side."""
+    """Applied to the concatenated contexts of the heads."""
 
     def __init__(self, *, scaled: bool, dropout: float, positions: RelativePositions) -> None:
         super().__init__()
@@ -123,13 +63,13 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
-        """What the states are found by, and what they then give."""
+        """Return the keys and the values of the states, heads side by side."""
 
     def project(self, states: Float[Tensor, "B N D"], past: KeyValue | None = None) -> KeyValue:
-        """The keys and values of these states, split into heads, behind those of the positions before them."""
+        """Return the keys and values of ``past``, if any, followed by those of the states."""
         key, value = self.key_and_value(states)
         start = 0 if past is None else past.length
-        new = KeyValue(self.positions.turn(self._split(key), start), self._split(value))
+        new = KeyValue(self.positions.rotate(self._split(key), start), self._split(value))
         return new if past is None else past.append(new)
 
     def forward(
@@ -140,20 +80,24 @@ class Attention(nn.Module, ABC):
         *,
         maps: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
-        """Let every state query the memory; the weights come back only when ``maps`` asks for them.
+        """Attend from every state to the memory.
 
-        In self-attention the states are the last positions of the memory.
+        Args:
+            memory: what :meth:`project` returned. In self-attention the states are its last positions.
+            mask: True = may attend.
+            maps: return the attention weights, too.
         """
         queries = states.shape[1]
-        query = self.positions.turn(self._split(self.query(states)), memory.length - queries)
-        bias = self.positions.bias(queries, memory.length)
-        dropout = self.dropout if self.training else 0.0
-        key, value = memory.key, memory.value
-        weights = None
-        if maps:
-            context, weights = attend(query, key, value, mask, bias=bias, scaled=self.scaled, dropout=dropout)
-        else:
-            context = attend_fast(query, key, value, mask, bias=bias, scaled=self.scaled, dropout=dropout)
+        context, weights = kernels.attend(
+            self.positions.rotate(self._split(self.query(states)), memory.length - queries),
+            memory.key,
+            memory.value,
+            mask,
+            bias=self.positions.bias(queries, memory.length),
+            scaled=self.scaled,
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=maps,
+        )
         return self.output(context.transpose(1, 2).flatten(2)), weights
 
     def _split(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B H N E"]:
@@ -161,9 +105,9 @@ class Attention(nn.Module, ABC):
 
 
 class ParameterFreeAttention(Attention):
-    """a_t = softmax(Xᵀ x_t), H = X A: every state is query, key and value at once; one head, nothing learned.
+    """softmax(XXᵀ)X: every state is its own query, key and value. One head, nothing learned.
 
-    Vaswani et al. 2017, eq. 1, with Q = K = V = X: what similarity alone can do.
+    Vaswani et al. 2017, eq. 1, with Q = K = V = X. For comparison with learned projections.
     """
 
     def __init__(self, *, scaled: bool, dropout: float, positions: RelativePositions) -> None:
@@ -178,8 +122,8 @@ class ParameterFreeAttention(Attention):
 class MultiHeadAttention(Attention):
     """Concat(head_1 … head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani et al. 2017, §3.2.2)."""
 
-    query: nn.Linear
-    output: nn.Linear
+    query: Linear
+    output: Linear
 
     def __init__(
         self, *, d_model: int, num_heads: int, scaled: bool, dropout: float, positions: RelativePositions
@@ -187,32 +131,83 @@ class MultiHeadAttention(Attention):
         super().__init__(scaled=scaled, dropout=dropout, positions=positions)
         assert d_model % num_heads == 0
         self.num_heads = num_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = Linear(d_model, d_model)
+        self.key_value = Linear(d_model, 2 * d_model)
+        self.output = Linear(d_model, d_model)
         for weight in (self.query.weight, *self.key_value.weight.chunk(2), self.output.weight):
             nn.init.xavier_uniform_(weight)
         for bias in (self.query.bias, self.key_value.bias, self.output.bias):
             nn.init.zeros_(bias)
         if not positions.rotates:
-            # A bias b of the keys adds q·b to all scores of a query, which softmax ignores: its gradient is nothing but
-            # rounding, and Adam would scale that up to full steps, other ones for each number of devices.
-            self.key_value.bias.register_hook(_without_key_half)  # type: ignore[no-untyped-call]
+            # A bias b of the keys adds q·b to all scores of a query, and softmax ignores it. Its gradient is rounding
+            # noise, which Adam would scale up to full steps, different for each number of devices.
+            self.key_value.bias.register_hook(_zero_key_gradient)  # type: ignore[no-untyped-call]
 
     def key_and_value(self, states: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]]:
         key, value = self.key_value(states).chunk(2, dim=-1)
         return key, value
 
 
-def _without_key_half(gradient: Float[Tensor, " D2"]) -> Float[Tensor, " D2"]:
-    """The gradient of the biases of keys and values, side by side, with that of the keys set to 0."""
+def _zero_key_gradient(gradient: Float[Tensor, " D2"]) -> Float[Tensor, " D2"]:
+    """Set the gradient of the keys' half of a joint bias to 0."""
     keys, values = gradient.chunk(2)
     return torch.cat((torch.zeros_like(keys), values))
 
 
+class SelfAttention(nn.Module):
+    """Attention of a sequence to itself, with a cache of its past."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Bool[Tensor, "#B 1 #T P"], *, maps: bool
+    ) -> tuple[Float[Tensor, "B T D"], KeyValue, Float[Tensor, "B H T P"] | None]:
+        """Attend to ``past`` and to ``x`` itself; P is the length of both together.
+
+        Args:
+            past: keys and values of the positions before ``x``; None if there are none.
+
+        Returns:
+            The output, ``past`` extended by ``x``, and the weights if ``maps``.
+        """
+        present = self.attention.project(x, past)
+        output, weights = self.attention(x, present, mask, maps=maps)
+        return output, present, weights
+
+
+class CrossAttention(nn.Module):
+    """Attention of the target to the source."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def project(self, states: Float[Tensor, "N S D"]) -> KeyValue:
+        """Return the keys and values of the source."""
+        return self.attention.project(states)
+
+    def forward(
+        self, x: Float[Tensor, "R T D"], memory: KeyValue, mask: Bool[Tensor, "N 1 1 S"], *, maps: bool
+    ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
+        """Attend to the source; return the output, and the weights if ``maps``.
+
+        Args:
+            x: R = N · K rows: K consecutive hypotheses of each sentence share its memory.
+            memory: the result of :meth:`project` for N sentences.
+        """
+        N, T = mask.shape[0], x.shape[1]
+        # The queries of a sentence's hypotheses become one longer sequence of queries.
+        output, weights = self.attention(x.reshape(N, -1, x.shape[2]), memory, mask, maps=maps)
+        if weights is not None:
+            weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)
+        return output.view(x.shape), weights
+
+
 @dataclass(frozen=True, kw_only=True)
 class SelfAttentionConfig:
-    """What self-attention learns, in the encoder and in the decoder; attention to the source is always learned."""
+    """The kind of self-attention in the encoder and the decoder. Cross-attention always has learned projections."""
 
     kind: str
     """qkv | parameter_free"""

@@ -1,16 +1,16 @@
-"""Token embeddings, and the same table read backwards as the output layer."""
+"""Token embeddings, which also serve as the output layer."""
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from heed import kernels
 from heed.symbols import PAD
 
 
 class TokenEmbedding(nn.Embedding):
-    """ids → √D · E[ids], with E ~ N(0, 1/D), so that a token enters with unit variance.
+    """ids → √D · E[ids], with E ~ N(0, 1/D), so that embeddings start with unit variance.
 
-    Tied to the output (Press & Wolf 2017; Vaswani et al. 2017, §3.4), E keeps the small scale a logit wants.
+    The table E can also be the output layer (Press & Wolf 2017; Vaswani et al. 2017, §3.4).
     """
 
     def __init__(self, *, vocab_size: int, d_model: int) -> None:
@@ -24,5 +24,5 @@ class TokenEmbedding(nn.Embedding):
         return super().forward(input) * self.embedding_dim**0.5
 
     def logits(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """The inner product of each state with each token's vector."""
-        return F.linear(states, self.weight)
+        """Return the inner product of each state with the embedding of each token."""
+        return kernels.linear(states, self.weight)

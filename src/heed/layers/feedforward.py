@@ -8,30 +8,31 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed.layers.dropout import Dropout
+from heed.layers.linear import Linear
 
 
 def swiglu(x: Float[Tensor, "*B FF"]) -> Float[Tensor, "*B F"]:
-    """silu(a) · b of the two halves a and b of the last axis: one gates the other (Shazeer 2020, eq. 6)."""
+    """Return silu(a) · b for the two halves a and b of the last axis (Shazeer 2020, eq. 6)."""
     gate, value = x.chunk(2, -1)
     return F.silu(gate) * value
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": swiglu}
-"""ReLU in place: its own result is all that its gradient needs."""
+"""ReLU in place: its gradient needs its result only."""
 
 
 class FeedForward(nn.Module):
-    """W_2 φ(W_1 x + b_1) + b_2 at each position alone (Vaswani et al. 2017, eq. 2, where φ is ReLU).
+    """W_2 φ(W_1 x + b_1) + b_2 at each position (Vaswani et al. 2017, eq. 2, where φ is ReLU).
 
-    SwiGLU needs two numbers for each hidden unit, so W_1 has twice as many rows: d_ff times 2/3 gives the size of the
-    others (Shazeer 2020, §3.1).
+    SwiGLU reads two numbers per hidden unit, so W_1 has 2 · d_ff rows. With 2/3 of another activation's d_ff it has as
+    many parameters (Shazeer 2020, §3.1).
     """
 
     def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
         super().__init__()
         parts = 2 if activation == "swiglu" else 1
-        self.widen = nn.Linear(d_model, parts * d_ff)
-        self.narrow = nn.Linear(d_ff, d_model)
+        self.widen = Linear(d_model, parts * d_ff)
+        self.narrow = Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         for weight in (*self.widen.weight.chunk(parts), self.narrow.weight):

@@ -1,7 +1,7 @@
-"""What tells the positions of a sentence apart. Attention alone cannot: it treats its input as a set.
+"""Position information, without which attention treats a sentence as a set of tokens.
 
-Absolute codes say *where* a token stands and enter once, with the embeddings. Relative ones say *how far apart* two
-tokens stand and act inside every self-attention: on queries and keys, or on their scores.
+Absolute positions are combined with the embeddings once. Relative positions act inside every self-attention: on
+queries and keys, or on their scores.
 """
 
 import math
@@ -13,46 +13,47 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.layers.linear import Linear
 from heed.options import AtLeast1
 
 
 class AbsolutePositions(nn.Module):
-    """Marks each embedding with where it stands; this base leaves them alone (positions: none, or relative ones)."""
+    """Absolute positions of embeddings. This base class has none and returns the embeddings unchanged."""
 
     def forward(self, x: Float[Tensor, "B N D"], start: int = 0) -> Float[Tensor, "B N D"]:
-        """``x`` with positions ``start .. start + N - 1`` (counted from 0) marked."""
+        """Return ``x`` combined with the positions ``start`` … ``start + N - 1``, counted from 0."""
         return x
 
 
-class PositionCode(AbsolutePositions, ABC):
-    """One vector p per position, and how it meets the embedding x: *add* x + p, or *concat* W [x; p].
+class PositionVectors(AbsolutePositions, ABC):
+    """One vector p per position, combined with the embedding x as x + p (*add*) or W [x; p] (*concat*).
 
-    W: 2D → D keeps the model's width whatever the merge. Written as W_x x + W_p p it shows what the two have in
-    common: adding is concatenating with both halves of W fixed to the identity.
+    W: 2D → D keeps the model's width. With W = [W_x, W_p], W [x; p] = W_x x + W_p p, so addition is the special case in
+    which both halves are the identity.
     """
 
     def __init__(self, *, d_model: int, merge: str) -> None:
         super().__init__()
-        self.merge = nn.Linear(2 * d_model, d_model, bias=False) if merge == "concat" else None
+        self.merge = Linear(2 * d_model, d_model, bias=False) if merge == "concat" else None
         if self.merge is not None:
             nn.init.xavier_uniform_(self.merge.weight)
 
     @abstractmethod
-    def code(self, start: int, length: int) -> Float[Tensor, "N D"]:
-        """The vectors of ``length`` positions from ``start`` on."""
+    def vectors(self, start: int, length: int) -> Float[Tensor, "N D"]:
+        """Return the vectors of ``length`` positions from ``start`` on."""
 
     def forward(self, x: Float[Tensor, "B N D"], start: int = 0) -> Float[Tensor, "B N D"]:
-        code = self.code(start, x.shape[1]).to(x.dtype)
+        vectors = self.vectors(start, x.shape[1]).to(x.dtype)
         if self.merge is None:
-            return x + code
-        marked: Tensor = self.merge(torch.cat((x, code.expand_as(x)), -1))
-        return marked
+            return x + vectors
+        merged: Tensor = self.merge(torch.cat((x, vectors.expand_as(x)), -1))
+        return merged
 
 
 class SinusoidTable(nn.Module):
-    """sin and cos of position × frequency, the frequencies 10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1.
+    """sin and cos of position × frequency, with the frequencies 10000^(−2i/width) for i = 0 … ⌈width/2⌉ − 1.
 
-    In the frequencies' own precision, which autocast leaves alone: bf16 knows no integer between 256 and 258.
+    Computed in the dtype of the frequencies, unaffected by autocast: bf16 has no integer between 256 and 258.
     """
 
     frequencies: Tensor
@@ -61,95 +62,95 @@ class SinusoidTable(nn.Module):
         super().__init__()
         frequencies = torch.exp(-math.log(10_000.0) * (torch.arange(0, width, 2) / width))
         self.register_buffer("frequencies", frequencies, persistent=False)
-        # Kept, for rotary positions ask twice a layer, in a search at every step.
-        self._known = frequencies.new_empty(2, 0, len(frequencies))
+        # Cached: rotary positions need it twice per layer and search step.
+        self._table = frequencies.new_empty(2, 0, len(frequencies))
 
     def forward(self, start: int, length: int) -> tuple[Float[Tensor, "N W"], Float[Tensor, "N W"]]:
-        """Both of positions ``start .. start + length - 1``."""
+        """Return sin and cos of the positions ``start`` … ``start + length - 1``."""
         stop = start + length
-        known, wanted = self._known, self.frequencies
-        if (known.device, known.dtype) != (wanted.device, wanted.dtype) or known.shape[1] < stop:
-            with torch.inference_mode(False):  # training may read what a search has written
-                positions = torch.arange(2 * stop, device=wanted.device, dtype=wanted.dtype)
-                angles = torch.outer(positions, wanted)
-                known = self._known = torch.stack((angles.sin(), angles.cos()))
-        sin, cos = known[:, start:stop]
+        table, frequencies = self._table, self.frequencies
+        if (table.device, table.dtype) != (frequencies.device, frequencies.dtype) or table.shape[1] < stop:
+            with torch.inference_mode(False):  # a table made during inference must be usable in training
+                positions = torch.arange(2 * stop, device=frequencies.device, dtype=frequencies.dtype)
+                angles = torch.outer(positions, frequencies)
+                table = self._table = torch.stack((angles.sin(), angles.cos()))
+        sin, cos = table[:, start:stop]
         return sin, cos
 
 
-class SinusoidalPositions(PositionCode):
+class SinusoidalPositions(PositionVectors):
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(same) (Vaswani et al. 2017, §3.5). No length limit."""
 
     def __init__(self, *, d_model: int, merge: str) -> None:
         super().__init__(d_model=d_model, merge=merge)
-        self.waves = SinusoidTable(d_model)
+        self.sinusoids = SinusoidTable(d_model)
         self.d_model = d_model
 
-    def code(self, start: int, length: int) -> Float[Tensor, "N D"]:
-        return torch.stack(self.waves(start, length), -1).flatten(1)[:, : self.d_model]
+    def vectors(self, start: int, length: int) -> Float[Tensor, "N D"]:
+        return torch.stack(self.sinusoids(start, length), -1).flatten(1)[:, : self.d_model]
 
 
-class LearnedPositions(PositionCode):
-    """One trained vector per position (Gehring et al. 2017, §3.1); a longer sentence is refused."""
+class LearnedPositions(PositionVectors):
+    """One learned vector per position (Gehring et al. 2017, §3.1). Longer sentences are refused."""
 
     def __init__(self, *, d_model: int, merge: str, max_length: int) -> None:
         super().__init__(d_model=d_model, merge=merge)
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
-    def code(self, start: int, length: int) -> Float[Tensor, "N D"]:
+    def vectors(self, start: int, length: int) -> Float[Tensor, "N D"]:
         stop, limit = start + length, self.weight.shape[0]
         if stop > limit:
             raise HeedError(
-                f"A sentence of {stop} tokens (its end included) is longer than the {limit} positions this model "
-                "has learned. Shorten the sentence, or train with a larger model.positions.max_length, or with "
+                f"A sentence of {stop} tokens (EOS included) is longer than the {limit} positions this model has "
+                "learned. Shorten the sentence, or train with a larger model.positions.max_length or with "
                 "model/positions=sinusoidal, which has no limit."
             )
         return self.weight[start:stop]
 
 
 class RelativePositions(nn.Module):
-    """What one self-attention knows of the distance between a query and a key; this base knows nothing of it.
+    """The effect of the distance between query and key in one self-attention. This base class has none.
 
-    A scheme speaks in one of two places. Whatever it says depends on distances only: it has no length limit, and moving
-    a whole sentence changes nothing.
+    A scheme either rotates queries and keys or adds a bias to their scores. Both depend on distances only, so there is
+    no length limit.
     """
 
     rotates = False
-    """Whether keys meet a query differently by their distance, and with them a bias that all keys share."""
+    """Whether queries and keys are rotated, which makes the scores depend on a bias that all keys share."""
 
-    def turn(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
-        """Queries or keys as they meet each other; they stand at positions ``start .. start + N - 1``."""
+    def rotate(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
+        """Return rotated queries or keys of the positions ``start`` … ``start + N - 1``."""
         return x
 
     def bias(self, queries: int, keys: int) -> Float[Tensor, "1 H T S"] | None:
-        """What is added to the scores, if anything. The queries stand at the last of the keys' positions."""
+        """Return what is added to the scores, if anything. The queries are at the last of the keys' positions."""
         return None
 
 
 class RotaryPositions(RelativePositions):
-    """q_m and k_n turned by the angles mθ_i and nθ_i, pair by pair, θ_i = 10000^(−2i/E) (Su et al. 2021, eq. 15, 34).
+    """Rotation of q_m and k_n by the angles mθ_i and nθ_i with θ_i = 10000^(−2i/E) (Su et al. 2021, eq. 15 and 34).
 
-    Their product then depends on n − m alone, and their norms stay. Number i is paired with number i + E/2 rather than
-    with its neighbour: the same function up to the order of W^Q's and W^K's rows, in longer strides.
+    The product of the two then depends on n − m only. Element i is paired with element i + E/2 instead of its
+    neighbour, as in GPT-NeoX: the same function up to the order of the rows of W^Q and W^K.
     """
 
     rotates = True
 
     def __init__(self, *, width: int) -> None:
         super().__init__()
-        self.waves = SinusoidTable(width)
+        self.sinusoids = SinusoidTable(width)
 
-    def turn(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
-        sin, cos = (wave.to(x.dtype) for wave in self.waves(start, x.shape[2]))
+    def rotate(self, x: Float[Tensor, "B H N E"], start: int) -> Float[Tensor, "B H N E"]:
+        sin, cos = (part.to(x.dtype) for part in self.sinusoids(start, x.shape[2]))
         a, b = x.chunk(2, -1)
         return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
 
 class LinearBias(RelativePositions):
-    """ALiBi: −m_h |i − j| on the scores, with the slopes m_h = 2^(−8h/H), h = 1 … H (Press et al. 2022, §3).
+    """ALiBi: −m_h |i − j| added to the scores, with the slopes m_h = 2^(−8h/H), h = 1 … H (Press et al. 2022, §3).
 
-    The paper's is a decoder, where j ≤ i; an encoder looks both ways and loses as much either way.
+    The paper has a decoder only, where j ≤ i. In the encoder the bias is symmetric.
     """
 
     slopes: Tensor
@@ -165,12 +166,14 @@ class LinearBias(RelativePositions):
 
 
 class LearnedBias(RelativePositions):
-    """T5's: a trained number per head and bucket of distances on the scores (Raffel et al. 2020, §2.1).
+    """T5's relative positions: a learned bias per head and bucket of distances (Raffel et al. 2020, §2.1).
 
-    Preferred to Shaw et al. 2018, who add a trained vector per distance to every key: a bias on the scores leaves keys
-    and values as they are, so that it works with fused kernels, caches and parameter-free attention alike. 32 buckets:
-    one per distance at first, then logarithmically wider ones up to 128, beyond which all is one; an encoder gives each
-    direction half. T5 shares one table among its layers; here each layer has its own, as it has of everything else.
+    There are 32 buckets: one per distance for short distances, then logarithmically wider ones up to 128, and one for
+    everything beyond. In the encoder each direction has half of them. T5 shares one table among its layers; here each
+    layer has its own.
+
+    Unlike the vectors of Shaw et al. 2018, which are added to the keys, a bias works with fused kernels, the KV cache
+    and parameter-free attention.
     """
 
     BUCKETS, FARTHEST = 32, 128
@@ -178,8 +181,8 @@ class LearnedBias(RelativePositions):
 
     def __init__(self, *, num_heads: int, causal: bool) -> None:
         super().__init__()
-        # As large as the scores they are added to, so that heads prefer different distances from the start. Zeros grow
-        # slowly: after 500 steps on the built-in corpus they are still at chance on who does what to whom.
+        # As large as the scores they are added to, so that heads prefer different distances from the start. From zeros
+        # they learn too slowly.
         self.weight = nn.Parameter(torch.randn(self.BUCKETS, num_heads))
         reach = range(-self.FARTHEST, self.FARTHEST + 1)
         buckets = torch.tensor([self.bucket(distance, causal=causal) for distance in reach])
@@ -187,7 +190,7 @@ class LearnedBias(RelativePositions):
 
     @classmethod
     def bucket(cls, distance: int, *, causal: bool) -> int:
-        """The bucket of a key that stands ``distance`` positions after its query (before it: negative)."""
+        """Return the bucket of a key ``distance`` positions after its query (negative: before it)."""
         size = cls.BUCKETS if causal else cls.BUCKETS // 2
         first = 0 if causal or distance <= 0 else size
         distance = max(0, -distance) if causal else abs(distance)
@@ -203,7 +206,7 @@ class LearnedBias(RelativePositions):
 
 
 def _distances(queries: int, keys: int, device: torch.device) -> Tensor:
-    """j − i for query i (a row each, the last ``queries`` positions) and key j: integers "T S"."""
+    """Return j − i for query i (the last ``queries`` positions) and key j: integers "T S"."""
     positions = torch.arange(keys, device=device)
     return positions - positions[keys - queries :, None]
 
@@ -213,14 +216,14 @@ ABSOLUTE, RELATIVE = ("sinusoidal", "learned"), ("rotary", "alibi", "relative")
 
 @dataclass(frozen=True, kw_only=True)
 class PositionsConfig:
-    """Which positions, and for the absolute ones how they enter (``merge``) and how many there are (``max_length``)."""
+    """The kind of positions, how absolute ones are combined with embeddings, and the number of learned ones."""
 
     kind: str
     """none | sinusoidal | learned | rotary | alibi | relative"""
     merge: str | None
-    """add | concat for sinusoidal and learned ones, else null."""
+    """add | concat for sinusoidal and learned positions, else null."""
     max_length: AtLeast1 | None
-    """Of learned ones, else null."""
+    """The number of learned positions, else null."""
 
     def __post_init__(self) -> None:
         if self.kind not in (*ABSOLUTE, *RELATIVE, "none"):
@@ -242,7 +245,7 @@ class PositionsConfig:
             )
 
     def absolute(self, *, d_model: int) -> AbsolutePositions:
-        """For embeddings of this width."""
+        """Return the absolute positions of embeddings of this width."""
         if self.merge is None:
             return AbsolutePositions()
         if self.max_length is None:
@@ -250,7 +253,12 @@ class PositionsConfig:
         return LearnedPositions(d_model=d_model, merge=self.merge, max_length=self.max_length)
 
     def relative(self, *, num_heads: int, width: int, causal: bool) -> RelativePositions:
-        """For a self-attention of ``num_heads`` heads of this width; ``causal``: it only looks back."""
+        """Return the relative positions of one self-attention.
+
+        Args:
+            width: of each head.
+            causal: positions attend to earlier ones only.
+        """
         match self.kind:
             case "rotary":
                 return RotaryPositions(width=width)

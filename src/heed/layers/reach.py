@@ -1,14 +1,15 @@
-"""How far does a decoder state see? From scores to attention weights, over the whole source or a window of it."""
+"""From scores to attention weights, over the whole source or a window of it, for the RNN's attention."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from heed.functional.masks import masked_softmax
+from heed import kernels
+from heed.layers.linear import Linear
 
 
 class Reach(nn.Module):
-    """*Global*: a_t = softmax over the whole source (Luong et al. 2015, eq. 7)."""
+    """Global attention: a_t = softmax over the whole source (Luong et al. 2015, eq. 7)."""
 
     def forward(
         self,
@@ -17,18 +18,25 @@ class Reach(nn.Module):
         mask: Bool[Tensor, "B S"],
         start: int,
     ) -> Float[Tensor, "B T S"]:
-        """The weights of the target positions ``start``, ``start`` + 1, …, one query each.
+        """Return the attention weights of each query.
 
-        A row sums to 1 or, where it has nothing to look at, to 0; a reach may weigh it down further and says so.
+        Args:
+            scores: of each query with each source position.
+            query: decoder states.
+            mask: True = may attend.
+            start: the target position of the first query.
+
+        Returns:
+            Rows that sum to 1, or to 0 without a position to attend to. `PredictiveReach` also gives sums below 1.
         """
-        return masked_softmax(scores, mask[:, None])
+        return kernels.masked_softmax(scores, mask[:, None])
 
 
 class MonotonicReach(Reach):
-    """*Local-m*: softmax over the window [p_t − D, p_t + D] with p_t = t (Luong et al. 2015, §3.2).
+    """Local-m attention: softmax over the window [p_t − D, p_t + D] with p_t = t (Luong et al. 2015, §3.2).
 
-    What crosses the ends of the sentence is ignored. A target that runs further than D past the end of its source
-    sees nothing there, and its context is zero. Positions count from 0 on both sides.
+    The window is cut at the ends of the sentence. Target positions more than D beyond the end of the source have an
+    empty window and a context of zeros. Positions are counted from 0.
     """
 
     def __init__(self, *, window: int) -> None:
@@ -44,21 +52,22 @@ class MonotonicReach(Reach):
     ) -> Float[Tensor, "B T S"]:
         T, S = scores.shape[1:]
         position = torch.arange(start, start + T, device=scores.device)
-        return masked_softmax(scores, mask[:, None] & (_offsets(position[None], S).abs() <= self.window))
+        return kernels.masked_softmax(scores, mask[:, None] & (_offsets(position[None], S).abs() <= self.window))
 
 
 class PredictiveReach(Reach):
-    """*Local-p*: p_t = S · σ(v_pᵀ tanh(W_p h_t)), S the sentence's true length (Luong et al. 2015, eq. 9 and 10).
+    """Local-p attention: a window around p_t = S · σ(v_pᵀ tanh(W_p h_t)) (Luong et al. 2015, eq. 9 and 10).
 
-    a_t(s) = softmax_s over the window [p_t − D, p_t + D], times exp(−(s − p_t)² / 2σ²) with σ = D/2. The Gaussian is
-    not normalised again, so that a row sums to less than 1; it is what carries a gradient to p_t.
+    S is the length of the sentence. a_t(s) is the softmax over [p_t − D, p_t + D] times exp(−(s − p_t)² / 2σ²) with
+    σ = D/2. As in the paper the product is not normalised again, so rows sum to less than 1. The Gaussian carries the
+    gradient to p_t.
     """
 
     def __init__(self, *, query_width: int, window: int) -> None:
         super().__init__()
         self.window = window
-        self.W_p = nn.Linear(query_width, query_width, bias=False)
-        self.v_p = nn.Linear(query_width, 1, bias=False)
+        self.W_p = Linear(query_width, query_width, bias=False)
+        self.v_p = Linear(query_width, 1, bias=False)
 
     def forward(
         self,
@@ -68,21 +77,21 @@ class PredictiveReach(Reach):
         start: int,
     ) -> Float[Tensor, "B T S"]:
         offsets = _offsets(self.center(query, mask), scores.shape[2])
-        weights = masked_softmax(scores, mask[:, None] & (offsets.abs() <= self.window))
+        weights = kernels.masked_softmax(scores, mask[:, None] & (offsets.abs() <= self.window))
         sigma = self.window / 2
         return weights * torch.exp(-(offsets**2) / (2 * sigma**2)).to(weights.dtype)
 
     def center(self, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B T"]:
-        """p_t, a real number between 0 and the sentence's length."""
-        share = torch.sigmoid(self.v_p(torch.tanh(self.W_p(query)))).squeeze(-1)
-        # bf16 has no number between 128 and 129.
-        return mask.sum(1, keepdim=True) * share.to(torch.promote_types(share.dtype, torch.float32))
+        """Return p_t, a real number between 0 and the length of the sentence."""
+        relative = torch.sigmoid(self.v_p(torch.tanh(self.W_p(query)))).squeeze(-1)
+        # In fp32 at least: bf16 has no number between 128 and 129.
+        return mask.sum(1, keepdim=True) * relative.to(torch.promote_types(relative.dtype, torch.float32))
 
 
 def _offsets(
     center: Float[Tensor, "#B T"] | Int[Tensor, "#B T"], size: int
 ) -> Float[Tensor, "#B T S"] | Int[Tensor, "#B T S"]:
-    """s − p_t for every source position s."""
+    """Return s − p_t for every source position s."""
     return torch.arange(size, device=center.device) - center[..., None]
 
 
@@ -90,7 +99,7 @@ REACHES = ("global", "local_m", "local_p")
 
 
 def build_reach(kind: str, *, query_width: int, window: int | None) -> Reach:
-    """The reach of this name; ``window`` is the D of the local ones."""
+    """Return the reach of this name. ``window`` is D of the local ones."""
     if kind == "global":
         return Reach()
     assert window is not None

@@ -1,8 +1,10 @@
-"""How well does a decoder state match each source state? One score function each, for the RNN's attention.
+"""Score functions: how well a decoder state matches each encoder state, for the RNN's attention.
 
-``prepare`` does, once per sentence, all that depends on the source alone; ``forward`` the rest, once per step. Which
-of the scores then share the attention is said by their reach (heed.layers.reach).
+``project`` computes once per sentence what depends on the source only, ``forward`` the rest at every step. The window
+of source positions that share the attention is chosen separately (heed.layers.reach).
 """
+
+from abc import ABC, abstractmethod
 
 import torch
 import torch.nn.functional as F
@@ -10,14 +12,35 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.layers.linear import Linear
 
 
-class ScoreFunction(nn.Module):
-    """score(h_t, h_s) = h_tᵀ h_s, *dot* (Luong et al. 2015, eq. 8): both widths equal, no parameters."""
+class ScoreFunction(nn.Module, ABC):
+    """score(h_t, h_s) for a decoder state h_t and an encoder state h_s."""
 
-    def prepare(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
-        """The keys: source states as the queries will meet them."""
+    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
+        """Return the keys: the part of the score that depends on the encoder states only."""
         return states
+
+    @abstractmethod
+    def forward(
+        self,
+        query: Float[Tensor, "B T D"],
+        keys: Float[Tensor, "B S A"],
+        coverage: Float[Tensor, "B T S"] | None = None,
+    ) -> Float[Tensor, "B T S"]:
+        """Return the unnormalised score of every query with every key.
+
+        Args:
+            query: decoder states.
+            keys: the result of :meth:`project`.
+            coverage: the sum of the attention weights of each encoder state before each query, for score functions
+                that use it; otherwise None.
+        """
+
+
+class DotScore(ScoreFunction):
+    """h_tᵀ h_s (Luong et al. 2015, eq. 8). Both widths must be equal."""
 
     def forward(
         self,
@@ -25,16 +48,12 @@ class ScoreFunction(nn.Module):
         keys: Float[Tensor, "B S A"],
         coverage: Float[Tensor, "B T S"] | None = None,
     ) -> Float[Tensor, "B T S"]:
-        """The unnormalised scores of every query with every key.
-
-        ``coverage``: the attention that each source state has had before each query, for a score that heeds it.
-        """
         assert coverage is None
         return query @ keys.transpose(1, 2)
 
 
-class ScaledDotScore(ScoreFunction):
-    """h_tᵀ h_s / √D (Vaswani et al. 2017, §3.2.1): keeps the variance of the scores at 1 whatever the width."""
+class ScaledDotScore(DotScore):
+    """h_tᵀ h_s / √D (Vaswani et al. 2017, §3.2.1), so that the variance of the scores does not grow with D."""
 
     def forward(
         self,
@@ -45,14 +64,14 @@ class ScaledDotScore(ScoreFunction):
         return super().forward(query * query.shape[-1] ** -0.5, keys, coverage)
 
 
-class GeneralScore(ScoreFunction):
+class GeneralScore(DotScore):
     """h_tᵀ W h_s (Luong et al. 2015, eq. 8)."""
 
     def __init__(self, *, query_width: int, state_width: int) -> None:
         super().__init__()
-        self.weight = nn.Linear(state_width, query_width, bias=False)
+        self.weight = Linear(state_width, query_width, bias=False)
 
-    def prepare(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
+    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
         keys: Tensor = self.weight(states)
         return keys
 
@@ -60,21 +79,21 @@ class GeneralScore(ScoreFunction):
 class AdditiveScore(ScoreFunction):
     """vᵀ tanh(W h_t + U h_s) (Bahdanau et al. 2015, appendix A.1.2).
 
-    Luong's *concat*, vᵀ tanh(W_a [h_t; h_s]) (2015, eq. 8), is the same function: W_a split into its two halves,
-    so that the half that meets the source is applied once per sentence.
+    Luong's *concat*, vᵀ tanh(W_a [h_t; h_s]) (2015, eq. 8), is the same function with W_a = [W; U]. Here U h_s is
+    computed once per sentence.
 
-    With coverage the score also knows how much attention a state has had, vᵀ tanh(W h_t + U h_s + w_c c_t(s)) with
-    c_t = Σ_{t' < t} a_{t'} (See et al. 2017, eq. 10 and 11; their coverage loss is left out).
+    With coverage the score is vᵀ tanh(W h_t + U h_s + w_c c_t(s)), where c_t = Σ_{t' < t} a_{t'} is the sum of earlier
+    attention weights (See et al. 2017, eq. 10 and 11, without their coverage loss).
     """
 
     def __init__(self, *, query_width: int, state_width: int, width: int, coverage: bool) -> None:
         super().__init__()
-        self.query = nn.Linear(query_width, width, bias=False)
-        self.state = nn.Linear(state_width, width, bias=False)
-        self.coverage = nn.Linear(1, width, bias=False) if coverage else None
-        self.v = nn.Linear(width, 1, bias=False)
+        self.query = Linear(query_width, width, bias=False)
+        self.state = Linear(state_width, width, bias=False)
+        self.coverage = Linear(1, width, bias=False) if coverage else None
+        self.v = Linear(width, 1, bias=False)
 
-    def prepare(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
+    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
         keys: Tensor = self.state(states)
         return keys
 
@@ -84,32 +103,36 @@ class AdditiveScore(ScoreFunction):
         keys: Float[Tensor, "B S A"],
         coverage: Float[Tensor, "B T S"] | None = None,
     ) -> Float[Tensor, "B T S"]:
-        meeting = self.query(query)[:, :, None] + keys[:, None]
+        hidden = self.query(query)[:, :, None] + keys[:, None]
         if self.coverage is not None:
             assert coverage is not None
-            meeting = meeting + self.coverage(coverage[..., None])
-        scores: Tensor = self.v(torch.tanh(meeting)).squeeze(-1)
+            hidden = hidden + self.coverage(coverage[..., None])
+        scores: Tensor = self.v(torch.tanh(hidden)).squeeze(-1)
         return scores
 
 
 class LocationScore(ScoreFunction):
-    """(W h_t)_s: from the decoder's state alone, one score for each of ``max_source`` positions (Luong 2015, eq. 8).
+    """(W h_t)_s: a score for each of ``max_source`` positions from the decoder state only (Luong et al. 2015, eq. 8).
 
-    It has no weights for what lies further: a longer source is refused.
+    It has no weights for positions beyond, so a longer source is refused.
     """
 
     def __init__(self, *, query_width: int, max_source: int) -> None:
         super().__init__()
-        self.weight = nn.Linear(query_width, max_source, bias=False)
+        self.weight = Linear(query_width, max_source, bias=False)
 
-    def prepare(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
-        """Raises HeedError where a source, padding aside, is longer than ``max_source``."""
+    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
+        """Return the states unchanged.
+
+        Raises:
+            HeedError: if a sentence is longer than ``max_source``.
+        """
         limit = self.weight.out_features
         if mask[:, limit:].any():
             raise HeedError(
                 f"A source of {int(mask.sum(1).max())} pieces is longer than model.attention.max_source={limit}, and "
                 "location attention has no weights for the rest. Shorten the sentence, or train with a larger "
-                "model.attention.max_source, or with another model.attention.score, which have no limit."
+                "model.attention.max_source or another model.attention.score, which has no limit."
             )
         return states
 
@@ -120,23 +143,23 @@ class LocationScore(ScoreFunction):
         coverage: Float[Tensor, "B T S"] | None = None,
     ) -> Float[Tensor, "B T S"]:
         assert coverage is None
-        # A negative pad cuts. What is added where the source is longer is padding, which nobody looks at.
+        # A negative pad truncates. Zeros are added only at padding, which the mask excludes.
         return F.pad(self.weight(query), (0, keys.shape[1] - self.weight.out_features))
 
 
 SCORES = ("dot", "scaled_dot", "general", "concat", "additive", "location")
 COVERAGE_SCORES = ("concat", "additive")
-"""Those that can heed coverage."""
+"""Score functions that support coverage."""
 
 
 def build_score_function(
     kind: str, *, query_width: int, state_width: int, max_source: int | None, coverage: bool
 ) -> ScoreFunction:
-    """The score function of this name; both additive forms work in the query's width."""
+    """Return the score function of this name. Both additive forms have the query's width."""
     match kind:
         case "dot" | "scaled_dot":
             assert query_width == state_width
-            return ScoreFunction() if kind == "dot" else ScaledDotScore()
+            return DotScore() if kind == "dot" else ScaledDotScore()
         case "general":
             return GeneralScore(query_width=query_width, state_width=state_width)
         case "concat" | "additive":

@@ -1,7 +1,25 @@
-"""ids → logits: the families a model folder may name. Nothing else is ever imported on a folder's behalf."""
+"""Token ids to logits. A model folder may name the families below and nothing else."""
 
-from heed.models.rnn import RNNConfig
-from heed.models.seq2seq import ModelConfig
-from heed.models.transformer import TransformerConfig
+from heed.models.rnn import RNN
+from heed.models.rnn_config import RNNConfig
+from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
+from heed.models.transformer import Transformer
+from heed.models.transformer_config import TransformerConfig
 
-FAMILIES: dict[str, type[ModelConfig]] = {c.family: c for c in (TransformerConfig, RNNConfig)}
+FAMILIES: dict[str, type[ModelConfig]] = {config.family: config for config in (TransformerConfig, RNNConfig)}
+"""The configuration class of each family of models."""
+
+
+def build_model(config: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
+    """Return a newly initialised model.
+
+    Args:
+        src_vocab, tgt_vocab: the sizes of the vocabularies.
+        joint: both sides share one vocabulary, so that their embeddings can be tied.
+    """
+    match config:
+        case TransformerConfig():
+            return Transformer(config, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+        case RNNConfig():
+            return RNN(config, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+    raise TypeError(f"{type(config).__name__} belongs to no family of models.")

@@ -1,4 +1,4 @@
-"""Several models as one."""
+"""Ensembles of models."""
 
 import math
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memo
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """What every member knows of the source. ``states`` are those of all, side by side."""
+    """The memories of all members. ``states`` are their states, concatenated."""
 
     members: tuple[Memory, ...] = ()
 
 
 @dataclass(frozen=True)
 class EnsembleState(DecoderState):
-    """What every member remembers."""
+    """The states of all members."""
 
     members: tuple[DecoderState, ...]
 
@@ -29,12 +29,12 @@ class EnsembleState(DecoderState):
 
 
 class Ensemble(Seq2Seq):
-    """Models of any families whose next-token probabilities are averaged (Sutskever et al. 2014, table 1):
+    """The average of the next-token probabilities of several models (Sutskever et al. 2014, table 1):
 
         p(y_t | y_<t, x) = 1/N Σₙ pₙ(y_t | y_<t, x).
 
-    Its logits are log p itself. The members share their source and target vocabularies, which nobody can check here.
-    An ensemble has no attention of its own: ask its members.
+    The logits it returns are log p. Members may be of different families and must have the same vocabularies, which is
+    not checked here. An ensemble has no attention maps.
     """
 
     def __init__(self, members: Sequence[Seq2Seq]) -> None:
@@ -51,27 +51,27 @@ class Ensemble(Seq2Seq):
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self._members, memory.members, strict=True)
-        return _average([member.decode(tgt_in, known).logits for member, known in pairs], maps=maps)
+        return _average([member.decode(tgt_in, part).logits for member, part in pairs], maps=maps)
 
     def start(self, memory: Memory) -> EnsembleState:
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self._members, memory.members, strict=True)
-        return EnsembleState(tuple(member.start(known) for member, known in pairs))
+        return EnsembleState(tuple(member.start(part) for member, part in pairs))
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
     ) -> tuple[DecoderOutput, EnsembleState]:
         assert isinstance(state, EnsembleState)
         pairs = zip(self._members, state.members, strict=True)
-        outputs, states = zip(*(member.step(tokens, remembered) for member, remembered in pairs), strict=True)
+        outputs, states = zip(*(member.step(tokens, member_state) for member, member_state in pairs), strict=True)
         return _average([output.logits for output in outputs], maps=maps), EnsembleState(states)
 
     @property
     def _members(self) -> list[Seq2Seq]:
-        return list(self.members)  # type: ignore[arg-type]  # a ModuleList forgets what its modules are
+        return list(self.members)  # type: ignore[arg-type]  # ModuleList is not generic
 
 
 def _average(logits: Sequence[Float[Tensor, "B T V"]], *, maps: bool) -> DecoderOutput:
     log_p = torch.stack([each.log_softmax(-1) for each in logits]).logsumexp(0) - math.log(len(logits))
-    nothing = AttentionMaps(cross=None, encoder_self=None, decoder_self=None)
-    return DecoderOutput(log_p, nothing if maps else None)
+    empty = AttentionMaps(cross=None, encoder_self=None, decoder_self=None)
+    return DecoderOutput(log_p, empty if maps else None)

@@ -1,1 +1,1 @@
-"""Run folders on disk: claiming one, and what it holds. Files only, no Lightning."""
+"""Run folders on disk: claim, read, write, average and list them. Files only: neither Lightning nor Hydra."""

@@ -1,6 +1,7 @@
-"""Weights out of checkpoints, and the mean of several: nearer to a minimum than each (Polyak and Juditsky 1992)."""
+"""Average the weights of models and checkpoints (Polyak and Juditsky 1992)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,45 +10,90 @@ from torch import Tensor
 
 from heed.errors import HeedError
 from heed.files import check_regular
-from heed.inference.model_folder import refuse_not_finite
+from heed.inference import model_folder
+from heed.inference.model_folder import ModelFolder, check_finite
+from heed.runs.checkpoint_format import check_checkpoint_format
 
 EMA = "ema"
-"""Under ``callbacks`` in a checkpoint: the state of `heed.training.callbacks.ema.EMA`."""
+"""Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
+
+Weights = Mapping[str, Tensor]
+"""Weights by name."""
+
+
+@dataclass(frozen=True)
+class WeightSource:
+    """Weights to average: a checkpoint or a model folder."""
+
+    path: Path
+    folder: Path
+    """The model folder of these weights, or of the run that wrote the checkpoint."""
+    read: Callable[[], Weights]
+    """Reads the weights, one source at a time."""
+
+
+def model_source(path: Path) -> WeightSource:
+    """Return the weights of a run's final model, or of a model folder."""
+    folder = model_folder.find(path)
+    return WeightSource(path, folder, lambda: model_folder.load(folder).model.state_dict())
+
+
+def checkpoint_source(path: Path, folder: Path, *, ema: bool) -> WeightSource:
+    """Return the weights of a checkpoint; ``folder`` is the model folder of its run."""
+    return WeightSource(path, folder, lambda: checkpoint_weights(path, ema=ema))
+
+
+def average(sources: Sequence[WeightSource]) -> ModelFolder:
+    """Return the first source's model with the mean weights of all sources.
+
+    Raises:
+        HeedError: if tokenizers or architectures differ, or weights cannot be read.
+    """
+    folders = {source.folder: model_folder.load(source.folder) for source in sources}
+    (first, averaged), *others = folders.items()
+    for path, other in others:
+        _check_same_architecture(first, averaged, path, other)
+    averaged.model.load_state_dict(mean(_read_weights(sources, averaged)))
+    return averaged
 
 
 def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
-    """The model's weights by name, on the CPU: as they were, or (``ema``) their moving average.
+    """Read the model's weights, or (``ema``) their moving average, from a checkpoint to the CPU.
 
     Raises:
-        HeedError: if the file is no checkpoint of heed, has no moving average, or holds values that are not finite.
+        HeedError: if the file is not a checkpoint of heed, has another format or no moving average, or holds
+            values that are not finite.
     """
     check_regular(path)
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise HeedError(f"{path} cannot be read ({error.strerror}): it is not there, or damaged.") from error
-    except Exception as error:  # a damaged pickle can end in any
-        raise HeedError(f"{path} is no checkpoint of heed, or a damaged one.") from error
+    except OSError as error:  # of the file system, or of torch for a file that is cut off
+        raise HeedError(f"{path} cannot be read, or is damaged ({error.strerror}).") from error
+    except Exception as error:  # a damaged pickle can raise any exception
+        raise HeedError(f"{path} is damaged, or no checkpoint of heed.") from error
     if ema and EMA not in _part(checkpoint, "callbacks", path):
         raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema=DECAY.")
     state = _part(checkpoint["callbacks"][EMA], "weights", path) if ema else _part(checkpoint, "state_dict", path)
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
-    if foreign := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
-        raise HeedError(f"{path} is no checkpoint of heed: {foreign[0]} is not a tensor.")
-    refuse_not_finite(weights, path)
+    if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
+        raise HeedError(f"{path} is no checkpoint of heed: {wrong[0]} is not a tensor.")
+    check_checkpoint_format(
+        checkpoint, path, if_older="whose parameters have other names: use the model folder of its run instead."
+    )
+    check_finite(weights, path)
     return weights
 
 
 def _part(checkpoint: object, key: str, path: Path) -> dict[str, Any]:
-    """What stands under ``key`` of a checkpoint, or of a part of one."""
+    """Return the mapping under ``key`` of a checkpoint or of a part of one."""
     part = checkpoint.get(key) if isinstance(checkpoint, dict) else None
     if not isinstance(part, dict):
         raise HeedError(f"{path} is no checkpoint of heed: it has no {key}.")
     return part
 
 
-def mean(states: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of weights of one architecture, summed in float64, one of the states in memory at a time."""
+def mean(states: Iterable[Weights]) -> dict[str, Tensor]:
+    """Return the mean of weights of one architecture, summed in float64, with one of the states in memory at a time."""
     total: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
     count = 0
@@ -57,3 +103,35 @@ def mean(states: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
             total[name] = total[name] + tensor if name in total else tensor.double()
             dtypes[name] = tensor.dtype
     return {name: (tensor / count).to(dtypes[name]) for name, tensor in total.items()}
+
+
+def _read_weights(sources: Sequence[WeightSource], model: ModelFolder) -> Iterator[Weights]:
+    """Read the weights of each source, and check that they have the model's names and shapes."""
+    shapes = {name: tensor.shape for name, tensor in model.model.state_dict().items()}
+    for source in sources:
+        weights = source.read()
+        if {name: tensor.shape for name, tensor in weights.items()} != shapes:
+            raise HeedError(f"{source.path} holds the weights of another architecture than {source.folder}.")
+        yield weights
+
+
+def _check_same_architecture(path: Path, model: ModelFolder, other_path: Path, other: ModelFolder) -> None:
+    if other.tokenizer.hash != model.tokenizer.hash:
+        raise HeedError(
+            f"{path} and {other_path} have different tokenizers: only weights for the same tokenizer can be averaged."
+        )
+    mine, theirs = (_flatten({key: m.config[key] for key in ("family", "model")}) for m in (model, other))
+    different = [key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)]
+    if different:
+        raise HeedError(
+            f"{path} and {other_path} have different architectures ({', '.join(sorted(different))}): only weights of "
+            "the same architecture can be averaged."
+        )
+
+
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a nested config as one level of dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

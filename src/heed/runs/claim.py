@@ -1,25 +1,25 @@
-"""Claim a run folder for one run, exclusively: no two runs ever write to the same one."""
+"""Claim a run folder for one run, exclusively: no two runs ever write to the same folder."""
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from heed.errors import HeedError
 from heed.files import writing
+from heed.runs.checkpoints import CHECKPOINTS, METRICS, latest_checkpoint
+from heed.runs.config import CONFIG
+from heed.runs.results import RESULTS
 
 LOCK = ".lock"
-"""A file in the run folder that is locked (flock) while a process trains there. The lock dies with the process."""
-CONFIG = "config.yaml"
-RESULTS = "results.json"
-"""Written last: its presence says that the run is finished."""
+"""A file in the run folder, locked (flock) while a process trains there. The lock ends with the process."""
 
 
 def create(parent: Path, now: str) -> Path:
-    """Create and return a new folder in ``parent``, named after the time ``now``, with a suffix when taken.
+    """Create and return a new folder in ``parent``, named after the time ``now``, with a suffix if that exists.
 
-    Folders sort in the order in which they were created (:func:`creation_order`), also when the clock went back:
-    the name is then that of the newest folder, with the next suffix.
+    Folders sort by the order of their creation (:func:`creation_order`). If the clock was set back, the name is that
+    of the newest folder with the next suffix.
 
     Args:
         now: the time as ``YYYY-MM-DD_hh-mm-ss``.
@@ -31,13 +31,13 @@ def create(parent: Path, now: str) -> Path:
             name = now if now > time else f"{time}-{number + 1}"
             try:
                 (parent / name).mkdir()
-            except FileExistsError:  # another process was faster
+            except FileExistsError:  # another process created it first
                 continue
             return parent / name
 
 
 def creation_order(folder: Path) -> tuple[str, int]:
-    """A sort key of folders made by :func:`create`; other names come before all of them."""
+    """Return a sort key of folders made by :func:`create`; folders with other names sort first."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:-(\d+))?", folder.name)
     return (match[1], int(match[2] or 1)) if match else ("", 0)
 
@@ -48,8 +48,8 @@ def newest_unfinished(parent: Path) -> Path:
     Raises:
         HeedError: if there is none.
     """
-    begun = [path for path in parent.glob("*/") if (path / "checkpoints").is_dir()]
-    unfinished = [path for path in begun if not (path / RESULTS).exists()]
+    started = [path for path in parent.glob("*/") if (path / CHECKPOINTS).is_dir()]
+    unfinished = [path for path in started if not (path / RESULTS).exists()]
     if not unfinished:
         raise HeedError(
             f"resume=true found no unfinished run with a checkpoint in {parent}. "
@@ -73,8 +73,37 @@ def locked(folder: Path) -> Iterator[None]:
             lock = FileLock(folder / LOCK, blocking=False).acquire()
     except Timeout as error:
         raise HeedError(
-            f"{folder} is in use: another process trains in it. Wait until it has ended, or stop it; "
-            "name another run with name=NAME or hydra.run.dir=DIR."
+            f"{folder} is in use: another process trains in it. Wait until it ends, or stop it; "
+            "or name another run with name=NAME or hydra.run.dir=DIR."
         ) from error
     with lock:
         yield
+
+
+def check_available(folder: Path, *, resume: bool) -> None:
+    """Check that a run may start in the folder or, with ``resume``, continue there.
+
+    Raises:
+        HeedError: if the folder holds a finished run, or a run that is not to be resumed.
+    """
+    finished = (folder / RESULTS).exists()
+    if resume and finished:
+        raise HeedError(
+            f"The run in {folder} is finished. To train its model further, leave out resume=true and start a new run "
+            "with ckpt_path= and one of its checkpoints."
+        )
+    if not resume and (finished or latest_checkpoint(folder)):
+        raise HeedError(
+            f"{folder} already holds a run: add resume=true to continue it, or name another folder with "
+            "hydra.run.dir=DIR."
+        )
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
+    if not (folder / METRICS).exists():
+        for file in (CONFIG, "wandb/id", LOCK):
+            (folder / file).unlink(missing_ok=True)
+    for path in (folder / "wandb", folder):
+        with suppress(OSError):  # not empty
+            path.rmdir()

@@ -1,4 +1,4 @@
-"""Which of two validations is the better one."""
+"""How validations are compared (``select=``)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from typing import Literal
 Metric = Literal["bleu", "chrf", "loss", "comet"]
 
 SIGN = {"bleu": 1, "chrf": 1, "loss": -1, "comet": 1}
-"""By which a metric is multiplied so that higher is better."""
+"""The factor that makes higher better, by metric."""
 TIE_BREAKERS: tuple[Metric, ...] = ("bleu", "chrf", "loss")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Compares validations by one metric, and where it is equal by BLEU, chrF and the loss, in this order.
+    """Ranks validations by one metric; ties are broken by BLEU, chrF and loss, in this order.
 
-    Early in training on little data BLEU is 0.00 at one validation after the other while chrF and the loss improve.
+    Ties are common early in training: on little data BLEU is 0.00 for several validations while chrF and loss improve.
     """
 
     metric: Metric = "bleu"
 
     def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
-        """What is higher for the better validation. A metric that was not measured does not count."""
+        """Return a sort key, higher for the better validation. Metrics missing from ``scores`` are left out."""
         metrics = dict.fromkeys((self.metric, *TIE_BREAKERS))
         return tuple(SIGN[metric] * scores[metric] for metric in metrics if metric in scores)

@@ -1,7 +1,6 @@
-"""What runs came to, read from their folders: ``heed runs`` and the end of a sweep show the same table."""
+"""The table of runs that ``heed runs`` and the end of a sweep print."""
 
 import csv
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +10,16 @@ from typing import Any
 import yaml
 
 from heed.errors import HeedError
-from heed.options import allows, described, shown
+from heed.runs.checkpoints import METRICS
+from heed.runs.config import CONFIG
+from heed.runs.results import RESULTS, read_results
 
 Row = dict[str, Any]
 
 OVERRIDES = "overrides.yaml"
-"""In a sweep's job: what it was told on top of the configuration, a list of ``key=value``."""
+"""The overrides of a sweep's job: a list of ``key=value``."""
 FAILURE = "failure.txt"
-"""In a sweep's job that failed: why, in its first line; then where."""
+"""Written where a sweep's job failed: the reason in the first line, then the traceback."""
 
 COLUMNS = {
     "run": ("run", ""),
@@ -34,47 +35,27 @@ COLUMNS = {
     "test_loss": ("loss", ".3f"),
     "state": ("state", ""),
 }
-"""A row's keys in the table's order, each with its title and how its values are written."""
+"""The columns in order: the key of a row, the title, and the format of the values."""
 
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
-"""What a row takes from a run's results as it is."""
+"""Fields of results.json that a row repeats."""
 
-Scores = Mapping[str, Any]
-RESULTS: dict[str, Any] = {
-    **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
-    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir"), str | None),
-    **dict.fromkeys(("seed", "params", "steps", "tokens"), int),
-    **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
-    "search": Mapping[str, Any],
-    "decode_seconds": Mapping[str, float],
-    "valid": Scores | None,
-    "test": Scores | None,
-    "tests": Mapping[str, Scores],
-}
-"""Types in a run's results.json."""
-SCORES: dict[str, Any] = {
-    **dict.fromkeys(("bleu", "chrf"), float),
-    "loss": float | None,
-    **dict.fromkeys(("bleu_signature", "chrf_signature"), str),
-}
-"""Types in each of its score sets."""
-
-LESS_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
+LOWER_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
 
 
 def read_runs(folder: Path) -> list[Row]:
-    """One row for each run at or under ``folder``, by its path.
+    """Return one row for each run at or under ``folder``, sorted by path.
 
-    A finished run has the figures of its results, another its last step and its best validation BLEU so far (greedy,
-    where a finished one's is that of the search it is used with). Unknown figures are None; ``settings`` are those in
-    which the jobs of a sweep differ.
+    The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
+    BLEU so far, which is of greedy search. Unknown values are None; ``settings`` are the overrides in which the jobs
+    of a sweep differ.
 
     Raises:
         HeedError: if there is no run.
     """
-    rows = [_figures(run) | {"run": str(run.relative_to(folder))} for run in _find(folder)] if folder.is_dir() else []
+    rows = [_row(run) | {"run": str(run.relative_to(folder))} for run in _find_runs(folder)] if folder.is_dir() else []
     if not rows:
-        raise HeedError(f"{folder} holds no runs: `python train.py` makes them, in the folder runs.")
+        raise HeedError(f"{folder} holds no runs: `python train.py` makes them in the folder runs.")
     for row in rows:
         siblings = [other["overrides"] for other in rows if Path(other["run"]).parent == Path(row["run"]).parent]
         row["settings"] = " ".join(o for o in row["overrides"] if not all(o in others for others in siblings))
@@ -82,10 +63,10 @@ def read_runs(folder: Path) -> list[Row]:
 
 
 def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
-    """Best first where better is known, unknown figures last; texts in their order, "2_rnn" before "10_rnn".
+    """Sort rows by a column: the best value first, unknown values last, text in natural order ("2_rnn" before "10_rnn").
 
     Raises:
-        HeedError: if ``key`` is none of `COLUMNS`.
+        HeedError: if ``key`` is not in `COLUMNS`.
     """
     if key not in COLUMNS:
         raise HeedError(f"Runs cannot be sorted by {key!r}: choose one of {', '.join(COLUMNS)}.")
@@ -93,85 +74,58 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
     if key in ("run", "settings", "state"):
         known.sort(key=lambda row: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", row[key])])
     else:
-        known.sort(key=lambda row: row[key], reverse=key not in LESS_IS_BETTER)
+        known.sort(key=lambda row: row[key], reverse=key not in LOWER_IS_BETTER)
     return known + [row for row in rows if row[key] is None]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as aligned text under their titles; a column in which nothing is known is left out."""
-    shown = {key: form for key, form in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
-    lines = [[title for title, _ in shown.values()]]
-    lines += [["" if row[key] is None else format(row[key], form) for key, (_, form) in shown.items()] for row in rows]
+    """Format rows as aligned text under their titles; columns without any value are left out."""
+    columns = {key: column for key, column in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
+    lines = [[title for title, _ in columns.values()]]
+    lines += [
+        ["" if row[key] is None else format(row[key], form) for key, (_, form) in columns.items()] for row in rows
+    ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    # Figures stand right under each other, texts begin together.
-    aligned = [f"{'>' if form else '<'}{width}" for (_, form), width in zip(shown.values(), widths, strict=True)]
+    # Numbers are aligned right, text left.
+    aligned = [f"{'>' if form else '<'}{width}" for (_, form), width in zip(columns.values(), widths, strict=True)]
     return "\n".join("  ".join(map(format, line, aligned)).rstrip() for line in lines)
 
 
-def _find(folder: Path) -> Iterator[Path]:
-    """Folders of runs, from the outside in: what lies inside a run (its model) is none."""
-    if any((folder / file).is_file() for file in ("config.yaml", FAILURE)):
+def _find_runs(folder: Path) -> Iterator[Path]:
+    """Yield run folders. Folders inside a run, such as its model, are not searched."""
+    if any((folder / file).is_file() for file in (CONFIG, FAILURE)):
         yield folder
         return
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.is_symlink():
-            yield from _find(path)
+            yield from _find_runs(path)
 
 
-def _figures(run: Path) -> Row:
+def _row(run: Path) -> Row:
     row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": _overrides(run / OVERRIDES)}
-    if (run / "results.json").is_file():
+    if (run / RESULTS).is_file():
         try:
-            return row | _finished(read_results(run / "results.json"))
+            return row | _finished(read_results(run / RESULTS))
         except (HeedError, KeyError):
-            return row | {"state": "results.json cannot be read"}
-    if (run / "metrics.csv").is_file():
+            return row | {"state": f"{RESULTS} cannot be read"}
+    if (run / METRICS).is_file():
         try:
-            row |= _unfinished(run / "metrics.csv")
+            row |= _unfinished(run / METRICS)
         except (OSError, ValueError, KeyError, TypeError, csv.Error):
-            row["state"] = "metrics.csv cannot be read"
+            row["state"] = f"{METRICS} cannot be read"
     if (run / FAILURE).is_file():
         failure = (run / FAILURE).read_text(encoding="utf-8", errors="replace")
         return row | {"state": "failed: " + failure.partition("\n")[0]}
     return row | {"state": row["state"] or "unfinished"}
 
 
-def read_results(file: Path) -> dict[str, Any]:
-    """A run's ``results.json``, in which each of the `RESULTS` that is there has its type.
-
-    Raises:
-        HeedError: if it is not what a run writes.
-    """
-    try:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise HeedError(f"{file} is not what a run writes: copy it again.") from error
-    if not isinstance(results, dict):
-        raise HeedError(f"{file} is not what a run writes: copy it again.")
-    sets = {"valid": results.get("valid"), "test": results.get("test")}
-    parts = [("", RESULTS, results)]
-    if isinstance(results.get("tests"), dict):
-        sets |= {f"tests.{name}": scores for name, scores in results["tests"].items()}
-    parts += [(f"{name}.", SCORES, scores) for name, scores in sets.items() if isinstance(scores, dict)]
-    for where, kinds, part in parts:
-        for key, kind in kinds.items():
-            if key in part and not allows(kind, part[key]):
-                raise HeedError(
-                    f"{file} is not what a run writes: {where}{key}={shown(part[key])} must be {described(kind)}. "
-                    "Copy it again."
-                )
-    return results
-
-
 def _overrides(file: Path) -> list[str]:
-    """What a job of a sweep was told; nothing where that cannot be read."""
+    """Return the overrides of a sweep's job, none where the file is missing or cannot be read."""
     try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else []
+        overrides = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else []
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
-    return [str(override) for override in told] if isinstance(told, list) else []
+    return [str(override) for override in overrides] if isinstance(overrides, list) else []
 
 
 def _finished(results: Mapping[str, Any]) -> Row:
@@ -182,7 +136,7 @@ def _finished(results: Mapping[str, Any]) -> Row:
         for key in ("bleu", "chrf", "loss")
     }
     row = {**{key: results[key] for key in FACTS}, "minutes": results["train_seconds"] / 60, **scores, "state": ""}
-    # What is not a number has no place in an order, nor in JSON.
+    # NaN cannot be sorted, nor written as JSON.
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 

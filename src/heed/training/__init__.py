@@ -1,0 +1,1 @@
+"""Training: the LightningModule, the loss, optimizers, schedules, the Trainer, callbacks and loggers."""

@@ -1,4 +1,4 @@
-"""Where metrics go besides ``metrics.csv``. The one file that knows wandb."""
+"""Experiment loggers, and the only module that imports wandb. ``metrics.csv`` is independent of them."""
 
 import json
 import os
@@ -17,14 +17,20 @@ from heed.errors import HeedError
 def wandb_logger(
     *, folder: Path, config: dict[str, Any], project: str, mode: Literal["auto", "online", "offline"]
 ) -> list[Logger]:
-    """Weights & Biases: ``mode`` auto is online where somebody is logged in and offline elsewhere, never a prompt."""
+    """Build the Weights & Biases logger.
+
+    Args:
+        folder: of the run.
+        config: all options of the run.
+        mode: "auto" is online if the user is logged in, and offline otherwise. wandb never prompts.
+    """
     import wandb
 
-    # The background process of wandb has news of its own; ours are on the screen already.
+    # heed prints the progress itself.
     os.environ.setdefault("WANDB_SILENT", "true")
-    _do_without_home(folder)
+    _replace_unwritable_directories(folder)
     if rank_zero_only.rank == 0:
-        wandb.setup()  # reads the environment before anything has a reason to speak
+        wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
     return [
         WandbLogger(
@@ -34,42 +40,45 @@ def wandb_logger(
             id=_run_id(folder),
             resume="allow",
             offline=offline,
-            mode="offline" if offline else "online",  # asking who is logged in has made wandb read its environment
+            mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
             config=config,
         )
     ]
 
 
 def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
-    """TensorBoard event files in the run folder."""
+    """Build the TensorBoard logger, which writes event files to the run folder.
+
+    Raises:
+        HeedError: if TensorBoard is not installed.
+    """
     try:
         return [TensorBoardLogger(save_dir=folder, name="tensorboard", version="")]
     except ModuleNotFoundError as error:
         raise HeedError(
-            "logger=tensorboard needs a package that is not installed: run `pip install 'heed[tensorboard]'`, "
+            "logger=tensorboard needs TensorBoard, which is not installed: run `pip install 'heed[tensorboard]'`, "
             "or choose logger=wandb, csv or none."
         ) from error
 
 
 def csv_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
-    """Lightning's own CSV log, speeds included, beside ``metrics.csv``."""
+    """Build Lightning's CSV logger, which logs more than ``metrics.csv``: speed and padding, for example."""
     return [CSVLogger(save_dir=folder, name="log", version="")]
 
 
 def no_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
-    """``metrics.csv`` alone."""
+    """Return no logger: ``metrics.csv`` is written in any case."""
     return []
 
 
 @rank_zero_only
 def log_images(loggers: Iterable[Logger], key: str, images: Mapping[str, Path], *, step: int) -> None:
-    """Picture files, each as ``key/name``, to the loggers that can show them."""
+    """Log picture files as ``key/name`` to wandb and TensorBoard."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             import wandb
 
-            shown = {f"{key}/{name}": wandb.Image(str(path)) for name, path in images.items()}
-            logger.log_metrics(shown, step=step)
+            logger.log_metrics({f"{key}/{name}": wandb.Image(str(path)) for name, path in images.items()}, step=step)
         elif isinstance(logger, TensorBoardLogger):
             for name, path in images.items():
                 logger.experiment.add_image(f"{key}/{name}", _pixels(path), step, dataformats="HWC")
@@ -79,7 +88,7 @@ def log_images(loggers: Iterable[Logger], key: str, images: Mapping[str, Path], 
 def log_table(
     loggers: Iterable[Logger], key: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, step: int
 ) -> None:
-    """A table, to the loggers that can show one: wandb has tables, TensorBoard reads Markdown."""
+    """Log a table to wandb, and as Markdown text to TensorBoard."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_table(key, columns=list(columns), data=[list(row) for row in rows], step=step)
@@ -89,7 +98,7 @@ def log_table(
 
 @rank_zero_only
 def log_results(loggers: Iterable[Logger], results: Mapping[str, Any]) -> None:
-    """What the whole run came to, to the loggers with a place for it: wandb's summary, a text in TensorBoard."""
+    """Log the content of ``results.json`` to the summary of wandb, and as text to TensorBoard."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.experiment.summary["results"] = dict(results)
@@ -99,7 +108,10 @@ def log_results(loggers: Iterable[Logger], results: Mapping[str, Any]) -> None:
 
 @contextmanager
 def closing(loggers: Iterable[Logger]) -> Iterator[None]:
-    """Ends what was logged with the block, as failed where that fails: the next job of a sweep begins its own."""
+    """Close the loggers after the block, and mark the wandb run as failed if the block raises.
+
+    The next job of a sweep can then start its own wandb run.
+    """
     exit_code = 1
     try:
         yield
@@ -112,7 +124,7 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
 
 
 def _pixels(path: Path) -> Any:
-    """The picture as a uint8 array, "height width RGB"."""
+    """Read a picture as a uint8 array, "height width RGB"."""
     import numpy as np
     from PIL import Image
 
@@ -122,11 +134,11 @@ def _pixels(path: Path) -> Any:
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(str(value).replace("|", "\\|") for value in line) + " |" for line in lines)
 
 
 def _run_id(folder: Path) -> str:
-    """One id per run folder, the same when the run resumes."""
+    """Return the wandb id of a run folder; a resumed run has the same one."""
     path = folder / "wandb" / "id"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,8 +146,8 @@ def _run_id(folder: Path) -> str:
     return path.read_text().strip()
 
 
-def _do_without_home(folder: Path) -> None:
-    """Where nobody can write to the home directory, what wandb would put there goes to the run's folder."""
+def _replace_unwritable_directories(folder: Path) -> None:
+    """Let wandb write to the run folder where it cannot write to the home directory."""
     from wandb import env
 
     for name, path in ((env.DATA_DIR, Path(env.get_data_dir())), (env.CACHE_DIR, env.get_cache_dir())):
@@ -145,7 +157,7 @@ def _do_without_home(folder: Path) -> None:
             os.environ[name] = str(folder / "wandb")
 
 
-@rank_zero_only  # a run's other processes log nothing, and leave wandb alone
+@rank_zero_only  # the other processes of a run do not log
 def _logged_in() -> bool:
     if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
         return False
@@ -153,5 +165,5 @@ def _logged_in() -> bool:
 
     try:
         return bool(wandb.login(prompt=False))
-    except Exception:  # an unreadable home, a malformed key: nobody is logged in
+    except Exception:  # an unreadable home directory or a malformed key, for example
         return False

@@ -1,26 +1,27 @@
-"""How much fits on a device, and what is said when it was too much."""
+"""Choose the size of micro-batches by the memory of a GPU, and explain out-of-memory errors."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heed.data.batch import Batch
 from heed.errors import HeedError
 from heed.symbols import UNK
 
-if TYPE_CHECKING:
-    from heed.training.module import TranslationModule
-
-FILL = 0.8
-"""Of the memory: the rest is for fragments, and for a search, which holds several hypotheses a sentence."""
+MEMORY_FRACTION = 0.8
+"""The fraction of GPU memory to fill. The rest is for fragmentation and for search, which holds several hypotheses."""
 
 
 @contextmanager
-def out_of_memory_explained(batch: Batch, device_tokens: int) -> Iterator[None]:
-    """Makes memory running out inside the block a HeedError that names what to change."""
+def explain_out_of_memory(batch: Batch, device_tokens: int) -> Iterator[None]:
+    """Turn an out-of-memory error inside the block into a HeedError that says which option to change.
+
+    Args:
+        batch: the batch that is processed inside the block.
+        device_tokens: the value of ``batching.device_tokens``.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -28,9 +29,10 @@ def out_of_memory_explained(batch: Batch, device_tokens: int) -> Iterator[None]:
             raise
         (rows, src), tgt = batch.src.shape, batch.tgt_in.shape[1]
         advice = (
-            f"try batching.device_tokens={max(device_tokens // 2, src + tgt)}: a step is the same, in smaller portions."
+            f"try batching.device_tokens={max(device_tokens // 2, src + tgt)}, which processes the same optimizer step "
+            "in smaller micro-batches."
             if rows > 1
-            else "choose a smaller model, or let cleaning drop long pairs (data.cleaning.max_chars)."
+            else "choose a smaller model, or drop long pairs in cleaning (data.cleaning.max_chars)."
         )
         raise HeedError(
             f"Out of memory on {batch.src.device} with batching.device_tokens={device_tokens}, at a batch of {rows:,} "
@@ -39,47 +41,58 @@ def out_of_memory_explained(batch: Batch, device_tokens: int) -> Iterator[None]:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    # A CPU's allocator raises a plain RuntimeError.
+    # The CPU allocator raises a plain RuntimeError.
     signs = ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc")
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in signs)
 
 
-def find_device_tokens(module: "TranslationModule") -> int:
-    """``batching.device_tokens`` for this model, data and device: on a GPU as much as its memory holds.
+def find_device_tokens(
+    module: nn.Module,
+    loss: Callable[[Batch], Tensor],
+    *,
+    device: torch.device,
+    src_length: int,
+    tgt_length: int,
+    max_tokens: float,
+) -> int:
+    """Measure how many tokens a micro-batch may have on this GPU, for ``batching.device_tokens=auto``.
 
-    1, 2, 4, … copies of a pair as long as the longest source and the longest target are tried, forward and backward,
-    until ``FILL`` of the memory is taken or one step's tokens are evenly divided among the processes, which agree on
-    the least. Doubling makes the answer the same from run to run: the noise of other programs is far smaller.
+    Runs forward and backward passes on batches of 1, 2, 4, … pairs of the longest source and the longest target. Stops
+    at ``MEMORY_FRACTION`` of the memory or at ``max_tokens``. Doubling gives the same answer in every run, because the
+    memory that other programs use varies by less. All processes return the smallest result among them.
 
-    On a CPU, where its caches decide and a measurement would be noise, it is the planner's own number.
+    Args:
+        module: the parameters to be trained.
+        loss: computes the training loss of a batch.
+        src_length: tokens of the longest source, EOS included.
+        tgt_length: tokens of the longest target, EOS included.
+        max_tokens: source and target tokens of one optimizer step per process; a larger micro-batch has no use.
+
+    Returns:
+        rows × (``src_length`` + ``tgt_length``).
     """
-    data, trainer = module.data, module.trainer
-    if module.device.type != "cuda":
-        return data.planner.device_tokens
-    train = data.splits["train"]
-    src, tgt = int(train.src.lengths.max()) + 1, int(train.tgt.lengths.max()) + 1
-    enough = data.step_tokens / trainer.world_size
     rows = 1
-    while rows * (src + tgt) < enough and _fits(module, 2 * rows, src, tgt):
+    while rows * (src_length + tgt_length) < max_tokens and _fits(
+        module, loss, _longest_batch(2 * rows, src_length, tgt_length, device), device
+    ):
         rows *= 2
-    tokens = torch.tensor(rows * (src + tgt), device=module.device)
-    if trainer.world_size > 1:
+    tokens = torch.tensor(rows * (src_length + tgt_length), device=device)
+    if torch.distributed.is_initialized():
         torch.distributed.all_reduce(tokens, op=torch.distributed.ReduceOp.MIN)
     return int(tokens)
 
 
-def _fits(module: "TranslationModule", rows: int, src: int, tgt: int) -> bool:
-    """Whether a batch of this size leaves enough memory free when all its gradients are there."""
-    device = module.device
-    # Adam's two numbers a weight come with the first step.
+def _fits(module: nn.Module, loss: Callable[[Batch], Tensor], batch: Batch, device: torch.device) -> bool:
+    """Return whether a forward and backward pass of the batch leaves enough memory for the optimizer state."""
+    # Adam allocates two values per parameter at its first step.
     optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     free, _ = torch.cuda.mem_get_info(device)
-    limit = FILL * (free + torch.cuda.memory_reserved(device)) - optimizer_state
+    limit = MEMORY_FRACTION * (free + torch.cuda.memory_reserved(device)) - optimizer_state
     with torch.random.fork_rng(devices=[device]):
         try:
-            torch.autograd.backward(_loss(module, rows, src, tgt))
+            torch.autograd.backward(loss(batch))
             return torch.cuda.max_memory_allocated(device) <= limit
         except torch.OutOfMemoryError:
             return False
@@ -88,9 +101,6 @@ def _fits(module: "TranslationModule", rows: int, src: int, tgt: int) -> bool:
             torch.cuda.empty_cache()
 
 
-def _loss(module: "TranslationModule", rows: int, src: int, tgt: int) -> Tensor:
-    source, target = (torch.full((rows, length), UNK, device=module.device) for length in (src, tgt))
-    with module.trainer.precision_plugin.train_step_context():
-        mask = torch.ones_like(source, dtype=torch.bool)
-        summed, _ = module.summed_loss(Batch(source, mask, target, target, index=torch.arange(rows)))
-    return summed
+def _longest_batch(rows: int, src_length: int, tgt_length: int, device: torch.device) -> Batch:
+    src, tgt = (torch.full((rows, length), UNK, device=device) for length in (src_length, tgt_length))
+    return Batch(src, torch.ones_like(src, dtype=torch.bool), tgt, tgt, index=torch.arange(rows))

@@ -1,7 +1,8 @@
-"""What Lightning trains: one batch is this process's share of one optimizer step (see data/plan.py)."""
+"""The LightningModule. One Lightning batch is this process's shard of one optimizer step (see data/plan.py)."""
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,27 +14,30 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from heed.compat import fit_progress
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import GreedySearch, Hypothesis, Search
+from heed.decoding import GreedySearch, Search
 from heed.errors import HeedError
 from heed.evaluation.comet import Comet
-from heed.evaluation.scores import Scores, corpus_scores
-from heed.inference.model_folder import refuse_another_architecture
+from heed.evaluation.scores import corpus_scores
+from heed.inference.model_folder import check_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, Share
-from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
+from heed.training.clipping import clip_gradients
 from heed.training.loss import cross_entropy, r_drop, zero_loss
-from heed.training.memory import find_device_tokens, out_of_memory_explained
-from heed.training.nonfinite import SkippedSteps, diverged, step_if_finite
+from heed.training.memory import explain_out_of_memory, find_device_tokens
+from heed.training.nonfinite import DivergedError, SkippedSteps, step_if_finite
+from heed.training.results import SplitOutputs, SplitResult
 
 
 class TranslationModule(L.LightningModule):
-    """Trains a model by plan, translates the validation set greedily now and then, and test sets with ``search``.
+    """Trains a translation model, validates with greedy search, and tests with ``search``.
 
-    The gradient of a step is that of the mean loss over all its target tokens, however many micro-batches and devices
-    it was cut into; dropout too depends on (seed, step, micro-batch) alone.
+    The gradient of an optimizer step is that of the mean loss over all its target tokens, for any number of
+    micro-batches and devices. Dropout masks depend on (seed, epoch, step, micro-batch) only.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class TranslationModule(L.LightningModule):
         schedule: Callable[[int], float],
         label_smoothing: Share,
         r_drop: NotNegative,
-        table_rate: NotNegative,
+        embedding_lr_scale: NotNegative,
         clip_norm: NotNegative,
         max_skipped_steps: AtLeast1,
         search: Search,
@@ -54,13 +58,17 @@ class TranslationModule(L.LightningModule):
     ) -> None:
         """
         Args:
-            r_drop: α of `heed.training.loss.r_drop`, 0 for none.
-            table_rate: by which the learning rate of embedding tables is multiplied. A token's row is asked for now
-                and then, the other weights in every step, so that one rate for both is too low for it or too high for
-                them.
-            clip_norm: 0 leaves gradients alone.
-            max_skipped_steps: steps in a row without a finite loss and gradient after which training stops.
-            comet: a metric that every validation computes beside BLEU and chrF.
+            optimizer: builds the optimizer from parameter groups.
+            schedule: factor on the learning rate, by optimizer step from 0.
+            label_smoothing: ε.
+            r_drop: α of `heed.training.loss.r_drop`; 0 turns it off.
+            embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in
+                few steps only, so they need a higher learning rate than the other weights.
+            clip_norm: largest norm of a step's gradient; 0 turns clipping off.
+            max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
+            search: for the final scores.
+            seed: of dropout.
+            comet: an additional metric of every validation.
         """
         super().__init__()
         self.automatic_optimization = False
@@ -70,7 +78,7 @@ class TranslationModule(L.LightningModule):
         self.schedule = schedule
         self.label_smoothing = label_smoothing
         self.r_drop = r_drop
-        self.table_rate = table_rate
+        self.embedding_lr_scale = embedding_lr_scale
         self.clip_norm = clip_norm
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
@@ -78,16 +86,14 @@ class TranslationModule(L.LightningModule):
         self.comet = comet
         self.skipped = SkippedSteps(limit=max_skipped_steps)
         self.training_began = False
-        """Whether a checkpoint to begin with, if any, has been restored."""
+        """Whether training has started, after restoring a checkpoint if there is one."""
         self.validation_scores: dict[str, float] = {}
-        """"bleu", "chrf", "loss" and perhaps "comet" of the latest validation."""
-        self.results: dict[str, tuple[Scores, float, list[str]]] = {}
-        """Per split, as last evaluated: its scores, its loss and its translations."""
+        """The latest validation: "bleu", "chrf", "loss" and, with ``comet``, "comet"."""
+        self.results: dict[str, SplitResult] = {}
+        """The latest evaluation of each split."""
         self.decode_seconds: dict[str, float] = {}
-        """Per split, as last evaluated: what the search took, summed over devices."""
-        self._evaluated: dict[str, list[tuple[int, Hypothesis]]] = {}
-        self._losses: dict[str, tuple[float, int]] = {}
-        self._seconds: dict[str, float] = {}
+        """Search time of the latest evaluation of each split, summed over processes."""
+        self._outputs: defaultdict[str, SplitOutputs] = defaultdict(SplitOutputs)
 
     @property
     def data(self) -> TranslationData:
@@ -95,111 +101,123 @@ class TranslationModule(L.LightningModule):
         assert isinstance(data, TranslationData)
         return data
 
+    @property
+    def latest_checkpoint(self) -> Path | None:
+        """The latest checkpoint of this run."""
+        saved: list[Path] = self.trainer.checkpoint_callback.last
+        return saved[0] if saved else None
+
+    # ---- optimizer
+
     def configure_optimizers(self) -> Optimizer:
-        maps = {
+        """Build the optimizer from three parameter groups, told apart by "kind": matrix, embedding, vector."""
+        matrices = {
             parameter
             for module in self.model.modules()
             if isinstance(module, (nn.Linear, nn.RNNBase, nn.RNNCellBase))
             for parameter in module.parameters(recurse=False)
         }
-        kinds: dict[str, list[nn.Parameter]] = {"matrix": [], "table": [], "vector": []}
+        groups: dict[str, list[nn.Parameter]] = {"matrix": [], "embedding": [], "vector": []}
         for parameter in self.parameters():
-            kinds["vector" if parameter.dim() <= 1 else "matrix" if parameter in maps else "table"].append(parameter)
-        # Decay pulls on matrices and tables alone: a bias or a norm's gain has no reason to be small.
-        undecayed = {"vector": {"weight_decay": 0.0}}
+            kind = "vector" if parameter.dim() <= 1 else "matrix" if parameter in matrices else "embedding"
+            groups[kind].append(parameter)
+        # No weight decay for biases and the gains of norms, as usual.
+        options = {"vector": {"weight_decay": 0.0}}
         optimizer = self.make_optimizer(
-            [{"kind": kind, "params": params, **undecayed.get(kind, {})} for kind, params in kinds.items()]
+            [{"kind": kind, "params": params, **options.get(kind, {})} for kind, params in groups.items()]
         )
         for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"] * (self.table_rate if group["kind"] == "table" else 1.0)
+            group["initial_lr"] = group["lr"] * (self.embedding_lr_scale if group["kind"] == "embedding" else 1.0)
         return optimizer
+
+    # ---- training
+
+    def on_fit_start(self) -> None:
+        planner = self.data.planner
+        # On a CPU caches decide, and measurements vary: "auto" is a constant there.
+        if planner.auto and self.device.type == "cuda":
+            train = self.data.splits["train"]
+            planner.device_tokens = find_device_tokens(
+                self,
+                self._autocast_loss,
+                device=self.device,
+                src_length=int(train.src.lengths.max()) + 1,
+                tgt_length=int(train.tgt.lengths.max()) + 1,
+                max_tokens=self.data.step_tokens / self.trainer.world_size,
+            )
 
     def on_train_start(self) -> None:
         self.training_began = True
 
-    def on_fit_start(self) -> None:
-        if self.data.planner.auto:
-            self.data.planner.device_tokens = find_device_tokens(self)
+    def training_step(self, shard: StepShard, _: int) -> dict[str, Tensor]:
+        """Take one optimizer step.
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["tokenizer"] = self.tokenizer.hash
-        checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
-        checkpoint["skipped_steps"] = self.skipped.state_dict()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        path = Path(str(self.trainer.ckpt_path))
-        refuse_another_architecture(checkpoint["state_dict"], self.state_dict(), path)
-        if checkpoint.get("tokenizer", self.tokenizer.hash) != self.tokenizer.hash:
-            raise HeedError(
-                f"{path} was trained with another tokenizer, so that its ids mean other pieces: give the same data and "
-                "tokenizer, or take the weights alone from its finished run with init_from=."
-            )
-        optimizer = self.configure_optimizers()
-        name, before = type(optimizer).__name__, checkpoint.get("optimizer", "another optimizer")
-        if name != before:
-            raise HeedError(
-                f"{path} remembers gradients as {before} does, and {name} cannot go on from that: give the same "
-                "optimizer, or take the weights alone from its finished run with init_from=."
-            )
-        # Lightning ignores what it does not find of its own progress, and would begin at step 0 with trained weights.
-        if not _has_keys_of(self.trainer.fit_loop.state_dict(), checkpoint["loops"]["fit_loop"]):
-            raise HeedError(f"{path} does not tell how far training had come: name another with ckpt_path=.")
-        if "skipped_steps" in checkpoint:
-            self.skipped.load_state_dict(checkpoint["skipped_steps"])
-        # What a run is told stands over what a checkpoint remembers of betas, decay and the like.
-        for saved, told in zip(checkpoint["optimizer_states"][0]["param_groups"], optimizer.param_groups, strict=True):
-            saved.update({setting: value for setting, value in told.items() if setting != "params"})
-
-    def training_step(self, share: StepShard, _: int) -> dict[str, Tensor]:
+        Returns:
+            "loss_sum", "nll_sum": summed over the target tokens of this process. "tokens": the target tokens of the
+            step / number of processes. All three are 0 in a skipped step. "grad_norm": before clipping.
+        """
         optimizer: Any = self.optimizers()
-        raw = self.trainer.optimizers[0]
+        raw_optimizer = self.trainer.optimizers[0]
         optimizer.zero_grad()
-        loss = torch.zeros((), device=self.device)
-        nll = torch.zeros((), device=self.device)
-        for position, (number, batch) in enumerate(share.micro_batches, start=1):
-            torch.manual_seed(_mix(self.seed, share.epoch, share.step, number))
-            with out_of_memory_explained(batch, self.data.planner.device_tokens):
-                summed, plain = self.summed_loss(batch)
-                # DDP averages over processes what should be a sum: multiply by their number. A loss that is not finite
-                # makes all gradients so, on all processes: those alone then tell whether the step is taken.
-                scale = torch.where(summed.detach().isfinite(), self.trainer.world_size / share.tgt_tokens, torch.nan)
-                part = summed * scale
-                with nullcontext() if position == len(share.micro_batches) else self._without_sync():
-                    self.manual_backward(part)
-            loss += summed.detach()
-            nll += plain
-        if not share.micro_batches:
-            self.manual_backward(zero_loss(self.model))
+        loss_sum, nll_sum = self._backward(shard)
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
-            scaler.unscale_(raw)
-        norm = nn.utils.clip_grad_norm_(self.parameters(), self.clip_norm or float("inf"))
+            scaler.unscale_(raw_optimizer)
+        norm = clip_gradients(self.parameters(), self.clip_norm)
         finite = norm.detach().isfinite()
         self.skipped.count(finite)
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.schedule(self.global_step)
-        step_if_finite(optimizer, raw, finite, scaled=scaler is not None)
-        self.data.cursor = (share.epoch, share.step + 1)
-        tokens = torch.full_like(loss, share.tgt_tokens / self.trainer.world_size)
-        sums = {"loss_sum": loss, "nll_sum": nll, "tokens": tokens}
+        step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
+        self.data.cursor = (shard.epoch, shard.step + 1)
+        tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
+        sums = {"loss_sum": loss_sum, "nll_sum": nll_sum, "tokens": tokens}
         return {**{name: value.where(finite, 0.0) for name, value in sums.items()}, "grad_norm": norm.detach()}
 
+    def _backward(self, shard: StepShard) -> tuple[Tensor, Tensor]:
+        """Accumulate the gradients of all micro-batches; return their summed loss and negative log-likelihood."""
+        loss_sum = torch.zeros((), device=self.device)
+        nll_sum = torch.zeros((), device=self.device)
+        for position, (number, batch) in enumerate(shard.micro_batches, start=1):
+            torch.manual_seed(_micro_batch_seed(self.seed, shard.epoch, shard.step, number))
+            is_last = position == len(shard.micro_batches)
+            with explain_out_of_memory(batch, self.data.planner.device_tokens):
+                loss, nll = self.summed_loss(batch)
+                # DDP averages gradients over processes, but a step needs their sum: multiply by the world size.
+                # A loss that is not finite becomes NaN, and so do all gradients on all processes. Their norm alone
+                # then decides whether the step is skipped.
+                scale = torch.where(loss.detach().isfinite(), self.trainer.world_size / shard.tgt_tokens, torch.nan)
+                scaled_loss = loss * scale
+                with nullcontext() if is_last else self._no_sync():
+                    self.manual_backward(scaled_loss)
+            loss_sum += loss.detach()
+            nll_sum += nll
+        if not shard.micro_batches:
+            # Every process has to take part in the synchronisation of gradients.
+            self.manual_backward(zero_loss(self.model))
+        return loss_sum, nll_sum
+
     def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of a micro-batch, summed over its target tokens: what is minimised, and the plain negative log-likelihood."""
-        given = batch.src, batch.src_mask, batch.tgt_in
+        """Return the training loss and the negative log-likelihood of a batch, both summed over target tokens."""
+        inputs = batch.src, batch.src_mask, batch.tgt_in
         if not self.r_drop:
-            output = self.model.decode_hidden(*given)
-            return cross_entropy(output, batch.tgt_out, label_smoothing=self.label_smoothing)
-        # Two passes in one, every sentence twice, side by side: larger products take less time.
-        both = self.model.decode_hidden(*(part.repeat_interleave(2, 0) for part in given))
+            hidden = self.model.decode_hidden(*inputs)
+            return cross_entropy(hidden, batch.tgt_out, label_smoothing=self.label_smoothing)
+        # Both passes of R-Drop in one: every sentence twice, in neighbouring rows. One larger product is faster.
+        both = self.model.decode_hidden(*(part.repeat_interleave(2, 0) for part in inputs))
         passes = both[0::2], both[1::2]
         return r_drop(passes, batch.tgt_out, label_smoothing=self.label_smoothing, alpha=self.r_drop)
 
-    def _without_sync(self) -> Any:
+    def _autocast_loss(self, batch: Batch) -> Tensor:
+        """The training loss outside a training step, at the precision of training."""
+        with self.trainer.precision_plugin.train_step_context():
+            return self.summed_loss(batch)[0]
+
+    def _no_sync(self) -> Any:
         strategy = self.trainer.strategy
         return strategy.block_backward_sync() if hasattr(strategy, "block_backward_sync") else nullcontext()
 
-    # ---- evaluation: greedy while training (it selects), ``search`` for the final scores
+    # ---- validation: greedy search, because it only has to rank checkpoints
 
     def validation_step(self, batch: Batch, _: int) -> None:
         self._evaluate("valid", batch, self.greedy)
@@ -208,15 +226,18 @@ class TranslationModule(L.LightningModule):
         scores, loss, translations = self.results["valid"] = self._gather("valid")
         self.validation_scores = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
         if not math.isfinite(loss):
-            last = find_checkpoints(self.trainer.callbacks).last
-            raise diverged("the validation loss is not finite", self.global_step, last[0] if last else None)
+            raise DivergedError(
+                "the validation loss is not finite", step=self.global_step, checkpoint=self.latest_checkpoint
+            )
         if self.comet is not None:
             valid = self.data.datasets["valid"]
             comet = self.comet.score(list(valid["src"]), translations, [list(valid["tgt"])])
             self.validation_scores["comet"] = comet.value
-        # The journal tells the loggers: Lightning would, of a validation after step n, as of step n - 1.
+        # logger=False: MetricsLogger logs them, because Lightning would log a validation after step n as step n - 1.
         metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}
         self.log_dict(metrics, sync_dist=True, logger=False)
+
+    # ---- test
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
@@ -225,52 +246,95 @@ class TranslationModule(L.LightningModule):
         self.results = {split: self._gather(split) for split in self.data.evaluated}
 
     def _evaluate(self, split: str, batch: Batch, search: Search) -> None:
-        with out_of_memory_explained(batch, self.data.planner.device_tokens):
-            self._evaluate_in_memory(split, batch, search)
+        """Compute loss and translations of a batch, and add them to the outputs of its split."""
+        outputs = self._outputs[split]
+        with explain_out_of_memory(batch, self.data.planner.device_tokens):
+            hidden = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
+            _, nll = cross_entropy(hidden, batch.tgt_out, label_smoothing=0.0)
+            outputs.nll += nll.item()
+            outputs.tgt_tokens += batch.tgt_tokens
+            start = time.perf_counter()
+            # Search in fp32, so that a translation does not depend on the other sentences of its batch.
+            with torch.autocast(self.device.type, enabled=False):
+                hypotheses = search(self.model, batch.src, batch.src_mask)
+            outputs.decode_seconds += time.perf_counter() - start
+            outputs.translations += [
+                (row, best[0].tokens) for row, best in zip(batch.index.tolist(), hypotheses, strict=True)
+            ]
 
-    def _evaluate_in_memory(self, split: str, batch: Batch, search: Search) -> None:
-        output = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-        _, nll = cross_entropy(output, batch.tgt_out, label_smoothing=0.0)
-        total, tokens = self._losses.get(split, (0.0, 0))
-        self._losses[split] = (total + nll.item(), tokens + batch.tgt_tokens)
-        # Search in fp32, so that a translation never depends on what else is in its batch.
-        start = time.perf_counter()
-        with torch.autocast(self.device.type, enabled=False):
-            hypotheses = search(self.model, batch.src, batch.src_mask)
-        self._seconds[split] = self._seconds.get(split, 0.0) + time.perf_counter() - start
-        self._evaluated.setdefault(split, []).extend(
-            (row, best[0]) for row, best in zip(batch.index.tolist(), hypotheses, strict=True)
-        )
-
-    def _gather(self, split: str) -> tuple[Scores, float, list[str]]:
-        """All processes' translations in the order of the split, scored; the loss in nats per target token."""
-        mine = (
-            [(row, h.tokens) for row, h in self._evaluated.pop(split, [])],
-            self._losses.pop(split, (0.0, 0)),
-            self._seconds.pop(split, 0.0),
-        )
-        parts = [mine]
+    def _gather(self, split: str) -> SplitResult:
+        """Collect the outputs of all processes, and score them."""
+        own = self._outputs.pop(split, SplitOutputs())
+        outputs = [own]
         if self.trainer.world_size > 1:
-            parts = [mine] * self.trainer.world_size
-            torch.distributed.all_gather_object(parts, mine)
-        rows = sorted(row for found, _, _ in parts for row in found)
+            outputs = [own] * self.trainer.world_size
+            torch.distributed.all_gather_object(outputs, own)
+        rows = sorted(row for part in outputs for row in part.translations)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
         references = list(self.data.datasets[split]["tgt"])
         assert len(rows) == len(references), "each sentence is evaluated exactly once"
-        loss = sum(total for _, (total, _), _ in parts) / sum(tokens for _, (_, tokens), _ in parts)
-        self.decode_seconds[split] = sum(seconds for _, _, seconds in parts)
-        return corpus_scores(translations, references, tgt_lang=self.data.corpus.tgt_lang), loss, translations
+        self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
+        return SplitResult(
+            scores=corpus_scores(translations, references, tgt_lang=self.data.corpus.tgt_lang),
+            loss=sum(part.nll for part in outputs) / sum(part.tgt_tokens for part in outputs),
+            translations=translations,
+        )
+
+    # ---- checkpoints
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint[FORMAT_KEY] = CHECKPOINT_FORMAT
+        checkpoint["tokenizer"] = self.tokenizer.hash
+        checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
+        checkpoint["skipped_steps"] = self.skipped.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Check that training can be resumed from a checkpoint, and restore the count of skipped steps.
+
+        Raises:
+            HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training
+                progress.
+        """
+        path = Path(str(self.trainer.ckpt_path))
+        check_checkpoint_format(
+            checkpoint,
+            path,
+            if_older="whose optimizer state is stored by position and cannot be matched to the parameters of this "
+            "version: start a new run from its weights with init_from=RUN.",
+        )
+        check_architecture(checkpoint["state_dict"], self.state_dict(), path)
+        if checkpoint["tokenizer"] != self.tokenizer.hash:
+            raise HeedError(
+                f"{path} was trained with another tokenizer, whose token ids stand for other pieces: use the same data "
+                "and tokenizer, or start a new run from its weights with init_from=RUN."
+            )
+        optimizer = self.configure_optimizers()
+        name, saved_name = type(optimizer).__name__, checkpoint["optimizer"]
+        if name != saved_name:
+            raise HeedError(
+                f"{path} holds the optimizer state of {saved_name}, which {name} cannot use: choose the same "
+                "optimizer, or start a new run from its weights with init_from=RUN."
+            )
+        # Lightning ignores missing counters, and would start at step 0 with trained weights.
+        if not _has_all_keys(checkpoint["loops"]["fit_loop"], fit_progress(self.trainer)):
+            raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
+        self.skipped.load_state_dict(checkpoint["skipped_steps"])
+        # The optimizer settings of this run (betas, weight decay, …) replace those of the checkpoint.
+        groups = checkpoint["optimizer_states"][0]["param_groups"]
+        for saved, group in zip(groups, optimizer.param_groups, strict=True):
+            saved.update({setting: value for setting, value in group.items() if setting != "params"})
 
 
-def _has_keys_of(expected: Any, found: Any) -> bool:
-    """Whether one nested mapping has all keys of another, at every level."""
+def _has_all_keys(found: Any, expected: Any) -> bool:
+    """Return whether a nested mapping has all keys of another one, at every level."""
     if not isinstance(expected, Mapping):
         return not isinstance(found, Mapping)
     return isinstance(found, Mapping) and all(
-        key in found and _has_keys_of(value, found[key]) for key, value in expected.items()
+        key in found and _has_all_keys(found[key], value) for key, value in expected.items()
     )
 
 
-def _mix(*numbers: int) -> int:
-    """One well-spread seed out of several small numbers."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def _micro_batch_seed(seed: int, epoch: int, step: int, number: int) -> int:
+    """Return a seed of 63 bits that is unrelated to those of other micro-batches."""
+    state = np.random.SeedSequence((seed, epoch, step, number)).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))

@@ -1,4 +1,4 @@
-"""Steps whose loss or gradient is not finite: skipped and counted without waiting for the device."""
+"""Skip optimizer steps whose loss or gradient is NaN or infinite, and count them without a device synchronisation."""
 
 from pathlib import Path
 from typing import Any
@@ -8,37 +8,57 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.optim import Optimizer
 
+from heed.compat import reads_found_inf
 from heed.errors import HeedError
 
 
 class DivergedError(HeedError):
-    """The numbers of a run are no longer finite: resuming it as it was would lead there again."""
+    """Training diverged to NaN or infinity. Resuming with the same options would diverge again."""
+
+    def __init__(self, reason: str, *, step: int, checkpoint: Path | None) -> None:
+        """
+        Args:
+            reason: what was observed.
+            step: the optimizer step at which it was observed.
+            checkpoint: the latest checkpoint before that step, if there is one.
+        """
+        restart = (
+            f"start a new run with ckpt_path='{checkpoint}'" if checkpoint else "start again (there is no checkpoint)"
+        )
+        super().__init__(
+            f"Training diverged: up to step {step}, {reason}. To continue, {restart}; a lower optimizer.lr, a longer "
+            "schedule.warmup_steps or a smaller clip_norm usually helps."
+        )
 
 
 class SkippedSteps:
-    """Counts skipped steps, on the device that decides: all of them, and those in a row up to now."""
+    """Counts skipped optimizer steps: all of a run, and consecutive ones up to now. The counts stay on the device."""
 
     def __init__(self, *, limit: int) -> None:
-        """``limit``: so many in a row end a run."""
+        """
+        Args:
+            limit: the number of consecutive skipped steps at which training stops.
+        """
         self.limit = limit
         self.counts = torch.zeros(2, dtype=torch.int64)
-        """[total, in a row]"""
+        """[total, consecutive]"""
 
     def count(self, finite: Bool[Tensor, ""]) -> None:
-        """Count one step."""
+        """Count one optimizer step, which is skipped unless ``finite``."""
         skipped = (~finite).long()
         counts = self.counts.to(finite.device, non_blocking=True) + skipped
         self.counts = counts * torch.stack((torch.ones_like(skipped), skipped))
 
     @property
     def total(self) -> int:
-        """All skipped steps of the run, over all resumes. Reading it waits for the device."""
+        """The number of skipped steps of the run, including those before a resume. Reading it waits for the device."""
         return int(self.counts[0])
 
-    def check(self, in_a_row: int, *, step: int, checkpoint: Path | None) -> None:
-        """Raise a HeedError that says how to go on, if too many steps in a row were skipped."""
-        if in_a_row >= self.limit:
-            raise diverged(f"{in_a_row} steps in a row had a loss or gradient that is not finite", step, checkpoint)
+    def check(self, consecutive: int, *, step: int, checkpoint: Path | None) -> None:
+        """Raise a DivergedError if the number of consecutive skipped steps has reached the limit."""
+        if consecutive >= self.limit:
+            reason = f"{consecutive} steps in a row had a loss or gradient that is not finite"
+            raise DivergedError(reason, step=step, checkpoint=checkpoint)
 
     def state_dict(self) -> dict[str, Any]:
         return {"counts": self.counts.cpu()}
@@ -47,32 +67,23 @@ class SkippedSteps:
         self.counts = state_dict["counts"]
 
 
-def diverged(reason: str, step: int, checkpoint: Path | None) -> DivergedError:
-    """The error that ends a run whose numbers are no longer finite.
+def step_if_finite(
+    optimizer: Any, raw_optimizer: Optimizer, finite: Bool[Tensor, ""], *, uses_grad_scaler: bool
+) -> None:
+    """Take an optimizer step that changes neither parameters nor state unless ``finite``.
+
+    Lightning counts the step in both cases.
 
     Args:
-        reason: what was seen.
-        step: when.
-        checkpoint: the last one that was saved before.
+        optimizer: Lightning's wrapper of ``raw_optimizer``.
+        finite: whether the loss and all gradients are finite.
+        uses_grad_scaler: a GradScaler takes the step and skips it itself.
     """
-    advice = "a lower optimizer.lr, a longer schedule.warmup_steps or a smaller clip_norm usually helps"
-    start = f"start a new run with ckpt_path='{checkpoint}'" if checkpoint else "start again (there is no checkpoint)"
-    return DivergedError(f"Training diverged: up to step {step}, {reason}. To go on, {start}; {advice}.")
-
-
-def step_if_finite(optimizer: Any, raw: Optimizer, finite: Bool[Tensor, ""], *, scaled: bool) -> None:
-    """Take an optimizer step that changes nothing where the gradients are not finite. It is counted either way.
-
-    Args:
-        optimizer: Lightning's wrapper of ``raw``.
-        scaled: a GradScaler takes the step, and skips it by itself.
-    """
-    if not scaled:
-        # The contract between torch's GradScaler and its fused optimizers: a flag that their kernels read.
-        if getattr(raw, "_step_supports_amp_scaling", False):
-            raw.found_inf = (~finite).float()  # type: ignore[attr-defined]
+    if not uses_grad_scaler:
+        if reads_found_inf(raw_optimizer):
+            raw_optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
         elif not finite:  # waits for the device, as GradScaler does for such optimizers
-            raw.zero_grad(set_to_none=True)
+            raw_optimizer.zero_grad(set_to_none=True)
     optimizer.step()
-    if not scaled and hasattr(raw, "found_inf"):
-        del raw.found_inf
+    if not uses_grad_scaler and hasattr(raw_optimizer, "found_inf"):
+        del raw_optimizer.found_inf

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the factor on the peak rate, as a function of the optimizer step (counted from 0)."""
+"""Learning-rate schedules: functions from the optimizer step, counted from 0, to a factor on the peak learning rate."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from heed.options import AtLeast0, AtLeast1, Share
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """Linear warm-up, then the peak rate for ever."""
+    """Linear warm-up, then the peak rate."""
 
     warmup_steps: AtLeast0
 
@@ -19,7 +19,7 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class InverseSquareRoot:
-    """Linear warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3, with the peak rate made explicit)."""
+    """Linear warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3, with an explicit peak rate)."""
 
     warmup_steps: AtLeast0
 
@@ -30,7 +30,7 @@ class InverseSquareRoot:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
-    """Linear warm-up, then half a cosine down to ``floor`` at ``total_steps`` (Loshchilov & Hutter 2017, eq. 5)."""
+    """Linear warm-up, then half a cosine from 1 to ``floor`` at ``total_steps`` (Loshchilov & Hutter 2017, eq. 5)."""
 
     warmup_steps: AtLeast0
     total_steps: AtLeast1 | None
@@ -38,10 +38,10 @@ class Cosine:
 
     def __post_init__(self) -> None:
         if self.total_steps is None:
-            raise HeedError("schedule=cosine must know where the run ends: set trainer.max_steps.")
+            raise HeedError("schedule=cosine needs the number of training steps: set trainer.max_steps.")
         if self.total_steps <= self.warmup_steps:
             raise HeedError(
-                f"schedule.total_steps={self.total_steps} (it follows trainer.max_steps) must be more than "
+                f"schedule.total_steps={self.total_steps} (by default trainer.max_steps) must be greater than "
                 f"schedule.warmup_steps={self.warmup_steps}."
             )
 

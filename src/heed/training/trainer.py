@@ -1,4 +1,4 @@
-"""Lightning's Trainer, with what this project decides for everybody."""
+"""Build the Lightning Trainer with heed's defaults."""
 
 import logging
 import warnings
@@ -14,11 +14,22 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import MixedPrecision
 
+from heed.compat import call_after_closure
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_bf16_matmul
 from heed.options import AtLeast1
+
+IGNORED_WARNINGS = (
+    # Training data is a stream with its own cursor, read in the main process.
+    ".*does not have many workers.*",
+    ".*IterableDataset.*__len__.*",
+    ".*treespec, LeafSpec.*",
+    # Expected with ckpt_path=, which reads from another run's folder, and with resume=true.
+    ".*dirpath has changed.*",
+    ".*exists and is not empty.*",
+)
 
 
 def build_trainer(
@@ -37,22 +48,21 @@ def build_trainer(
     validate_every: AtLeast1,
     **lightning: Any,
 ) -> L.Trainer:
-    """The trainer of one run. ``precision`` auto: bf16 where the hardware gains by it. Further flags go to Lightning.
+    """Build the trainer of one run.
 
-    The data module counts the epochs (its stream is one long epoch to Lightning: data/datamodule.py), and the
-    validation interval counts optimizer steps.
+    Args:
+        folder: of the run.
+        precision: as in Lightning, or "auto": bf16 on hardware that is fast in it.
+        max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
+        validate_every: optimizer steps between two validations.
+        lightning: further arguments of `lightning.Trainer`; the others have the same meaning as there.
 
     Raises:
-        HeedError: with Lightning's reason, if it refuses a setting.
+        HeedError: if Lightning rejects an argument, with its reason.
     """
-    # Ours is an iterable stream with an exact cursor of its own, read in the main process.
-    warnings.filterwarnings("ignore", ".*does not have many workers.*")
-    warnings.filterwarnings("ignore", ".*IterableDataset.*__len__.*")
-    warnings.filterwarnings("ignore", ".*treespec, LeafSpec.*")
-    # ckpt_path begins another run's folder, and resume=true goes on in one that is not empty: both are meant.
-    warnings.filterwarnings("ignore", ".*dirpath has changed.*")
-    warnings.filterwarnings("ignore", ".*exists and is not empty.*")
-    # Its notices are about itself; the journal tells what a person wants to know.
+    for message in IGNORED_WARNINGS:
+        warnings.filterwarnings("ignore", message)
+    # MetricsLogger reports the progress; Lightning's own notices are about Lightning.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     if accelerator == "auto" and not torch.cuda.is_available():
         accelerator = "cpu"
@@ -61,9 +71,9 @@ def build_trainer(
     if accelerator == "cpu":
         keep_freed_memory()
     flag: int | str | None = resolve_precision(precision, accelerator)
-    plugins: list[Any] = [WholeCheckpoints()]
+    plugins: list[Any] = [AtomicCheckpointIO()]
     if flag == "16-mixed":
-        plugins.append(HalfPrecision("cpu" if accelerator == "cpu" else "cuda"))
+        plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))
         flag = None
     try:
         return L.Trainer(
@@ -89,13 +99,25 @@ def build_trainer(
             **lightning,
         )
     except (MisconfigurationException, TypeError, ValueError) as error:
-        raise HeedError(f"Lightning refuses these settings of trainer: {error}") from error
+        raise HeedError(f"Lightning rejects these trainer options: {error}") from error
 
 
-class HalfPrecision(MixedPrecision):
-    """fp16 autocast with a gradient scaler, for a module that unscales its gradients itself in order to clip them.
+def resolve_precision(precision: int | str, accelerator: str) -> Any:
+    """Return Lightning's precision flag; "auto" is bf16 on GPUs that have it and on CPUs that multiply in it.
 
-    Lightning's unscales those of most optimizers a second time, which torch refuses.
+    Other CPUs are slower in bf16 than in fp32.
+    """
+    if precision != "auto":
+        return precision
+    on_gpu = accelerator != "cpu" and torch.cuda.is_available()
+    is_fast = torch.cuda.is_bf16_supported() if on_gpu else has_bf16_matmul()
+    return "bf16-mixed" if is_fast else "32-true"
+
+
+class Fp16Precision(MixedPrecision):
+    """Mixed precision in fp16 for a module that unscales its gradients itself, in order to clip them.
+
+    Lightning's MixedPrecision would unscale them a second time, which torch refuses.
     """
 
     def __init__(self, device: str) -> None:
@@ -105,16 +127,16 @@ class HalfPrecision(MixedPrecision):
         self, optimizer: Any, model: L.LightningModule, closure: Callable[[], Any], **options: Any
     ) -> Any:
         closure()
-        self._after_closure(model, optimizer)
-        taken = self.scaler.step(optimizer, **options)
+        call_after_closure(self, model, optimizer)
+        step_output = self.scaler.step(optimizer, **options)
         self.scaler.update()
-        return taken
+        return step_output
 
 
-class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints as files that are whole or not there.
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint completely or not at all.
 
-    Lightning's own way goes through the folder for temporary files, which may be full, or on another disk.
+    Lightning writes to the system's folder for temporary files first, which may be full or on another disk.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
@@ -125,30 +147,27 @@ class WholeCheckpoints(TorchCheckpointIO):
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:
-                # The writer of the archive, unable to end it, hides what the disk said.
+                # torch's archive writer hides the error of the disk behind its own.
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        """Raises a HeedError where there is no checkpoint, or a damaged one."""
+        """Load a checkpoint.
+
+        Raises:
+            HeedError: if the file is missing, damaged or not a checkpoint of heed.
+        """
         try:
             checkpoint = torch.load(path, map_location=map_location or "cpu", weights_only=weights_only)
         except FileNotFoundError as error:
             raise HeedError(f"There is no checkpoint {path}.") from error
         except PermissionError:
             raise
-        except Exception as error:  # whatever its bytes led torch to
-            raise HeedError(f"{path} is no checkpoint, or a damaged one: name another with ckpt_path=.") from error
+        except Exception as error:  # damaged bytes lead to many kinds of exceptions
+            raise HeedError(
+                f"{path} is no checkpoint, or a damaged one: choose another one with ckpt_path=."
+            ) from error
         if not isinstance(checkpoint, dict) or not {"state_dict", "loops", "callbacks"} <= checkpoint.keys():
-            raise HeedError(f"{path} is no checkpoint of heed: name another with ckpt_path=.")
+            raise HeedError(f"{path} is no checkpoint of heed: choose another one with ckpt_path=.")
         return checkpoint
-
-
-def resolve_precision(precision: int | str, accelerator: str) -> Any:
-    """bf16 autocast on a GPU that has it and on a CPU that multiplies in it; other CPUs are slower in bf16."""
-    if precision != "auto":
-        return precision
-    on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    gains = torch.cuda.is_bf16_supported() if on_gpu else has_bf16_matmul()
-    return "bf16-mixed" if gains else "32-true"

@@ -12,7 +12,8 @@ from experiments.claims.parallel import LENGTHS, exponent
 from experiments.claims.scaling import jacobian_norm, softmax_of_scores
 from experiments.claims.vanishing_gradients import factor, gradients
 
-from heed.models.rnn import AttentionConfig, RNNConfig
+from heed.models import build_model
+from heed.models.rnn_config import AttentionConfig, RNNConfig
 
 
 def test_there_are_twelve_claims_and_models_of_one_name_are_equal() -> None:
@@ -67,7 +68,7 @@ def test_gradients_of_a_known_recurrence() -> None:
         dropout_kind="standard", tie_embeddings=False, attention=attention,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = config.build(src_vocab=9, tgt_vocab=9, joint=False)
+    model = build_model(config, src_vocab=9, tgt_vocab=9, joint=False)
     with torch.no_grad():
         for parameter in model.get_submodule("encoder").parameters():
             parameter.mul_(1e-3)

@@ -160,9 +160,9 @@ def _run(case: Case, sandbox: Path, limit: float) -> None:
 
             sys.exit(main())
         else:
-            import train
+            from heed.launch import main as train
 
-            train.main()
+            train()
     finally:
         _flush()
 

@@ -1,4 +1,4 @@
-"""Alignment error rate beside BLEU, in real runs."""
+"""The alignment error rate in real runs."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ def validations(folder: Path) -> list[str]:
         return [row["valid_aer"] for row in csv.DictReader(file) if row["valid_bleu"]]
 
 
-def test_is_measured_where_gold_is_known(run: Callable[..., Path]) -> None:
+def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
     folder = run("aer", *CORPUS, *TINY, *LIMITS, "callbacks.aer_sentences=6", "weights=last")
     found = json.loads((folder / "results.json").read_text())["alignment"]
     assert set(found["aer"]) == {"valid", "test", "long"}
@@ -32,7 +32,7 @@ def test_is_measured_where_gold_is_known(run: Callable[..., Path]) -> None:
     loaded = model_folder.load(folder)
     assert loaded.config["alignment"] == found["extraction"]
 
-    # The same from what the run left behind.
+    # Compute it again from the model folder and the translations.
     search = GreedySearch(max_length_factor=1.0, max_length_extra=1)
     translator = Translator(loaded.model, loaded.tokenizer, search, batch_tokens=100)
     chosen = (("output", "input").index(found["extraction"]["row"]), found["extraction"]["layer"] - 1)
@@ -41,24 +41,24 @@ def test_is_measured_where_gold_is_known(run: Callable[..., Path]) -> None:
         files = [folder / "translations" / f"{split}.{name}" for name in ("src", "ref", "meta.jsonl")]
         src, tgt, metas = (file.read_text().splitlines()[:6] for file in files)
         counts = []
-        for seen, source, target, meta in zip(translator.attend(src, tgt), src, tgt, metas, strict=True):
+        for attended, source, target, meta in zip(translator.attend(src, tgt), src, tgt, metas, strict=True):
             links = frozenset((i, j) for i, j in json.loads(meta)["alignment"])
-            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, words(source), words(target))
+            maps = candidates(attended.cross, attended.src_pieces, attended.tgt_pieces, words(source), words(target))
             counts.append(matches(align(maps, "target"), Gold(links, links)))
         rates = aer(sum(counts))
         assert rate == pytest.approx(float(rates[chosen]))
         if split == "valid":
             assert rate == float(rates.min())
-            # What the last validation said of the same weights, and of others before.
+            # The last validation had the same weights.
             assert len(validations(folder)) == 2
             assert float(validations(folder)[-1]) == pytest.approx(rate, abs=1e-4)
 
 
-def test_is_silent_without_attention_and_where_it_is_not_wanted(run: Callable[..., Path]) -> None:
+def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
-    blind = run("blind", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.aer_sentences=6")
-    unasked = run("unasked", *CORPUS, *small, *LIMITS, "callbacks.aer_sentences=0")
-    for folder in (blind, unasked):
+    no_attention = run("no_attention", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.aer_sentences=6")
+    turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.aer_sentences=0")
+    for folder in (no_attention, turned_off):
         assert json.loads((folder / "results.json").read_text())["alignment"] is None
         assert validations(folder) == ["", ""]
         assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())

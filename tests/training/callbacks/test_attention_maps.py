@@ -1,4 +1,4 @@
-"""Attention maps drawn while training: which, when, where, and that training does not notice."""
+"""Which attention maps are drawn, when and where, and that drawing does not change training."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from datasets import Dataset
 from heed.decoding import GreedySearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
-from heed.training.callbacks.attention_maps import DrawMaps, choose
+from heed.training.callbacks.attention_maps import DrawAttentionMaps, choose_sentences
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=20", "data.test=6", "data.long=4", "test=false"]
 LIMITS = ["trainer.accelerator=cpu", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2",
@@ -20,32 +20,32 @@ LIMITS = ["trainer.accelerator=cpu", "trainer.max_epochs=null", "trainer.max_ste
 TINY = ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
 
 
-def drawn(folder: Path) -> dict[str, list[str]]:
+def drawn_files(folder: Path) -> dict[str, list[str]]:
     return {
-        place.name: sorted(file.name for file in place.iterdir()) for place in sorted((folder / "attention").glob("*"))
+        path.name: sorted(file.name for file in path.iterdir()) for path in sorted((folder / "attention").glob("*"))
     }
 
 
-def test_the_same_sentences_at_every_validation_and_training_does_not_notice(run: Callable[..., Path]) -> None:
-    unseen = run("unseen", *CORPUS, *TINY, *LIMITS, "callbacks.maps=0", "weights=last")
+def test_the_same_sentences_are_drawn_at_every_validation_without_changing_training(run: Callable[..., Path]) -> None:
+    undrawn = run("undrawn", *CORPUS, *TINY, *LIMITS, "callbacks.maps=0", "weights=last")
     rng = torch.get_rng_state()
     folder = run("drawn", *CORPUS, *TINY, *LIMITS, "callbacks.maps=2", "weights=last")
-    # Neither the books nor the weights nor the random numbers differ, dropout and all.
-    assert (folder / "metrics.csv").read_text() == (unseen / "metrics.csv").read_text()
+    # Metrics, weights and random numbers are the same as without maps.
+    assert (folder / "metrics.csv").read_text() == (undrawn / "metrics.csv").read_text()
     assert (folder / "model" / "model.safetensors").read_bytes() == (
-        unseen / "model" / "model.safetensors"
+        undrawn / "model" / "model.safetensors"
     ).read_bytes()
     assert torch.equal(torch.get_rng_state(), rng)
-    assert drawn(unseen) == {}
+    assert drawn_files(undrawn) == {}
 
     names = ["1_pronoun", "2_sense"]
     overviews = [f"{name}.png" for name in names]
-    assert drawn(folder) == {
+    assert drawn_files(folder) == {
         "0000002": [*overviews, "maps.npz"],
         "0000004": [*overviews, "maps.npz"],
         "final": sorted([*overviews, *(f"{n}.{what}.png" for n in names for what in ("cross", "forming")), "maps.npz"]),
     }
-    # The arrays are the maps of what the run left behind.
+    # The arrays equal the maps computed from the model folder.
     loaded = model_folder.load(folder)
     search = GreedySearch(max_length_factor=1.0, max_length_extra=1)
     translator = Translator(loaded.model, loaded.tokenizer, search, batch_tokens=100)
@@ -59,15 +59,15 @@ def test_the_same_sentences_at_every_validation_and_training_does_not_notice(run
     assert not np.array_equal(found["final"]["1_pronoun"], found["0000002"]["1_pronoun"])
     pronouns = [row for row, line in enumerate(meta) if json.loads(line)["tag"] == "pronoun"]
     attended = translator.attend([src[row] for row in pronouns], [tgt[row] for row in pronouns])
-    same = [seen for seen in attended if seen.cross is not None and seen.cross.shape == shapes[0]]
-    assert any(np.allclose(seen.cross, found["final"]["1_pronoun"], atol=1e-3) for seen in same)
+    same_shape = [maps for maps in attended if maps.cross is not None and maps.cross.shape == shapes[0]]
+    assert any(np.allclose(maps.cross, found["final"]["1_pronoun"], atol=1e-3) for maps in same_shape)
 
 
-def test_a_model_without_attention_draws_nothing_and_an_rnn_one_map(run: Callable[..., Path]) -> None:
+def test_nothing_is_drawn_without_attention_and_one_map_for_an_rnn(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8", *LIMITS, "callbacks.maps=1"]
-    assert drawn(run("blind", *CORPUS, *small, "model/attention=none")) == {}
+    assert drawn_files(run("no_attention", *CORPUS, *small, "model/attention=none")) == {}
     folder = run("rnn", *CORPUS, *small)
-    assert drawn(folder)["final"] == [
+    assert drawn_files(folder)["final"] == [
         "1_pronoun.cross.png",
         "1_pronoun.forming.png",
         "1_pronoun.png",
@@ -76,11 +76,11 @@ def test_a_model_without_attention_draws_nothing_and_an_rnn_one_map(run: Callabl
     assert np.load(folder / "attention" / "final" / "maps.npz")["1_pronoun"].shape[:2] == (1, 1)
 
 
-def test_a_resumed_run_forgets_what_was_drawn_beyond_its_checkpoint(tmp_path: Path) -> None:
+def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
     for step in (2, 4, 12):
         (tmp_path / "attention" / f"{step:07d}").mkdir(parents=True)
-    DrawMaps(tmp_path, count=1).forget(after=4)
-    assert [place.name for place in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
+    DrawAttentionMaps(tmp_path, count=1).remove_after(4)
+    assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
 
 
 def split(lengths: list[int], tags: list[str] | None = None) -> tuple[Dataset, np.ndarray]:
@@ -90,21 +90,21 @@ def split(lengths: list[int], tags: list[str] | None = None) -> tuple[Dataset, n
     return Dataset.from_dict(columns), np.array(lengths)
 
 
-def test_phenomena_take_turns() -> None:
+def test_sentences_are_divided_among_phenomena_in_order_of_preference() -> None:
     tags = ["chain", "roles", "pronoun", "agreement", "sense", "pronoun", "order", "far", "pronoun", "pronoun"]
     data, lengths = split([9, 9, 9, 9, 9, 4, 9, 9, 2, 30], tags)
-    assert choose(data, lengths, 5) == {"1_pronoun": 5, "2_sense": 4, "3_order": 6, "4_roles": 1, "5_far": 7}
-    assert list(choose(data, lengths, 7))[5:] == ["6_agreement", "7_chain"]
-    assert [row for name, row in choose(data, lengths, 8).items() if "pronoun" in name] == [8, 2]
-    assert choose(data, lengths, 1) == {"1_pronoun": 5}
+    assert choose_sentences(data, lengths, 5) == {"1_pronoun": 5, "2_sense": 4, "3_order": 6, "4_roles": 1, "5_far": 7}
+    assert list(choose_sentences(data, lengths, 7))[5:] == ["6_agreement", "7_chain"]
+    assert [row for name, row in choose_sentences(data, lengths, 8).items() if "pronoun" in name] == [8, 2]
+    assert choose_sentences(data, lengths, 1) == {"1_pronoun": 5}
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 40, 99])
-def test_without_tags_lengths_are_spread(count: int) -> None:
+def test_without_tags_lengths_are_evenly_spaced(count: int) -> None:
     data, lengths = split(list(np.random.default_rng(0).permutation(40)))
-    chosen = choose(data, lengths, count)
+    chosen = choose_sentences(data, lengths, count)
     found = [int(lengths[row]) for row in chosen.values()]
     assert len(set(found)) == min(count, 40)
     assert found == sorted(found)
     assert max(np.diff([0, *found, 40])) <= 2 * 40 / count + 1 or count == 1
-    assert chosen == choose(data, lengths, count)
+    assert chosen == choose_sentences(data, lengths, count)

@@ -1,4 +1,4 @@
-"""Which checkpoints a run keeps, whatever moment it is killed in."""
+"""Which checkpoints a run keeps, also after a kill, and which checkpoints it refuses to resume from."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ def scores(bleu: float, chrf: float, loss: float) -> dict[str, float]:
     return {"bleu": bleu, "chrf": chrf, "loss": loss, "comet": 0.5}
 
 
-def kept(folder: Path) -> list[str]:
+def kept_files(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
@@ -31,7 +31,7 @@ def validations(folder: Path) -> dict[int, dict[str, float]]:
     return {int(row["step"]): {name: float(row[f"valid_{name}"]) for name in ("bleu", "chrf", "loss")} for row in found}
 
 
-def test_equal_bleu_is_decided_by_chrf_and_then_by_the_loss() -> None:
+def test_chrf_and_then_the_loss_break_ties_in_bleu() -> None:
     key = Selection("bleu").key
     assert key(scores(2.0, 10.0, 9.0)) > key(scores(1.0, 20.0, 1.0))
     assert key(scores(0.0, 20.0, 9.0)) > key(scores(0.0, 10.0, 1.0))
@@ -39,7 +39,7 @@ def test_equal_bleu_is_decided_by_chrf_and_then_by_the_loss() -> None:
 
 
 @pytest.mark.parametrize("metric", SIGN)
-def test_the_metric_of_selection_decides_first(metric: str) -> None:
+def test_the_selected_metric_is_compared_first(metric: str) -> None:
     rng = random.Random(3)
     key = Selection(metric).key  # type: ignore[arg-type]
     for _ in range(50):
@@ -49,31 +49,31 @@ def test_the_metric_of_selection_decides_first(metric: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("select", ["bleu", "loss"])
-def test_the_best_checkpoint_of_a_start_without_bleu_is_the_one_with_the_lowest_loss(
+def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     run: Callable[..., Path], capsys: pytest.CaptureFixture[str], select: str
 ) -> None:
     folder = run("ties", *TINY, "trainer.max_steps=12", "callbacks.keep_best=2", f"select={select}")
     found = validations(folder)
     assert {found[step]["bleu"] for step in found} == {0.0}
     best = sorted(found, key=lambda step: Selection(select).key(found[step]), reverse=True)  # type: ignore[arg-type]
-    assert kept(folder) == sorted([*(f"best-{step:07d}.ckpt" for step in best[:2]), "last-0000012.ckpt"])
+    assert kept_files(folder) == sorted([*(f"best-{step:07d}.ckpt" for step in best[:2]), "last-0000012.ckpt"])
     results = json.loads((folder / "results.json").read_text())
     assert (results["select"], results["selected_step"]) == (select, best[0])
     assert f"Weights:  best, of step {best[0]}, by valid {select}." in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps_and_writes_the_same_metrics(
+def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted_run(
     run: Callable[..., Path],
 ) -> None:
-    """Stopped between two rows of metrics.csv, killed while the next row and the next checkpoints were written."""
+    """The run stops between two rows of metrics.csv, and is killed while it writes the next row and checkpoints."""
     end = [*TINY, "trainer.max_steps=9", "callbacks.keep_best=1", "callbacks.early_stopping=5"]
     whole = run("whole", *end)
     stopped = run("stopped", *end, "trainer.max_steps=6")
     (stopped / "results.json").unlink()
     checkpoints = stopped / "checkpoints"
-    known = kept(stopped)
-    # Left by kills: of a later step, of an earlier one that was to be removed, and of a file half written.
+    known = kept_files(stopped)
+    # Files left by kills: of a later step, of an earlier step that should have been removed, and a partial one.
     for name in ("best-0000009", "best-0000001", "last-0000003"):
         (checkpoints / f"{name}.ckpt").write_bytes((checkpoints / known[-1]).read_bytes())
     (checkpoints / "best-0000007.ckpt.partial").write_bytes(b"PK")
@@ -81,7 +81,7 @@ def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps_and_writes_the_same_m
         file.write("7,0,1.5e-05,6.5,6.4,1.2,,,,,\r\n8,0,1.6")
     resumed = run("stopped", *end, "resume=true")
     assert (resumed / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
-    assert kept(resumed) == kept(whole)
+    assert kept_files(resumed) == kept_files(whole)
     states = [
         torch.load(folder / "checkpoints" / "last-0000009.ckpt", weights_only=True) for folder in (whole, resumed)
     ]
@@ -90,15 +90,15 @@ def test_a_resumed_run_keeps_what_an_undisturbed_one_keeps_and_writes_the_same_m
 
 
 @pytest.mark.slow
-def test_the_best_and_the_last_checkpoint_of_a_step_are_one_file(run: Callable[..., Path]) -> None:
+def test_the_best_and_the_last_checkpoint_of_a_step_are_hard_links(run: Callable[..., Path]) -> None:
     folder = run("linked", *TINY, "trainer.max_steps=3")
     files = [path.stat() for path in (folder / "checkpoints").iterdir()]
     assert len(files) == 2
     assert files[0].st_ino == files[1].st_ino
 
 
-def without(*keys: str) -> Callable[[dict[str, Any]], None]:
-    """Removes the last of the keys from the mapping that the others lead to."""
+def remove(*keys: str) -> Callable[[dict[str, Any]], None]:
+    """Return a function that removes the entry at a path of keys."""
 
     def damage(checkpoint: dict[str, Any]) -> None:
         *path, last = keys
@@ -109,7 +109,9 @@ def without(*keys: str) -> Callable[[dict[str, Any]], None]:
     return damage
 
 
-def replaced(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
+def replace(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    """Return a function that replaces the entry at a path of keys."""
+
     def damage(checkpoint: dict[str, Any]) -> None:
         *path, last = keys
         for key in path:
@@ -120,24 +122,29 @@ def replaced(*keys: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 
 DAMAGES = {
-    "no optimizer states": without("optimizer_states"),
-    "empty optimizer states": replaced("optimizer_states", value=[]),
-    "optimizer states of another shape": replaced("optimizer_states", value=[{"state": {}, "param_groups": [{}]}]),
-    "foreign loops": replaced("loops", value={"fit_loop": {"anything": 1}}),
-    "no loops": without("loops", "fit_loop"),
-    "loops that are text": replaced("loops", "fit_loop", value="text"),
-    "no data cursor": replaced("TranslationData", value={}),
-    "a cursor that is text": replaced("TranslationData", value={"epoch": "one", "step": 0}),
-    "half a journal": replaced("callbacks", "MetricsLogger", value={"epoch": 0}),
-    "no version": without("pytorch-lightning_version"),
-    "a version that is none": replaced("pytorch-lightning_version", value="yesterday"),
-    "weights that are text": replaced("state_dict", value={"model.encoder": "text"}),
+    "no optimizer states": remove("optimizer_states"),
+    "empty optimizer states": replace("optimizer_states", value=[]),
+    "optimizer states of another shape": replace("optimizer_states", value=[{"state": {}, "param_groups": [{}]}]),
+    "foreign loops": replace("loops", value={"fit_loop": {"anything": 1}}),
+    "no loops": remove("loops", "fit_loop"),
+    "loops that are text": replace("loops", "fit_loop", value="text"),
+    "no data cursor": replace("TranslationData", value={}),
+    "a cursor that is text": replace("TranslationData", value={"epoch": "one", "step": 0}),
+    "half of the totals": replace("callbacks", "MetricsLogger", value={"epoch": 0}),
+    "no number of skipped steps": remove("skipped_steps"),
+    "no format": remove("heed_format"),
+    "an earlier format": replace("heed_format", value=1),
+    "a newer format": replace("heed_format", value=3),
+    "a format that is text": replace("heed_format", value="two"),
+    "no version": remove("pytorch-lightning_version"),
+    "a version that is not one": replace("pytorch-lightning_version", value="yesterday"),
+    "weights that are text": replace("state_dict", value={"model.encoder": "text"}),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.reliability
-def test_a_checkpoint_with_anything_missing_or_foreign_is_refused_by_name(
+def test_a_checkpoint_with_a_missing_or_foreign_entry_is_refused_by_name(
     command: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
     settings = [*TINY, "trainer.max_steps=3", "logger=none", "search=greedy"]
@@ -149,7 +156,7 @@ def test_a_checkpoint_with_anything_missing_or_foreign_is_refused_by_name(
         damage(state)
         torch.save(state, tmp_path / f"{number}.ckpt")
         folder = f"hydra.run.dir=damaged-{number}"
-        status, said = command(*settings, folder, "trainer.max_steps=5", f"ckpt_path={tmp_path}/{number}.ckpt")
-        assert status == 2, (name, said)
-        assert f"{number}.ckpt" in said, name
+        status, stderr = command(*settings, folder, "trainer.max_steps=5", f"ckpt_path={tmp_path}/{number}.ckpt")
+        assert status == 2, (name, stderr)
+        assert f"{number}.ckpt" in stderr, name
         assert not (tmp_path / f"damaged-{number}").exists(), name

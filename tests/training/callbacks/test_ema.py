@@ -1,4 +1,4 @@
-"""The moving average of the weights by its formula and in real runs, and what ``weights=`` may ask for."""
+"""The moving average of the weights by its formula and in real runs, and the checks of ``weights=``."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from heed.cli import main as heed
 from heed.data.datamodule import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.launch.run import rehearse
+from heed.launch.dry_run import dry_run
 from heed.runs.averaging import EMA as STATE
 from heed.runs.averaging import checkpoint_weights
 from heed.training.callbacks.ema import EMA
@@ -29,27 +29,27 @@ SMALL += ["trainer=cpu", "trainer.precision=32-true", "trainer.max_epochs=null",
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.6])
-def test_is_the_weighted_sum_of_all_weights_there_were(decay: float) -> None:
-    """The smaller decays of the first steps, written out: weights of the n-th step times all the decays after it."""
+def test_the_average_is_a_weighted_sum_of_all_past_weights(decay: float) -> None:
+    """The weight of step n is (1 − its decay) × all later decays. The decays of the warm-up are written out."""
     torch.manual_seed(0)
     trainer, module = L.Trainer(accelerator="cpu", barebones=True), L.LightningModule()
     module.model = nn.Linear(3, 2)
     callback = EMA(decay=decay)
     callback.on_fit_start(trainer, module)
     history = [module.model.weight.detach().double()]
-    share = StepShard(epoch=0, step=0, micro_batches=[], src_tokens=0, tgt_tokens=0, padded_tokens=0, last=False)
+    shard = StepShard(epoch=0, step=0, micro_batches=[], src_tokens=0, tgt_tokens=0, padded_tokens=0, last=False)
     for step in range(8):
         with torch.no_grad():
             module.model.weight.add_(torch.randn(2, 3))
         history.append(module.model.weight.detach().double())
-        callback.on_train_batch_end(trainer, module, None, share, step)
+        callback.on_train_batch_end(trainer, module, None, shard, step)
     decays = [min(decay, d) for d in (1 / 10, 2 / 11, 3 / 12, 4 / 13, 5 / 14, 6 / 15, 7 / 16, 8 / 17)]
     expected = torch.zeros(2, 3, dtype=torch.float64)
     for n, weights in enumerate(history):
-        share_of_n = 1 - decays[n - 1] if n else 1.0
+        weight_of_n = 1 - decays[n - 1] if n else 1.0
         for later in decays[n:]:
-            share_of_n *= later
-        expected += share_of_n * weights
+            weight_of_n *= later
+        expected += weight_of_n * weights
     torch.testing.assert_close(callback.state_dict()["weights"]["weight"].double(), expected, rtol=1e-5, atol=1e-6)
     assert torch.equal(module.model.weight.double(), history[-1])
 
@@ -69,7 +69,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 
 @pytest.mark.slow
-def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_it(run: Callable[..., Path]) -> None:
+def test_validation_uses_the_average_resuming_continues_it_and_training_is_unchanged(run: Callable[..., Path]) -> None:
     ema = ["callbacks.ema=0.6", "weights=ema", "callbacks.keep_last=-1"]
     whole = run("whole", *SMALL, *ema, "trainer.max_steps=6")
     without = run("without", *SMALL, "weights=last", "trainer.max_steps=6")
@@ -83,8 +83,7 @@ def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_i
         assert same(part(checkpoint(whole, "last")), part(checkpoint(resumed, "last")))
     assert validations(whole)[-1] == validations(resumed)[-1] != validations(without)[-1]
 
-    # What was validated is what is saved: the average as of the best checkpoint, not its own weights. BLEU is 0.00 at
-    # every validation, so that the loss decides.
+    # The model folder has the average of the best checkpoint. BLEU is 0.00 at every validation, so the loss decides.
     selected = min(validations(whole), key=lambda validation: validation[1])[0]
     best = whole / "checkpoints" / f"best-{selected:07d}.ckpt"
     kept = model_folder.load(whole).model.state_dict()
@@ -94,7 +93,7 @@ def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_i
     assert (results["weights"], results["selected_step"]) == ("ema", selected)
     assert results["valid"]["loss"] == pytest.approx(dict(validations(whole))[selected], rel=1e-5)
 
-    # ``heed average`` finds both in the run, too.
+    # ``heed average`` reads the average and the trained weights.
     assert heed(["average", str(whole), "--ema", "--out", str(whole / "again")]) == 0
     assert same(model_folder.load(whole / "again").model.state_dict(), kept)
     assert heed(["average", str(whole), "--last", "2", "--out", str(whole / "mean")]) == 0
@@ -108,16 +107,16 @@ def test_validation_scores_it_resuming_continues_it_and_training_does_not_feel_i
     [
         (["weights=bestt"], "weights=bestt is unknown: choose one of best, last, ema,"),
         (["weights=ema"], "set callbacks.ema"),
-        (["callbacks.ema=0.99"], "weights=best would leave out: choose weights=ema"),
-        (["callbacks.ema=0.99", "weights=average_best_k"], "weights=average_best_k would leave out"),
+        (["callbacks.ema=0.99"], "weights=best does not use: choose weights=ema"),
+        (["callbacks.ema=0.99", "weights=average_best_k"], "weights=average_best_k does not use"),
         (["callbacks.keep_best=0"], "callbacks.keep_best=0 keeps none"),
         (["callbacks.keep_best=0", "callbacks.ema=0.9", "weights=ema"], "callbacks.keep_best=0 keeps none"),
         (["callbacks.keep_last=0", "weights=last"], "callbacks.keep_last=0 keeps none"),
-        (["weights=average_last_k"], "averages callbacks.keep_last checkpoints, and it is 1"),
-        (["callbacks.keep_best=1", "weights=average_best_k"], "averages callbacks.keep_best checkpoints, and it is 1"),
+        (["weights=average_last_k"], "set callbacks.keep_last to 2 or more"),
+        (["callbacks.keep_best=1", "weights=average_best_k"], "set callbacks.keep_best to 2 or more"),
     ],
 )
-def test_weights_that_will_not_be_there_are_refused(
+def test_weights_that_no_checkpoint_will_have_are_refused(
     compose: Callable[..., DictConfig], overrides: list[str], sentence: str
 ) -> None:
     with pytest.raises(HeedError, match=sentence.replace(".", r"\.")):
@@ -137,10 +136,12 @@ def test_weights_that_will_not_be_there_are_refused(
         ["weights=last", "callbacks.ema=0.99"],
     ],
 )
-def test_weights_that_will_be_there_are_not(compose: Callable[..., DictConfig], overrides: list[str]) -> None:
+def test_weights_that_checkpoints_will_have_are_accepted(
+    compose: Callable[..., DictConfig], overrides: list[str]
+) -> None:
     try_out(compose(*overrides))
 
 
 def try_out(cfg: DictConfig) -> None:
     parts = (instantiate(cfg[name], _convert_="all") for name in ("model", "optimizer", "schedule"))
-    rehearse(*parts, cfg.weights, cfg.callbacks)
+    dry_run(*parts, cfg.weights, cfg.callbacks)

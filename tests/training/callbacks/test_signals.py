@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop a run where nothing is lost, and it goes on as if nothing had been."""
+"""Ctrl-C and SIGTERM stop a run after saving a checkpoint, and resuming it gives the result of an uninterrupted run."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "t
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Callable[..., list[str]]:
-    """``corpus(pairs=…, words=…)``: the settings that train on so many pairs, and validate and test on the first 8."""
+    """``corpus(pairs=…, words=…)``: options that train on random pairs, and validate and test on the first 8."""
 
     def write(*, pairs: int, words: int) -> list[str]:
         rng = random.Random(7)
@@ -45,8 +45,8 @@ def corpus(tmp_path: Path) -> Callable[..., list[str]]:
 
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """The program, beside this one; what it says comes line by line from its stderr."""
-    # A shell's background job ignores Ctrl-C, and so would its children.
+    """Start a program; its stderr can be read line by line."""
+    # Background jobs of a shell ignore SIGINT, and their children inherit that.
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -61,26 +61,26 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def until(process: subprocess.Popen[str], beginning: str) -> str:
-    """Everything said up to a line that begins like this."""
+def read_until(process: subprocess.Popen[str], beginning: str) -> str:
+    """Return the output up to the first line with this beginning."""
     assert process.stderr is not None
-    said = ""
+    output = ""
     for line in process.stderr:
-        said += line
+        output += line
         if line.startswith(beginning):
-            return said
-    raise AssertionError(said)
+            return output
+    raise AssertionError(output)
 
 
-def rest(process: subprocess.Popen[str]) -> str:
-    """Everything said up to the end, which comes soon."""
-    _, said = process.communicate(timeout=120)
-    assert "Traceback" not in said
-    return said
+def read_rest(process: subprocess.Popen[str]) -> str:
+    """Return the rest of the output."""
+    _, output = process.communicate(timeout=120)
+    assert "Traceback" not in output
+    return output
 
 
 def last_step(folder: Path) -> int:
-    # Lightning keeps the one from which it went on, too.
+    # The checkpoint from which the run was resumed is still there.
     return max(int(checkpoint.stem.partition("-")[2]) for checkpoint in folder.glob("checkpoints/last-*.ckpt"))
 
 
@@ -95,7 +95,7 @@ def metrics(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
+def test_a_run_that_is_stopped_twice_ends_like_an_uninterrupted_run(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     settings = [*corpus(pairs=40, words=5), *TINY, "trainer.validate_every=3", f"cache_dir={tmp_path / 'cache'}"]
@@ -104,17 +104,17 @@ def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
     stops = []
     for number in (signal.SIGINT, signal.SIGTERM):
         with started(*command) as process:
-            until(process, "step ")
+            read_until(process, "step ")
             process.send_signal(number)
-            said = rest(process)
+            output = read_rest(process)
             assert process.returncode == 130
-        assert "Saving after this step; press Ctrl-C again to quit now." in said
-        # It did not go on to translate the test set.
+        assert "Saving after this step; press Ctrl-C again to quit now." in output
+        # The test set is not translated.
         assert not (folder / "results.json").exists()
         assert not (folder / "translations").exists()
         stops.append(last_step(folder))
-        assert f"The last checkpoint is {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To go on: " in said
-        _, told, *command[2:] = shlex.split(said.partition("To go on: ")[2])
+        assert f"The last checkpoint is {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To resume: " in said
+        _, told, *command[2:] = shlex.split(said.partition("To resume: ")[2])
         assert told == "train.py"
         assert command[2:].count("resume=true") == 1
     assert 0 < stops[0] < stops[1]
@@ -123,7 +123,7 @@ def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
     resumed, whole = run("stopped", *end, "callbacks.log_every=1", "resume=true"), run("whole", *end)
     assert same_weights(whole, resumed)
     assert json.loads((resumed / "results.json").read_text())["steps"] == stops[1] + 7
-    # Every step was taken once, and the same ones were validated.
+    # Every step is taken once, and validations follow the same steps.
     rows = metrics(resumed)
     assert [int(row["step"]) for row in rows if row["loss"]] == list(range(1, stops[1] + 8))
     validations = [(row["step"], row["valid_loss"]) for row in rows if row["valid_loss"]]
@@ -132,26 +132,26 @@ def test_a_run_that_was_stopped_twice_ends_like_one_that_never_was(
 
 
 @pytest.mark.slow
-def test_a_second_signal_does_not_wait_for_the_step(corpus: Callable[..., list[str]], tmp_path: Path) -> None:
-    # A step takes seconds.
+def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]], tmp_path: Path) -> None:
+    # One step takes seconds.
     slow = [*corpus(pairs=300, words=30), *TINY, "batching.batch_tokens=4000", "model.d_model=1024"]
     folder = tmp_path / "run"
     command = [sys.executable, "train.py", *slow, f"hydra.run.dir={folder}", f"cache_dir={tmp_path / 'cache'}"]
     with started(*command, "callbacks.log_every=1") as process:
-        until(process, "step ")
-        time.sleep(1)  # the next one has begun
+        read_until(process, "step ")
+        time.sleep(1)  # until the next step has started
         process.send_signal(signal.SIGTERM)
-        until(process, "Saving after this step")
+        read_until(process, "Saving after this step")
         process.send_signal(signal.SIGINT)
-        assert rest(process) == ""
+        assert read_rest(process) == ""
         assert process.returncode == 130
     assert not list(folder.glob("checkpoints/*"))
 
 
-def test_a_run_stopped_before_its_results_needs_no_further_training(
+def test_a_run_stopped_before_its_results_resumes_without_further_training(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    """Also where it began with another run's model."""
+    """Also a run that started from another run's model."""
     settings = [*corpus(pairs=40, words=5), *TINY, "trainer.max_steps=2"]
     parent = run("parent", *settings)
     child = [*settings, f"init_from='{parent}'", "seed=2"]

@@ -1,1 +1,1 @@
-"""Lightning callbacks."""
+"""Lightning callbacks, one per file."""

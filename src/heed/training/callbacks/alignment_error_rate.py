@@ -1,4 +1,4 @@
-"""Alignment error rate while training: whether attention can be read, next to BLEU, where gold alignments are known."""
+"""Alignment error rate (AER) of cross-attention, at every validation and for the final weights."""
 
 import json
 from dataclasses import asdict
@@ -16,30 +16,34 @@ from heed.training.module import TranslationModule
 if TYPE_CHECKING:
     from datasets import Dataset
 
-AER = "valid/aer"
+METRIC = "valid/aer"
 
 
 class AlignmentErrorRate(Callback):
-    """Aligns some sentences by cross-attention, under teacher forcing, each target word with what it looks at most.
+    """Measures the AER of word alignments from cross-attention: each target word aligns with its most attended word.
 
-    At a validation ``valid/aer`` is that of the best single extraction (layer, head or mean of heads, row) of the
-    moment. Once the final weights are there the extraction is chosen on the validation set, and its error rate on the
-    test sets is measured. Silent where there is no gold alignment, and where a model has no cross-attention.
+    Attention is computed with teacher forcing on the reference translation. Every validation logs as ``valid/aer`` the
+    AER of the best extraction (layer, head or mean of heads, row). For the final weights, the extraction is chosen on
+    the validation set, and its AER is measured on the test sets.
 
-    Everything happens on the first process, without the others.
+    Does nothing for data without gold alignments and for models without cross-attention. Only the first process
+    computes.
     """
 
     def __init__(self, *, sentences: int) -> None:
-        """``sentences``: the first so many of a split; 0: none."""
+        """
+        Args:
+            sentences: the number of sentences to use, from the start of each split.
+        """
         self.sentences = sentences
         self.extraction: Extraction | None = None
         """Chosen on the validation set with the final weights."""
         self.error_rates: dict[str, float] = {}
-        """By split, of that extraction, from 0 to 1."""
+        """AER of that extraction for each split, from 0 to 1."""
 
     @property
     def results(self) -> dict[str, Any] | None:
-        """``extraction`` and ``aer`` by split, as plain data; None where nothing could be measured."""
+        """``extraction``, ``sentences`` and ``aer`` by split as plain data, or None if nothing was measured."""
         if self.extraction is None:
             return None
         return {"extraction": asdict(self.extraction), "sentences": self.sentences, "aer": self.error_rates}
@@ -47,7 +51,7 @@ class AlignmentErrorRate(Callback):
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         counts = self._counts(trainer, pl_module, "valid")
         if counts is not None:
-            pl_module.log(AER, float(aer(counts).min()), rank_zero_only=True, logger=False)
+            pl_module.log(METRIC, float(aer(counts).min()), rank_zero_only=True, logger=False)
 
     def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.extraction, self.error_rates = None, {}
@@ -56,12 +60,12 @@ class AlignmentErrorRate(Callback):
             if counts is None:
                 continue
             if self.extraction is None:
-                assert split == "valid", "the extraction is chosen before a test set is looked at"
+                assert split == "valid", "the extraction is chosen before a test set is evaluated"
                 self.extraction = best_extraction(aer(counts))
             self.error_rates[split] = float(aer(counts)[self.extraction.index])
 
     def _counts(self, trainer: L.Trainer, module: L.LightningModule, split: str) -> Counts | None:
-        """`matches` of all extractions, "2 L H 4", summed over the sentences; None where there is nothing to count."""
+        """Return `matches` of all extractions, "2 L H 4", summed over sentences; None if there is nothing to count."""
         if not trainer.is_global_zero:
             return None
         assert isinstance(module, TranslationModule)
@@ -71,20 +75,19 @@ class AlignmentErrorRate(Callback):
         translator = Translator(
             module.model, module.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
         )
+        sources, targets = [src for src, _, _ in pairs], [tgt for _, tgt, _ in pairs]
         counts = []
-        for seen, (src, tgt, gold) in zip(
-            translator.attend([src for src, _, _ in pairs], [tgt for _, tgt, _ in pairs]), pairs, strict=True
-        ):
-            if seen.cross is None:
+        for attended, (src, tgt, gold) in zip(translator.attend(sources, targets), pairs, strict=True):
+            if attended.cross is None:
                 return None
-            maps = candidates(seen.cross, seen.src_pieces, seen.tgt_pieces, words(src), words(tgt))
+            maps = candidates(attended.cross, attended.src_pieces, attended.tgt_pieces, words(src), words(tgt))
             counts.append(matches(align(maps, "target"), gold))
         total: Counts = np.sum(counts, axis=0)
         return total
 
 
 def _aligned_pairs(split: "Dataset", sentences: int) -> list[tuple[str, str, Gold]]:
-    """(source, target, gold alignment) of the first sentences of a split, as far as it is known."""
+    """Return (source, target, gold alignment) of the first sentences; an empty list if the split has no alignments."""
     if "meta" not in split.column_names:
         return []
     first = split.select(range(min(sentences, len(split))))

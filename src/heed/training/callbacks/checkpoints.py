@@ -1,7 +1,6 @@
-"""Which checkpoints a run keeps: the best by validation, and the latest, from which it resumes."""
+"""Save checkpoints, and keep the best ones by validation and the latest ones."""
 
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,25 +11,28 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.files import replacing
+from heed.runs.checkpoints import checkpoint_step
 from heed.runs.selection import Selection
 
 
 class Checkpoints(Checkpoint):
     """Writes ``best-STEP.ckpt`` and ``last-STEP.ckpt`` after each validation, and ``last-STEP.ckpt`` at a signal.
 
-    Lightning's ModelCheckpoint compares one number and so keeps the earlier of two equals, and what it keeps depends on
-    its own memory: a run killed between two of its files leaves one for good. Here a new file is written first, and
-    then whatever the newest checkpoint does not count among the best is removed; so a kill at any moment leaves every
-    file that the newest checkpoint knows, and the resumed run removes the rest.
+    Lightning's ModelCheckpoint compares one number, so it cannot break ties, and it never removes a file that a kill
+    left behind. This callback first writes the new file, then removes the files that are neither among the best nor
+    among the latest. A run killed at any time therefore has all files that its newest checkpoint refers to, and the
+    resumed run removes the others.
 
-    Lightning calls it behind all other callbacks (`Checkpoint`), so that it saves their states after the step.
+    Lightning calls a `Checkpoint` after all other callbacks, so it saves their states after the step.
     """
 
     def __init__(self, folder: Path, *, selection: Selection, keep_best: int, keep_last: int) -> None:
         """
         Args:
-            keep_best: how many of the best; -1: all.
-            keep_last: how many of the latest; -1: all.
+            folder: for the files.
+            selection: compares validations.
+            keep_best: best checkpoints to keep; -1: all.
+            keep_last: latest checkpoints to keep; -1: all.
         """
         self.folder = folder
         self.selection = selection
@@ -39,34 +41,35 @@ class Checkpoints(Checkpoint):
         """Validation scores of the best checkpoints, by step."""
         self._restored = False
 
-    # ---- what is kept
+    # ---- files
 
     @property
     def best(self) -> list[Path]:
-        """The best checkpoints that were kept, the best first; of equals the earlier first."""
-        return [self._path("best", step) for step in self._ranked()]
+        """The best checkpoints, best first; among equals the earlier one first."""
+        return [self._path("best", step) for step in self._ranked_steps()]
 
     @property
     def last(self) -> list[Path]:
-        """The latest checkpoints that were kept, the latest first."""
+        """The latest checkpoints, latest first."""
         return sorted(self.folder.glob("last-*.ckpt"), key=checkpoint_step, reverse=True)
 
-    def _ranked(self) -> list[int]:
+    def _ranked_steps(self) -> list[int]:
         return sorted(self.scores, key=lambda step: (self.selection.key(self.scores[step]), -step), reverse=True)
 
     def _path(self, kind: str, step: int) -> Path:
         return self.folder / f"{kind}-{step:07d}.ckpt"
 
-    # ---- state: the names of files in this folder; a run that begins with another run's checkpoint has none of them
+    # ---- state
 
     def state_dict(self) -> dict[str, Any]:
         return {"scores": self.scores}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        # A run that starts from another run's checkpoint has none of the files.
         self.scores = {step: s for step, s in state_dict["scores"].items() if self._path("best", step).exists()}
         self._restored = True
 
-    # ---- Lightning's hooks
+    # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.scores = trainer.strategy.broadcast(self.scores)
@@ -81,7 +84,7 @@ class Checkpoints(Checkpoint):
             self.save(trainer, pl_module.validation_scores)
 
     def save(self, trainer: L.Trainer, scores: Mapping[str, float] | None = None) -> None:
-        """Write a checkpoint of this step, if it is to be kept. All processes of a run call it.
+        """Save a checkpoint of the current step, if it is to be kept. All processes have to call it.
 
         Args:
             scores: of the validation after this step, if there was one.
@@ -89,7 +92,7 @@ class Checkpoints(Checkpoint):
         step = trainer.global_step
         if scores is not None:
             self.scores[step] = dict(scores)
-            for worse in self._ranked()[self.keep_best :] if self.keep_best >= 0 else ():
+            for worse in self._ranked_steps()[self.keep_best :] if self.keep_best >= 0 else ():
                 del self.scores[worse]
         files = [self._path("best", step)] if step in self.scores else []
         files += [self._path("last", step)] if self.keep_last else []
@@ -103,28 +106,22 @@ class Checkpoints(Checkpoint):
         trainer.strategy.barrier()
 
     def _remove_others(self, step: int) -> None:
-        """Remove what is kept no longer, and what is of later steps than this one, which a resumed run repeats."""
+        """Remove all files except the best and the latest up to ``step``; a resumed run repeats the later steps."""
         best = set(self.best)
-        others = [path for path in self.folder.glob("best-*.ckpt") if path not in best]
-        ours = [path for path in self.last if checkpoint_step(path) <= step]
-        kept = ours[: self.keep_last] if self.keep_last >= 0 else ours
-        for path in others + [path for path in self.last if path not in kept]:
+        removed = [path for path in self.folder.glob("best-*.ckpt") if path not in best]
+        candidates = [path for path in self.last if checkpoint_step(path) <= step]
+        latest = candidates[: self.keep_last] if self.keep_last >= 0 else candidates
+        for path in removed + [path for path in self.last if path not in latest]:
             path.unlink(missing_ok=True)
 
 
-def checkpoint_step(path: Path) -> int:
-    """The optimizer step of a checkpoint file; -1 for a file of another name."""
-    match = re.fullmatch(r"\w+-(\d+)\.ckpt", path.name)
-    return int(match[1]) if match else -1
-
-
 def find_checkpoints(callbacks: list[Callback]) -> Checkpoints:
-    """The one among a trainer's callbacks."""
+    """Return the `Checkpoints` callback of a trainer."""
     return next(callback for callback in callbacks if isinstance(callback, Checkpoints))
 
 
 def _link(file: Path, copy: Path) -> None:
-    """Give a file a second name, or where the file system has no such thing, a copy. Nothing writes into either."""
+    """Give a file a second name with a hard link, or copy it where the file system has no hard links."""
     with replacing(copy) as partial:
         try:
             os.link(file, partial)

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, kept beside the weights being trained."""
+"""An exponential moving average (EMA) of the weights."""
 
 from copy import deepcopy
 from typing import Any
@@ -8,18 +8,20 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
+from heed.compat import lerp_all_
 from heed.data.datamodule import StepShard
 from heed.runs import averaging
 
 
 class EMA(Callback):
-    """w̄ ← d w̄ + (1 - d) w after every step (Polyak and Juditsky 1992), with d = min(decay, (1 + n) / (10 + n)).
+    """Keeps w̄ ← d w̄ + (1 − d) w after every step n (Polyak and Juditsky 1992), with d = min(decay, (1 + n) / (10 + n)).
 
-    The n-th step's smaller d is TensorFlow's warm-up: the average forgets early weights as fast as these change.
+    The smaller d of early steps is the warm-up of TensorFlow's ExponentialMovingAverage: early weights change fast, and
+    the average has to forget them as fast.
 
-    Validation scores w̄: it chooses among checkpoints, and tells when to stop, by what ``weights=ema`` will keep. For
-    that time the model holds w̄, so this callback comes behind those that look at the model when a validation ends.
-    Checkpoints hold both, and a resumed run goes on exactly; one resumed from a checkpoint without w̄ starts it there.
+    Validations use w̄, so that checkpoint selection and early stopping judge the weights that ``weights=ema`` saves.
+    During a validation the model holds w̄: this callback has to come after those that use the model when a validation
+    ends. Checkpoints contain both w and w̄. A run resumed from a checkpoint without w̄ starts the average from w.
     """
 
     def __init__(self, *, decay: float) -> None:
@@ -28,7 +30,7 @@ class EMA(Callback):
         self.steps = 0
         self._average: nn.Module | None = None
         self._restored: dict[str, Tensor] | None = None
-        self._in_use = False
+        self._is_swapped = False
 
     @property
     def state_key(self) -> str:
@@ -36,7 +38,7 @@ class EMA(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         assert self._average is not None
-        assert not self._in_use, "a checkpoint's own weights are the trained ones"
+        assert not self._is_swapped, "the model in a checkpoint has its trained weights"
         return {"steps": self.steps, "weights": self._average.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -56,26 +58,26 @@ class EMA(Callback):
         assert self._average is not None
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         self.steps += 1
-        torch._foreach_lerp_(list(self._average.parameters()), list(pl_module.model.parameters()), 1 - decay)
+        lerp_all_(list(self._average.parameters()), list(pl_module.model.parameters()), 1 - decay)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._average is not None:
-            self._exchange(pl_module.model)
+            self._swap(pl_module.model)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self._in_use:
-            self._exchange(pl_module.model)
+        if self._is_swapped:
+            self._swap(pl_module.model)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        if self._in_use:
-            self._exchange(pl_module.model)
+        if self._is_swapped:
+            self._swap(pl_module.model)
 
     @torch.no_grad()
-    def _exchange(self, model: nn.Module) -> None:
-        """Model and average change places, by value: DDP, cuDNN and the optimizer keep the tensors they know."""
+    def _swap(self, model: nn.Module) -> None:
+        """Exchange the values of model and average. DDP, cuDNN and the optimizer hold references to the tensors."""
         assert self._average is not None
-        for ours, theirs in zip(self._average.parameters(), model.parameters(), strict=True):
-            kept = theirs.clone()
-            theirs.copy_(ours)
-            ours.copy_(kept)
-        self._in_use = not self._in_use
+        for average, parameter in zip(self._average.parameters(), model.parameters(), strict=True):
+            trained = parameter.clone()
+            parameter.copy_(average)
+            average.copy_(trained)
+        self._is_swapped = not self._is_swapped

@@ -1,4 +1,4 @@
-"""Ctrl-C, and the SIGTERM of schedulers: stop where nothing is lost."""
+"""Stop a run at Ctrl-C (SIGINT) and at the SIGTERM of schedulers, after saving a checkpoint."""
 
 import os
 import signal
@@ -9,107 +9,105 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from heed.compat import take_child_processes, uncount_started_batch
 from heed.data.datamodule import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-STATUS = 130
+EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
 
 
 class Interrupted(SystemExit):
-    """Ends the program where it can go on later. No KeyboardInterrupt, to which Lightning has an answer of its own."""
+    """Ends the program after a signal. It is not a KeyboardInterrupt, because Lightning catches that."""
 
 
 class StopOnSignal(Callback):
-    """At a signal the run takes its step to the end, saves, and leaves; a second signal leaves at once.
+    """At a signal, finishes the current step, saves a checkpoint and exits. A second signal exits immediately.
 
-    Left to itself, Lightning saves nothing at SIGINT, and at SIGTERM broadcasts from inside the signal handler. Here
-    the processes of a run agree after every step whether one of them was asked to stop. A validation that the step
-    calls for comes first: it belongs to the step, and a resumed run would not make up for it.
+    Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
+    agree after every step whether one of them has received a signal. If the step is followed by a validation, the
+    validation comes first: a resumed run would not repeat it.
 
-    This callback comes behind those that change with a step what a checkpoint holds.
+    This callback has to come after all callbacks whose state changes with a step.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
-        """``checkpoints`` writes the one of a stopped run, too."""
+        """
+        Args:
+            checkpoints: saves the checkpoint.
+        """
         self.checkpoints = checkpoints
-        self._asked = False
-        self._training = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._is_stop_requested = False
+        self._is_training = False
+        self._previous_handlers: dict[signal.Signals, Any] = {}
 
-    # ---- signals
+    # ---- signal handlers
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self._first = trainer.is_global_zero
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        self._listen()
+        self._is_global_zero = trainer.is_global_zero
+        self._previous_handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        self._install_handlers()
 
-    def _listen(self) -> None:
-        if threading.current_thread() is threading.main_thread():  # others may not
+    def _install_handlers(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # Python allows no other thread to do this
             for number in SIGNALS:
-                signal.signal(number, self._on_signal)
+                signal.signal(number, self._handle_signal)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
-            os._exit(STATUS)
-        self._asked = True
-        if not self._training:
-            raise self._interrupted()
-        if self._first:
-            # Not print, which may be what the signal interrupted.
-            os.write(2, b"\nSaving after this step; press Ctrl-C again to quit now.\n")
-
-    def _interrupted(self) -> Interrupted:
-        # Lightning's launcher kills everybody when a process it started fails.
-        return Interrupted(STATUS if self._first else 0)
-
-    def _stop_listening(self) -> None:
-        self._training = False
+    def _restore_handlers(self) -> None:
+        self._is_training = False
         if threading.current_thread() is threading.main_thread():
-            for number, handler in self._before.items():
+            for number, handler in self._previous_handlers.items():
                 signal.signal(number, handler)
 
-    # ---- Lightning's hooks
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._is_stop_requested:
+            os._exit(EXIT_STATUS)
+        self._is_stop_requested = True
+        if not self._is_training:
+            raise self._interruption()
+        if self._is_global_zero:
+            # Not print(), which is not reentrant: the signal may have interrupted a call of it.
+            os.write(2, b"\nSaving after this step; press Ctrl-C again to quit now.\n")
+
+    def _interruption(self) -> Interrupted:
+        # Status 0 in the other processes: Lightning's launcher kills all processes when one that it started fails.
+        return Interrupted(EXIT_STATUS if self._is_global_zero else 0)
+
+    # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._training = True
-        self._listen()  # again: Lightning has just placed a handler of its own
+        self._is_training = True
+        self._install_handlers()  # again, because Lightning has installed its own
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._listen()
+        self._install_handlers()
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
     ) -> None:
-        """The end of the step before: only now has Lightning finished counting it."""
-        if trainer.strategy.reduce_boolean_decision(self._asked, all=False):
-            # Lightning has counted the step that does not come, and would from then on validate a step too early.
-            begun = trainer.fit_loop.epoch_loop.batch_progress
-            begun.total.ready -= 1
-            begun.current.ready -= 1
+        """Stop after the previous step, if requested. Lightning has finished counting that step only now."""
+        if trainer.strategy.reduce_boolean_decision(self._is_stop_requested, all=False):
+            # Otherwise a resumed run would validate one step too early.
+            uncount_started_batch(trainer)
             self.checkpoints.save(trainer)
-            raise self._interrupted()
+            raise self._interruption()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._training = False
-        if trainer.strategy.reduce_boolean_decision(self._asked, all=False):
-            raise self._interrupted()
+        self._is_training = False
+        if trainer.strategy.reduce_boolean_decision(self._is_stop_requested, all=False):
+            raise self._interruption()
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self._stop_listening()
+        self._restore_handlers()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._stop_listening()
+        self._restore_handlers()
 
 
 def end_other_processes() -> None:
-    """A failed job takes its other processes along; of itself, Lightning would end this one too, and the sweep."""
-    for thread in threading.enumerate():
-        if thread.name == "child-process-observer":
-            processes = thread._child_processes  # type: ignore[attr-defined]  # Lightning's _ChildProcessObserver
-            for process in processes:
-                process.kill()
-                process.wait()
-            processes.clear()
+    """Kill the other processes of a failed job. Lightning would kill this one too, and with it the rest of a sweep."""
+    for process in take_child_processes():
+        process.kill()
+        process.wait()

@@ -1,4 +1,4 @@
-"""What a run says before, while and after it trains."""
+"""What a run prints before, during and after training."""
 
 import json
 import re
@@ -14,20 +14,20 @@ TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=r
         "callbacks.log_every=2", "callbacks.maps=0"]  # fmt: skip
 
 
-def test_a_run_says_what_it_will_do_how_long_it_takes_and_what_it_did(
+def test_a_run_prints_its_plan_its_progress_and_its_results(
     run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = run("told", *TINY, "trainer.max_steps=null", "trainer.max_epochs=2")
-    told = capsys.readouterr().err
+    folder = run("printed", *TINY, "trainer.max_steps=null", "trainer.max_epochs=2")
+    printed = capsys.readouterr().err
     results = json.loads((folder / "results.json").read_text())
-    before, _, after = told.partition("step      2")
+    before, _, after = printed.partition("step      2")
     assert "synthetic, en → de; pairs: train 60, valid 10, test 6, long 4;" in before
     assert f"rnn, {results['params']:,} parameters, on 1 × cpu in {resolve_precision('auto', 'cpu')}" in before
     assert str(folder) in before
-    # Steps of whole epochs are an estimate: a step comes close to batch_tokens, it does not hit it.
+    # The number of steps is an estimate, because the tokens of a step vary around batch_tokens.
     (planned,) = re.findall(r"at most (\d+) steps", before)
     assert int(planned) == pytest.approx(results["steps"], rel=0.25)
-    # Where no terminal shows passing lines, the first one stays: pace, and the time in all.
+    # stderr is not a terminal here: only the first line about training is printed.
     assert re.match(r".* tokens/s  \(\d+:\d\d of about \d+:\d\d min\)\n", after)
     assert after.count("tokens/s  (") == 1
     assert f"for {results['steps']} steps ({results['epochs']} epochs)" in after

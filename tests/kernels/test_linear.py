@@ -1,14 +1,15 @@
-"""One linear map at many steps against the same left to autograd."""
+"""Linear maps repeated over time steps, and casts for matrix products, against autograd and autocast."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.kernels.unrolled import Unrolled
+from heed.functional.linear import LinearMap
+from heed.kernels import cast_for_matmul, repeated_linear
 
 
-def recurrence(apply: nn.Module | Unrolled, x: Tensor, steps: int) -> Tensor:
+def recurrence(apply: LinearMap, x: Tensor, steps: int) -> Tensor:
     states = []
     for _ in range(steps):
         x = torch.tanh(apply(x))
@@ -23,7 +24,7 @@ def test_gradients_equal_those_of_a_linear_layer(biased: bool, heard: int) -> No
     linear = nn.Linear(7, 7, bias=biased)
     x = torch.randn(3, 1, 7, requires_grad=True)
     inputs = (x, *linear.parameters())
-    ours = recurrence(Unrolled(linear.weight, linear.bias), x, 5)
+    ours = recurrence(repeated_linear(linear.weight, linear.bias), x, 5)
     expected = recurrence(linear, x, 5)
     assert_close(ours, expected)
     upstream = torch.randn(heard, 3, 1, 7)
@@ -38,7 +39,7 @@ def test_gradients_equal_those_of_a_linear_layer(biased: bool, heard: int) -> No
 def test_weights_may_be_frozen() -> None:
     linear = nn.Linear(7, 7).requires_grad_(False)
     x = torch.randn(3, 7, requires_grad=True)
-    ours, expected = (recurrence(apply, x, 3).sum() for apply in (Unrolled(linear.weight, linear.bias), linear))
+    ours, expected = (recurrence(apply, x, 3).sum() for apply in (repeated_linear(linear.weight, linear.bias), linear))
     assert_close(torch.autograd.grad(ours, x), torch.autograd.grad(expected, x))
 
 
@@ -47,7 +48,7 @@ def test_in_bf16_the_sum_is_rounded_once() -> None:
     x = torch.randn(8, 16, dtype=torch.float32)
     gradients = {}
     with torch.autocast("cpu", torch.bfloat16):
-        for name, apply in (("ours", Unrolled(linear.weight, linear.bias)), ("plain", linear)):
+        for name, apply in (("ours", repeated_linear(linear.weight, linear.bias)), ("plain", linear)):
             out = sum(apply(x * step).float().pow(2).sum() for step in range(30))
             assert isinstance(out, Tensor)
             (gradients[name],) = torch.autograd.grad(out, [linear.weight])
@@ -64,4 +65,13 @@ def test_in_bf16_the_sum_is_rounded_once() -> None:
 def test_without_gradients_it_is_a_linear_layer() -> None:
     linear = nn.Linear(7, 7)
     with torch.no_grad():
-        assert_close(Unrolled(linear.weight, linear.bias)(torch.ones(2, 7)), linear(torch.ones(2, 7)))
+        assert_close(repeated_linear(linear.weight, linear.bias)(torch.ones(2, 7)), linear(torch.ones(2, 7)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_cast_is_that_of_autocast(dtype: torch.dtype) -> None:
+    x = torch.randn(3, 5, dtype=dtype)
+    assert cast_for_matmul(x) is x
+    with torch.autocast("cpu", torch.bfloat16):
+        assert cast_for_matmul(x).dtype == (x @ x.T).dtype
+        assert torch.equal(cast_for_matmul(x) @ cast_for_matmul(x).T, x @ x.T)

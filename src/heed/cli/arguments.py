@@ -1,0 +1,164 @@
+"""Command-line arguments that several commands share, and the models and searches that they describe.
+
+Modules that are slow to import, such as torch, are imported inside functions: ``heed --help`` needs none of them.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heed.errors import HeedError
+from heed.inference.search_settings import MBR, SAMPLE
+
+if TYPE_CHECKING:
+    from heed.inference.model_folder import ModelFolder
+    from heed.inference.translator import Translator
+
+BATCH_TOKENS = 4096
+MAX_TOKENS = 1024
+"""Default of ``--max-tokens``: longer lines are rarely sentences, and even a small model needs seconds for one."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand of ``heed``."""
+
+    name: str
+    summary: str
+    """One sentence for ``heed --help`` and for the command's own help."""
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True, several: bool = False) -> None:
+    """Add ``--model`` and the options of `add_batch_options`.
+
+    Args:
+        several: the option may be repeated for an ensemble; its value is a list.
+    """
+    parser.add_argument(
+        "--model",
+        required=required,
+        type=Path,
+        action="append" if several else "store",
+        metavar="DIR",
+        help="run or model folder, or a copy of one" + ("; repeat the option for an ensemble" if several else ""),
+    )
+    add_batch_options(parser)
+
+
+def add_batch_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for batch size, sentence length and device."""
+    parser.add_argument(
+        "--batch-tokens",
+        type=int,
+        default=BATCH_TOKENS,
+        metavar="N",
+        help="padded source tokens per batch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=MAX_TOKENS,
+        metavar="N",
+        help="maximum subwords per sentence; a longer sentence is an error (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda, cuda:1, mps (default: cuda if available, otherwise cpu)"
+    )
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for beam search, sampling and minimum Bayes risk decoding; see `search_changes`."""
+    group = parser.add_argument_group("search", "By default, the search that the model was scored with after training.")
+    group.add_argument("--beam", type=int, metavar="K", help="beam size; 1 is greedy search")
+    group.add_argument(
+        "--length-penalty",
+        type=float,
+        metavar="A",
+        help="exponent of the length penalty; 0 is none, larger values favour longer translations",
+    )
+    group.add_argument("--sample", action="store_true", help="sample translations instead of beam search")
+    group.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help=f"sampling temperature; lower values favour likely subwords (default: {SAMPLE['temperature']:g})",
+    )
+    group.add_argument("--top-k", type=int, metavar="K", help="sample from the K likeliest subwords (default: all)")
+    group.add_argument(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help="sample from the smallest set of subwords with total probability P (default: all)",
+    )
+    group.add_argument("--seed", type=int, metavar="N", help=f"random seed of sampling (default: {SAMPLE['seed']})")
+    group.add_argument(
+        "--mbr",
+        action="store_true",
+        help="minimum Bayes risk decoding: choose the candidate most similar to the others (slow)",
+    )
+    group.add_argument(
+        "--samples",
+        type=int,
+        metavar="N",
+        help=f"sampled candidates for --mbr, besides the K of --beam (default: {MBR['samples']})",
+    )
+    group.add_argument(
+        "--utility", choices=("chrf", "bleu"), help=f"similarity metric for --mbr (default: {MBR['utility']})"
+    )
+
+
+def search_changes(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of the options of `add_search_options`, as keyword arguments for `build_translator`."""
+    if args.sample and args.mbr:
+        raise HeedError("--sample and --mbr are different searches: leave one of them out.")
+    names = ("beam", "length_penalty", "temperature", "top_k", "top_p", "seed", "samples", "utility")
+    kind = "sample" if args.sample else "mbr" if args.mbr else None
+    return {"kind": kind, **{name: getattr(args, name) for name in names}}
+
+
+def load_models(args: argparse.Namespace) -> "ModelFolder":
+    """Load the model or ensemble of ``--model``."""
+    from heed.inference import loading
+
+    loading.find_device(args.device)  # reports a wrong --device before the models are read
+    return loading.load_models(args.model)
+
+
+def build_translator(folder: "ModelFolder", args: argparse.Namespace, **changes: Any) -> "Translator":
+    """Return a translator for a loaded model.
+
+    Args:
+        changes: changes to the model's search settings, see `heed.inference.loading.build_search`.
+    """
+    from heed.inference.loading import build_search, find_device
+    from heed.inference.translator import Translator
+    from heed.kernels.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    search = build_search(folder.config.get("search"), **changes)
+    return Translator(
+        folder.model.to(find_device(args.device)),
+        folder.tokenizer,
+        search,
+        batch_tokens=args.batch_tokens,
+        max_tokens=args.max_tokens,
+        packed=True,
+    )
+
+
+def load_translator(args: argparse.Namespace, **changes: Any) -> "Translator":
+    """Return a translator for the model or ensemble of ``--model``; see `build_translator`."""
+    return build_translator(load_models(args), args, **changes)
+
+
+def utf8_text(argument: str) -> str:
+    """Return a command-line argument decoded as UTF-8 whatever the locale, for the ``type`` of `add_argument`."""
+    try:
+        return os.fsencode(argument).decode()
+    except UnicodeDecodeError as error:
+        raise argparse.ArgumentTypeError(f"{argument!a} is not UTF-8") from error

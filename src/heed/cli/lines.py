@@ -1,0 +1,101 @@
+"""Read and write text line by line, as UTF-8 whatever the locale."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from heed.errors import HeedError
+from heed.files import decompressor, writing
+
+Result = TypeVar("Result")
+
+LINES_AT_ONCE = 1000
+"""Input lines that are in memory, and sorted by length for batching, at a time."""
+
+LINE_BYTES = 100_000
+"""Longest accepted line. Longer ones come from files of another kind, or without line ends."""
+
+
+def standard_input() -> BinaryIO:
+    """Return the binary stream of standard input."""
+    if sys.stdin is None:
+        raise HeedError("Standard input is closed: give a file or a pipe to read from (< FILE).")
+    return sys.stdin.buffer
+
+
+def read_file(path: Path) -> list[str]:
+    """Return the lines of a UTF-8 file; see `read_lines`."""
+    try:
+        with path.open("rb") as file:
+            return list(read_lines(file, str(path)))
+    except OSError as error:
+        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 stream without their ends (\n or \r\n).
+
+    Args:
+        name: name of the stream in error messages.
+
+    Raises:
+        HeedError: if the stream is compressed or UTF-16, or a line is not UTF-8 or longer than `LINE_BYTES`.
+    """
+    number = 0
+    while line := stream.readline(LINE_BYTES + 2):
+        number += 1
+        if number == 1 and (command := decompressor(line)):
+            raise HeedError(f"{name} is compressed: decompress it first, with `{command}`.")
+        if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise HeedError(f"{name} is UTF-16: convert it, for example with `iconv -f UTF-16 -t UTF-8`.")
+        if len(line.rstrip(b"\r\n")) > LINE_BYTES:
+            raise HeedError(
+                f"Line {number} of {name} is longer than {LINE_BYTES:,} bytes: write one sentence per line."
+            )
+        try:
+            yield line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise HeedError(
+                f"Line {number} of {name} is not UTF-8 ({error.reason} at byte {error.start + 1}): "
+                "convert the text, for example with `iconv -f LATIN1 -t UTF-8`."
+            ) from error
+
+
+def check_line_counts(files: Mapping[Path, Sequence[object]]) -> None:
+    """Check that all files, given with their lines, have equally many lines."""
+    (first, lines), *others = files.items()
+    for path, other_lines in others:
+        if len(other_lines) != len(lines):
+            raise HeedError(
+                f"{first} has {len(lines):,} lines and {path} {len(other_lines):,}: "
+                "each line of one must belong to the same line of the other."
+            )
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Print lines as UTF-8 and flush after each. Paths that are not UTF-8 are written as their original bytes."""
+    for line in lines:
+        with writing(Path("Standard output")):
+            sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape") + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def path_text(path: object) -> str:
+    """Return a path as valid UTF-8 text for a page or JSON, with replacement characters where it is not UTF-8."""
+    return os.fsencode(str(path)).decode(errors="replace")
+
+
+def with_progress(results: Iterable[Result]) -> Iterator[Result]:
+    """Yield the results, and count them on stderr if it is a terminal and neither stdin nor stdout is."""
+    # A closed stream is None.
+    err, others = sys.stderr, (sys.stdin, sys.stdout)
+    show = err is not None and err.isatty() and not any(stream and stream.isatty() for stream in others)
+    done = 0
+    for done, result in enumerate(results, start=1):
+        yield result
+        if show and done % LINES_AT_ONCE == 0:
+            print(f"\r{done:,} lines", end="", file=sys.stderr, flush=True)
+    if show and done >= LINES_AT_ONCE:
+        print(f"\r{done:,} lines", file=sys.stderr)

@@ -1,0 +1,26 @@
+"""Linear maps."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+LinearMap = Callable[[Float[Tensor, "*B I"]], Float[Tensor, "*B O"]]
+
+
+def linear(
+    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
+) -> Float[Tensor, "*B O"]:
+    """Return x Wᵀ + b."""
+    return F.linear(x, weight, bias)
+
+
+def repeated_linear(weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None) -> LinearMap:
+    """Return the function x ↦ x Wᵀ + b, for use at every time step of one forward pass."""
+    return lambda x: F.linear(x, weight, bias)
+
+
+def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """Return ``x`` in the dtype of matrix products. Here unchanged: under autocast each product casts it."""
+    return x

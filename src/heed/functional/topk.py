@@ -1,0 +1,25 @@
+"""Selection of the most probable tokens."""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
+    """Return the ``k`` largest values of each row in descending order, and their indices (C = min(k, N)).
+
+    Among equal values the lower index comes first. ``Tensor.topk`` leaves that open, so that a translation could depend
+    on the kernel and, through it, on the batch size.
+    """
+    values, indices = x.sort(dim=1, descending=True, stable=True)
+    return values[:, :k], indices[:, :k]
+
+
+def log_sum_exp(logits: Float[Tensor, "R V"], argmax: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
+    """Return log Σ exp(logits) of each row: the logit of a token minus its log-probability.
+
+    The result is never below the row's largest logit, even after rounding, so that no log-probability is above 0.
+
+    Args:
+        argmax: the index of each row's largest logit.
+    """
+    return logits.logsumexp(1, keepdim=True).maximum(logits.gather(1, argmax))

@@ -1,0 +1,73 @@
+"""Attention by torch's fused kernels where they are faster."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from heed import functional
+from heed.kernels.choice import is_plain
+from heed.kernels.dropout import dropout as drop
+from heed.kernels.masks import masked_softmax
+
+MAX_UNFUSED_KEYS = 256
+"""On a CPU in bf16, the unfused computation is faster up to so many keys."""
+MAX_UNFUSED_QUERIES = 8
+"""On a CPU in any dtype, it is faster up to so many queries (a search step has one) …"""
+MIN_UNFUSED_ROWS = 128
+"""… if there are at least so many rows × heads."""
+
+
+def attend(
+    query: Float[Tensor, "*B T E"],
+    key: Float[Tensor, "*B S E"],
+    value: Float[Tensor, "*B S V"],
+    mask: Bool[Tensor, "*#B #T S"],
+    *,
+    bias: Float[Tensor, "*#B T S"] | None = None,
+    scaled: bool = True,
+    dropout: float = 0.0,
+    need_weights: bool = True,
+) -> tuple[Float[Tensor, "*B T V"], Float[Tensor, "*B T S"] | None]:
+    """Compute :func:`heed.functional.attend`. The fused kernels never materialise the weights."""
+    if is_plain():
+        return functional.attend(
+            query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout, need_weights=need_weights
+        )
+    if need_weights:
+        return _unfused(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)
+    if _is_faster_unfused(query, key):
+        # Heads that were split off a projection are strided, and the product would copy the keys transposed.
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        return _unfused(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0], None
+    added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)
+    context = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=added, dropout_p=dropout, scale=None if scaled else 1.0
+    )
+    return context, None
+
+
+def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
+    if query.device.type != "cpu":
+        return False
+    few_keys = key.shape[-2] <= MAX_UNFUSED_KEYS and query.dtype == torch.bfloat16
+    few_queries = query.shape[-2] <= MAX_UNFUSED_QUERIES and query.shape[:-2].numel() >= MIN_UNFUSED_ROWS
+    return few_keys or few_queries
+
+
+def _unfused(
+    query: Float[Tensor, "*B T E"],
+    key: Float[Tensor, "*B S E"],
+    value: Float[Tensor, "*B S V"],
+    mask: Bool[Tensor, "*#B #T S"],
+    *,
+    bias: Float[Tensor, "*#B T S"] | None,
+    scaled: bool,
+    dropout: float,
+) -> tuple[Float[Tensor, "*B T V"], Float[Tensor, "*B T S"]]:
+    """The formula with the fast softmax and dropout."""
+    scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias
+    weights = masked_softmax(scores, mask)
+    return drop(weights, dropout) @ value, weights

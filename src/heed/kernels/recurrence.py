@@ -1,0 +1,47 @@
+"""Recurrent layers by torch's kernels for whole sequences, where they can be used and are faster."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from heed import functional
+from heed.functional.recurrence import Cell, CellState, run_steps
+from heed.kernels.choice import is_plain
+from heed.kernels.linear import repeated_linear
+
+
+def recur(
+    cell: Cell,
+    weights: nn.RNNBase,
+    x: Float[Tensor, "B T I"],
+    state: CellState,
+    *,
+    lengths: Int[Tensor, " B"] | None = None,
+    mask: Float[Tensor, "B D"] | None = None,
+) -> tuple[Float[Tensor, "B T D"], CellState]:
+    """Compute :func:`heed.functional.recur`. torch's kernels know no mask of the state."""
+    if is_plain():
+        return functional.recur(cell, weights, x, state, lengths=lengths, mask=mask)
+    if mask is not None or (lengths is None and not _is_faster_fused(x)):
+        input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
+        gates = functional.linear(x, input_weight, input_bias).unbind(1)
+        return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
+    parts = tuple(part[None] for part in state)
+    initial = parts if len(parts) > 1 else parts[0]
+    if lengths is None:
+        out, final = weights(x, initial)
+    else:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        packed_out, final = weights(packed, initial)
+        out, _ = pad_packed_sequence(packed_out, batch_first=True, total_length=x.shape[1])
+    return out, tuple(part[0] for part in (final if isinstance(final, tuple) else (final,)))
+
+
+def _is_faster_fused(x: Float[Tensor, "B T I"]) -> bool:
+    """Return whether to use torch's kernel: not for a single step, which it starts slowly.
+
+    Nor under bf16 autocast on CPUs without AVX-512, where oneDNN's LSTM raises an error.
+    """
+    bf16 = x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return x.shape[1] > 1 and not (bf16 and torch.backends.cpu.get_cpu_capability() != "AVX512")

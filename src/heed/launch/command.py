@@ -1,0 +1,47 @@
+"""The command ``python train.py …``: Hydra's entry point, exit statuses and error messages."""
+
+import os
+import signal
+import sys
+
+import hydra
+from omegaconf import DictConfig
+
+from heed.launch.errors import JobFailedError, explain_error
+from heed.launch.renamed import rename_command_line, rename_in_presets
+from heed.launch.schema import CONF
+
+rename_in_presets()
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
+def train(cfg: DictConfig) -> None:
+    """Claim a run folder and train a run there."""
+    from heed.launch.folder import claim_folder
+    from heed.launch.plan import train_one_run
+
+    with claim_folder(cfg) as folder:
+        train_one_run(cfg, folder)
+
+
+def main() -> None:
+    """Run the command line. Exit with 2 after an error the user can fix, 130 after an interruption.
+
+    Such an error is printed as a message without a traceback; any other one is raised.
+    """
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    rename_command_line()
+    try:
+        train()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (Exception, JobFailedError) as raised:
+        error = raised.__cause__ if isinstance(raised, JobFailedError) else raised
+        assert error is not None
+        message = explain_error(error, conf=CONF, overrides=sys.argv[1:])
+        if message is None:
+            raise error from error.__cause__
+        print(f"train.py: {message}", file=sys.stderr)
+        sys.exit(2)

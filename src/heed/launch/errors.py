@@ -1,0 +1,105 @@
+"""Turn errors of a run, of Hydra and of Lightning into messages for the user."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException, MissingConfigException
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from heed.compat import hydra_job_error
+from heed.errors import HeedError, first_line
+from heed.files import NO_ROOM
+from heed.options import did_you_mean
+
+
+class JobFailedError(BaseException):
+    """Carries the error of a run, its cause, past Hydra, which would print its own message."""
+
+
+class RaiseJobError(Callback):
+    """Hydra callback that raises the error of a single run. Hydra itself handles the failed jobs of a sweep."""
+
+    def on_job_end(self, config: Any, job_return: JobReturn, **_: Any) -> None:
+        if job_return.status == JobStatus.FAILED and HydraConfig.get().mode == RunMode.RUN:
+            raise JobFailedError from hydra_job_error(job_return)
+
+
+def explain_error(error: BaseException, *, conf: Path, overrides: Sequence[str]) -> str | None:
+    """Return the message for an error that the user can fix, None for any other error.
+
+    Args:
+        conf: the folder of the configuration.
+        overrides: the command-line arguments.
+    """
+    causes = list(_causes(error))
+    for cause in causes:
+        # Lightning's exception by name: importing its class takes seconds.
+        if isinstance(cause, HeedError) or type(cause).__name__ == "MisconfigurationException":
+            return str(cause)
+        if isinstance(cause, MissingConfigException) and cause.options is not None:
+            return _unknown_choice(str(cause.missing_cfg_file), cause.options)
+        if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
+            return _unknown_option(unknown[1], conf, overrides)
+        if isinstance(cause, OSError) and cause.errno:
+            verb = "written" if cause.errno in NO_ROOM else "used"
+            return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
+    if isinstance(error, (HydraException, OmegaConfBaseException)) or _is_from_composition(error):
+        if removed := [override for override in overrides if override.startswith("~")]:
+            return f"{' and '.join(removed)} removes a part that a run needs: leave it out, or choose another part."
+        if nameless := [override for override in overrides if re.match(r"[+~]*[=@:]", override)]:
+            return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
+        return ": ".join(first_line(cause) for cause in causes)
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _is_from_composition(error: BaseException) -> bool:
+    """Return whether Hydra failed before it called the job. Some overrides, such as ``+=.``, fail its assertions."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    inner = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return inner.startswith(("hydra.", "omegaconf.")) and "run_job" not in {frame.f_code.co_name for frame in frames}
+
+
+def _unknown_choice(file: str, options: Sequence[str]) -> str:
+    """Return the message for ``model=transfomer``, whose file would be model/transfomer."""
+    group, _, choice = file.rpartition("/")
+    close = did_you_mean(choice, options, f"{group}=")
+    return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
+
+
+def _unknown_option(name: str, conf: Path, overrides: Sequence[str]) -> str:
+    """Return the message for ``modle=rnn`` and ``optimizer.lrr=1``: names like it in the composed configuration."""
+    others = [override for override in overrides if override.lstrip("+~").partition("=")[0] != name]
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf), version_base="1.3"):
+        try:
+            cfg = compose("train", others, return_hydra_config=True)
+        except (HydraException, OmegaConfBaseException):
+            cfg = compose("train", return_hydra_config=True)
+    known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
+    return f"{name} is unknown{did_you_mean(name, known)}: `python train.py --cfg job` shows every option."
+
+
+def _names(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all options of a nested config."""
+    for name, value in node.items():
+        if not name.startswith("_") and prefix + name != "hydra":
+            yield prefix + name
+            if isinstance(value, dict):
+                yield from _names(value, f"{prefix}{name}.")

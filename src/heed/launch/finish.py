@@ -1,0 +1,83 @@
+"""Write what a finished run leaves in its folder: model, translations and results."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from heed.inference import model_folder
+from heed.launch.weights import choose_checkpoints
+from heed.runs.checkpoints import checkpoint_step
+from heed.runs.config import config_hash
+from heed.runs.folder import RunFolder
+from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
+from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.loggers import log_results
+from heed.training.module import TranslationModule
+
+
+def write_run(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> dict[str, Any]:
+    """Write ``translations/``, ``model/`` and ``results.json``, and log the results.
+
+    Returns:
+        The content of results.json.
+    """
+    data, config, model = module.data, run.config, module.model
+    corpus, tokenizer = data.corpus, module.tokenizer
+    metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
+    alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
+    checkpoints = find_checkpoints(trainer.callbacks)
+    used_steps = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
+
+    for split, (_, _, translations) in module.results.items():
+        run.write_translations(split, data.datasets[split], translations)
+    run.write_word_counts(data.datasets["train"], [data.datasets[split] for split in module.results])
+
+    languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
+    search = {key: value for key, value in config["search"].items() if key != "_target_"}
+    extraction = {"alignment": alignment["extraction"]} if alignment else {}
+    model_folder.save(run.path / "model", model, tokenizer, extra={**languages, "search": search, **extraction})
+
+    facts = {
+        "name": config["name"],
+        "model": model.config.family,
+        "data": corpus.name,
+        **languages,
+        "seed": config["seed"],
+        "params": sum(parameter.numel() for parameter in model.parameters()),
+        "steps": trainer.global_step,
+        "epochs": round(metrics.totals["tgt_tokens"] / data.train_tgt_tokens, 2),
+        "tokens": metrics.totals["src_tokens"] + metrics.totals["tgt_tokens"],
+        "train_seconds": round(metrics.train_seconds, 1),
+        "tokens_per_second": round(metrics.tokens_per_second, 1),
+        "padding": round(metrics.padding, 4),
+        "device": f"{trainer.world_size} × {trainer.strategy.root_device.type}, {trainer.precision}",
+        "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
+        "search": search,
+        "weights": config["weights"],
+        "select": checkpoints.selection.metric,
+        "selected_step": used_steps[-1],
+        "averaged_steps": used_steps if len(used_steps) > 1 else None,
+        "skipped_steps": module.skipped.total,
+        "alignment": alignment,
+        "model_dir": str(run.path / "model"),
+        "git": _git_commit(),
+        "config_hash": config_hash(config),
+        "data_fingerprint": corpus.fingerprint,
+        "tokenizer_hash": tokenizer.hash,
+    }
+    results = run.write_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
+    log_results(trainer.loggers, results)
+    return results
+
+
+def _git_commit() -> str | None:
+    """Return the commit of the code, with "-dirty" if files differ from it; None outside a repository."""
+    here = Path(__file__).parent
+    command = ("git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

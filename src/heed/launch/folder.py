@@ -1,0 +1,88 @@
+"""Claim the folder of a run for all of its processes, and print how to resume the run after a failure."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import read_write
+
+from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
+from heed.launch.status import print_status
+from heed.runs.checkpoints import latest_checkpoint
+from heed.runs.claim import check_available, create, locked, newest_unfinished, remove_if_empty
+from heed.training.callbacks.signals import end_other_processes
+from heed.training.nonfinite import DivergedError
+
+
+@contextmanager
+def claim_folder(cfg: Any) -> Iterator[Path]:
+    """Claim the run's folder for the block; if the block fails, print how to resume the run.
+
+    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the one that
+    ``hydra.run.dir`` names. The first process claims and locks it, and all processes of the run get the same one.
+
+    Args:
+        cfg: Hydra's DictConfig; beartype cannot check the type.
+
+    Raises:
+        HeedError: if another process trains in the folder, or the run cannot start or resume there.
+    """
+    job, launch = HydraConfig.get(), detect_launch()
+    given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
+    is_first = is_first_process(launch)
+    with ExitStack() as lock:
+
+        def claim() -> Path:
+            if given != home:
+                folder = given
+            elif cfg.resume:
+                folder = newest_unfinished(home)
+            else:
+                folder = create(home, f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
+            lock.enter_context(locked(folder))
+            check_available(folder, resume=cfg.resume)
+            return folder
+
+        try:
+            # Lightning passes the folder to the processes that it starts on their command line.
+            folder = agree_on_folder(launch, claim) if launch or is_first else given
+            with read_write(job):
+                job.run.dir = job.runtime.output_dir = str(folder)
+            try:
+                yield folder
+            except BaseException as error:
+                if is_first:
+                    end_other_processes()
+                    report_on_failure(folder, error)
+                raise
+        finally:
+            with suppress(OSError):  # not empty
+                home.rmdir()
+
+
+def report_on_failure(folder: Path, error: BaseException) -> None:
+    """Print the last checkpoint and the command that resumes the run; remove the folder of a run without checkpoints.
+
+    A folder that holds more than the config and the lock is kept.
+    """
+    if checkpoint := latest_checkpoint(folder):
+        command = _resume_command(folder)
+        text = f"The last checkpoint is {checkpoint}. To resume: {command}"
+    else:
+        remove_if_empty(folder)
+        text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
+    if text and not isinstance(error, DivergedError):  # its message says how to continue
+        print_status(text)
+
+
+def _resume_command(folder: Path) -> str:
+    """Return this process's command line with ``resume=true`` and the folder: a newer run may have the same name."""
+    # A run that started from another checkpoint resumes from its own.
+    replaced = ("resume", "ckpt_path", "hydra.run.dir")
+    kept = [word for word in sys.argv if word.partition("=")[0] not in replaced]
+    return shlex.join([Path(sys.executable).name, *kept, f"hydra.run.dir={folder}", "resume=true"])

@@ -1,0 +1,82 @@
+"""The lines printed before and after a run."""
+
+import math
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from heed.data.datamodule import TranslationData
+from heed.runs.results import RESULTS
+from heed.training.callbacks.metrics import planned_steps
+from heed.training.module import TranslationModule
+
+
+def run_summary(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> str:
+    """Return what is about to be trained: data, model, device, number of steps, folder."""
+    corpus, tokenizer, model = data.corpus, module.tokenizer, module.model
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in data.datasets.items())
+    subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
+    steps = planned_steps(trainer, data)
+    limit = f"at most {steps:,} steps" if steps else "no limit of steps"
+    steps_per_epoch = data.train_tgt_tokens / data.planner.batch_tokens
+    return "\n".join(
+        (
+            f"Data:     {corpus.name}, {corpus.src_lang} → {corpus.tgt_lang}; pairs: {sizes}; {subwords} subwords",
+            f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
+            f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
+            f"Training: {limit}, {steps_per_epoch:,.0f} an epoch, "
+            f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+            *idle_devices(trainer.world_size, data),
+            f"Folder:   {folder}",
+        )
+    )
+
+
+def idle_devices(devices: int, data: TranslationData) -> list[str]:
+    """Return a line of advice if a step has fewer micro-batches than there are devices."""
+    planner = data.planner
+    micro_batches = math.ceil(data.step_tokens / planner.device_tokens)
+    if planner.auto or micro_batches >= devices:
+        return []
+    return [
+        f"Devices:  {devices - micro_batches} of {devices} will be idle: a step's {data.step_tokens:,.0f} source and "
+        f"target tokens fit into {micro_batches} × batching.device_tokens={planner.device_tokens}; "
+        f"try {math.floor(data.step_tokens / (devices - 0.5))} (this changes rounding and dropout masks)."
+    ]
+
+
+def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
+    """Return the main results of a finished run, and a command that uses its model.
+
+    Args:
+        results: the content of results.json.
+        example: a source sentence.
+    """
+    lines = [
+        f"Trained {results['params']:,} parameters for {results['steps']} steps ({results['epochs']} epochs) in "
+        f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
+    ]
+    if steps := results["averaged_steps"]:
+        lines.append(f"Weights:  the mean of steps {', '.join(f'{step:,}' for step in steps)}.")
+    else:
+        by = f", by valid {results['select']}" if results["weights"] in ("best", "ema") else ""
+        lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
+    if skipped := results["skipped_steps"]:
+        lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
+    scored = {"valid": results["valid"], **results["tests"]}
+    for split, scores in scored.items():
+        loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
+        lines.append(f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}   loss {loss}")
+    lines.append(f"  ({results['valid']['bleu_signature']})")
+    for reason in dict.fromkeys(scores["not_comparable"] for scores in scored.values() if scores["not_comparable"]):
+        splits = ", ".join(split for split, scores in scored.items() if scores["not_comparable"] == reason)
+        lines.append(f"  {splits}: not comparable with published scores: {reason}")
+    lines += [
+        f"Results:  {folder / RESULTS}, and translations in the same folder.",
+        f"Try next: echo {shlex.quote(example)} | {Path(sys.executable).parent / 'heed'} translate --model {folder}",
+    ]
+    return "\n".join(lines)

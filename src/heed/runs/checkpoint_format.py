@@ -1,0 +1,38 @@
+"""The version number of heed's checkpoint files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heed.errors import HeedError
+
+FORMAT_KEY = "heed_format"
+"""The entry of a checkpoint that holds `CHECKPOINT_FORMAT`."""
+CHECKPOINT_FORMAT = 2
+"""The format that this version of heed writes, and the only one that it reads.
+
+Increase it when parameter names, the order of parameters in optimizer groups, or the state of a callback change.
+Format 1 has no number: its parameters have other names, and its optimizer state belongs to them by position.
+"""
+
+
+def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path, *, if_older: str) -> None:
+    """Refuse a checkpoint of another format.
+
+    Args:
+        checkpoint: the content of the file ``path``.
+        if_older: the part of the message that says why an older checkpoint cannot be used, and what to do instead.
+
+    Raises:
+        HeedError: if the checkpoint has another format or none.
+    """
+    found = checkpoint.get(FORMAT_KEY, 1)
+    if not isinstance(found, int):
+        raise HeedError(f"{path} is damaged: {FORMAT_KEY} is not a number.")
+    if found < CHECKPOINT_FORMAT:
+        raise HeedError(f"{path} was written by an earlier version of heed, {if_older}")
+    if found > CHECKPOINT_FORMAT:
+        raise HeedError(
+            f"{path} was written by a newer version of heed (checkpoint format {found}; this version reads "
+            f"{CHECKPOINT_FORMAT}): update heed."
+        )

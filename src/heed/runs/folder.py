@@ -1,0 +1,87 @@
+"""The files of one run, ``runs/NAME/TIME``: start or resume it, and write what it produces."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heed.data.cache import blocks
+from heed.errors import HeedError
+from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
+from heed.files import replacing
+from heed.runs import results
+from heed.runs.checkpoints import latest_checkpoint
+from heed.runs.config import CONFIG, changed_options, read_config, write_config
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from heed.evaluation.scores import Scores
+
+COUNTED_PAIRS = 1_000_000
+"""Training pairs in which words are counted: enough to tell whether a word is rare."""
+
+
+class RunFolder:
+    """The folder of a run and the config of the run."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        self.path = path
+        self.config = config
+
+    def open(self, *, write: bool) -> Path | None:
+        """Check that the run can start as its config says, and write ``config.yaml``.
+
+        Args:
+            write: write the config. Only one process of a run does.
+
+        Returns:
+            The checkpoint to start from, if any.
+
+        Raises:
+            HeedError: if the options contradict each other or those of the run to resume, or the checkpoint is missing.
+        """
+        for other in ("resume", "init_from"):
+            if self.config["ckpt_path"] and self.config[other]:
+                raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
+        if self.config["resume"]:
+            if changed := changed_options(read_config(self.path), self.config):
+                raise HeedError(
+                    f"resume=true: {', '.join(changed)} must be as in {self.path / CONFIG}. "
+                    "Give the same options, or start a new run from its checkpoint with ckpt_path=."
+                )
+            checkpoint = latest_checkpoint(self.path)
+        else:
+            checkpoint = Path(self.config["ckpt_path"]) if self.config["ckpt_path"] else None
+        if checkpoint and not checkpoint.is_file():
+            raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
+        if write:
+            write_config(self.path, self.config)
+        return checkpoint
+
+    def write_translations(self, split: str, data: "Dataset", translations: list[str]) -> None:
+        """Write ``translations/<split>.{src,ref,hyp}``, one sentence a line, and ``.meta.jsonl`` if there are metadata."""
+        folder = self.path / "translations"
+        folder.mkdir(exist_ok=True)
+        for suffix, lines in (("src", data["src"]), ("ref", data["tgt"]), ("hyp", translations)):
+            _write_lines(folder / f"{split}.{suffix}", lines)
+        if "meta" in data.column_names:
+            _write_lines(folder / f"{split}.meta.jsonl", data["meta"])
+
+    def write_word_counts(self, train: "Dataset", evaluated: "Iterable[Dataset]") -> None:
+        """Write ``translations/word_counts.tsv``: training counts of the source words of the evaluated sentences."""
+        vocabulary = {word for split in evaluated for src in split["src"] for word in words(src)}
+        pairs = min(len(train), COUNTED_PAIRS)
+        counted = train if pairs == len(train) else train.select(i * len(train) // pairs for i in range(pairs))
+        counts = count_words((line for src, _ in blocks(counted) for line in src), vocabulary)
+        write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=pairs, of=len(train))
+
+    def write_results(
+        self, facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]"
+    ) -> dict[str, Any]:
+        """Write ``results.json`` and return its content (`heed.runs.results.write_results`)."""
+        return results.write_results(self.path, facts, evaluated)
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as partial:
+        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,87 @@
+"""``results.json``, written when a run is finished: its schema, and how to read and write it."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heed.errors import HeedError
+from heed.files import replacing
+from heed.options import describe_type, matches_type, shown
+
+if TYPE_CHECKING:
+    from heed.evaluation.scores import Scores
+
+RESULTS = "results.json"
+"""The last file a run writes: a run that has it is finished."""
+
+FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
+    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir"), str | None),
+    **dict.fromkeys(("seed", "params", "steps", "tokens"), int),
+    **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
+    "search": Mapping[str, Any],
+    "decode_seconds": Mapping[str, float],
+    "valid": Mapping[str, Any] | None,
+    "test": Mapping[str, Any] | None,
+    "tests": Mapping[str, Mapping[str, Any]],
+}
+"""Types of the fields that are checked when results are read."""
+SCORE_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("bleu", "chrf"), float),
+    "loss": float | None,
+    **dict.fromkeys(("bleu_signature", "chrf_signature"), str),
+}
+"""Types in ``valid``, in ``test`` and in each of ``tests``."""
+
+
+def write_results(
+    run: Path, facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]"
+) -> dict[str, Any]:
+    """Write ``results.json`` and return its content.
+
+    Args:
+        facts: everything but the scores.
+        evaluated: scores and loss of each split; ``valid`` is one of them. A loss that is not finite is written as
+            null, since JSON has no such numbers.
+    """
+    tests = {
+        split: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
+        for split, (scores, loss) in evaluated.items()
+    }
+    valid = tests.pop("valid")
+    results = {**facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
+    with replacing(run / RESULTS) as partial:
+        partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return results
+
+
+def read_results(file: Path) -> dict[str, Any]:
+    """Read ``results.json``. Fields may be missing; those of `FIELDS` that are present have their type.
+
+    Raises:
+        HeedError: if the file cannot be read, is not JSON, or a field has another type.
+    """
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise HeedError(f"{file} is damaged or was not written by heed: copy it again.") from error
+    if not isinstance(results, dict):
+        raise HeedError(f"{file} is damaged or was not written by heed: copy it again.")
+    score_sets = {"valid": results.get("valid"), "test": results.get("test")}
+    if isinstance(results.get("tests"), dict):
+        score_sets |= {f"tests.{name}": scores for name, scores in results["tests"].items()}
+    parts = [("", FIELDS, results)]
+    parts += [(f"{name}.", SCORE_FIELDS, scores) for name, scores in score_sets.items() if isinstance(scores, dict)]
+    for prefix, fields, part in parts:
+        for key, kind in fields.items():
+            if key in part and not matches_type(kind, part[key]):
+                raise HeedError(
+                    f"{file} is damaged or was not written by heed: {prefix}{key}={shown(part[key])} must be "
+                    f"{describe_type(kind)}. Copy it again."
+                )
+    return results

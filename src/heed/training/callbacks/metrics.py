@@ -1,0 +1,193 @@
+"""Training and validation metrics: ``metrics.csv``, the loggers, the terminal, and totals over the run."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+
+from heed.data.datamodule import StepShard
+from heed.training.callbacks.metrics_csv import MetricsCSV
+from heed.training.callbacks.progress import TerminalProgress
+
+
+class MetricsLogger(Callback):
+    """Sums up losses, tokens and seconds, and reports them to ``metrics.csv``, the loggers and the terminal.
+
+    Checkpoints contain all sums, so that a resumed run writes the same ``metrics.csv`` as an uninterrupted one. The
+    file contains nothing that depends on the clock.
+    """
+
+    SUMS = ("loss_sum", "nll_sum", "tokens")
+    """Outputs of the training step that are summed between two reports, on the device, for each process."""
+
+    def __init__(self, folder: Path, *, log_every: int) -> None:
+        """
+        Args:
+            folder: of the run.
+            log_every: optimizer steps between two reports.
+        """
+        self.log_every = log_every
+        self.totals = {"src_tokens": 0, "tgt_tokens": 0, "padded_tokens": 0, "step_seconds": 0.0, "fit_seconds": 0.0}
+        """Over all processes and all resumes of the run."""
+        self.epoch = 0
+        self._csv = MetricsCSV(folder / "metrics.csv")
+        self._progress = TerminalProgress()
+        self._sums = torch.zeros(len(self.SUMS))
+        self._restored_sums: Tensor | None = None
+        self._grad_norm = torch.zeros(())
+        self._tokens, self._seconds = 0, 0.0  # since the last report
+        self._fit_clock = 0.0
+        self._step_clock = 0.0
+
+    # ---- totals
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Non-pad source and target tokens, EOS included, per second of training steps (without validation)."""
+        return (self.totals["src_tokens"] + self.totals["tgt_tokens"]) / max(self.totals["step_seconds"], 1e-9)
+
+    @property
+    def padding(self) -> float:
+        """The fraction of padding among all token positions of all batches."""
+        used = self.totals["src_tokens"] + self.totals["tgt_tokens"]
+        return 1 - used / max(self.totals["padded_tokens"], 1)
+
+    @property
+    def train_seconds(self) -> float:
+        """Wall time of training and validation, summed over resumes."""
+        return self.totals["fit_seconds"]
+
+    # ---- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return totals, and the current sums of every process. All processes have to call it."""
+        self._update_fit_seconds()
+        return {**self.totals, "epoch": self.epoch, "sums": _all_gather(self._sums).cpu()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.epoch = state_dict["epoch"]
+        self.totals = {key: state_dict[key] for key in self.totals}
+        self._restored_sums = state_dict["sums"]
+
+    # ---- hooks
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._fit_clock = time.perf_counter()
+        self._progress.start(trainer)
+        self._reset_sums(pl_module.device)
+        if self._restored_sums is not None:
+            # With as many processes as before, each one continues its own sums; otherwise the first continues all.
+            saved, rank = self._restored_sums, trainer.global_rank
+            own = saved[rank] if len(saved) == trainer.world_size else saved.sum(0) * (rank == 0)
+            self._sums += own.to(self._sums)
+            self._restored_sums = None
+        if trainer.is_global_zero:
+            self._csv.start(after_step=trainer.global_step)
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
+    ) -> None:
+        self._step_clock = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
+    ) -> None:
+        seconds = time.perf_counter() - self._step_clock
+        self.epoch = batch.epoch
+        for key in ("src_tokens", "tgt_tokens", "padded_tokens"):
+            self.totals[key] += getattr(batch, key)
+        self.totals["step_seconds"] += seconds
+        self._tokens += batch.src_tokens + batch.tgt_tokens
+        self._seconds += seconds
+        self._sums += torch.stack([outputs[name] for name in self.SUMS])
+        self._grad_norm = outputs["grad_norm"]
+        if trainer.global_step % self.log_every == 0:
+            self._report_training(trainer, pl_module)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
+            return
+        found = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        scores = {
+            key: found[f"valid/{key}"] for key in ("loss", "bleu", "chrf", "comet", "aer") if f"valid/{key}" in found
+        }
+        row = {f"valid_{key}": value for key, value in scores.items()}
+        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **row})
+        for logger in trainer.loggers:
+            logger.log_metrics({f"valid/{key}": value for key, value in scores.items()}, step=trainer.global_step)
+        self._update_fit_seconds()
+        self._progress.print_validation(trainer, scores, epoch=self.epoch, train_seconds=self.train_seconds)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._update_fit_seconds()
+
+    # ---- reports
+
+    def _report_training(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Report the metrics since the last report, and stop a run that has diverged.
+
+        All processes have to call it. It is the only place where training waits for the device.
+        """
+        loss_sum, nll_sum, tokens = _all_gather(self._sums).sum(0).tolist()
+        skipped, consecutively_skipped = module.skipped.counts.tolist()
+        metrics = {
+            "loss": loss_sum / tokens if tokens else math.nan,
+            "nll": nll_sum / tokens if tokens else math.nan,
+            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "grad_norm": self._grad_norm.item(),
+        }
+        tokens_per_second = self._tokens / max(self._seconds, 1e-9)
+        self._reset_sums(module.device)
+        if trainer.is_global_zero:
+            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            self._write_training(trainer, finite, tokens_per_second, skipped)
+        if consecutively_skipped:
+            module.skipped.check(consecutively_skipped, step=trainer.global_step, checkpoint=module.latest_checkpoint)
+
+    def _write_training(
+        self, trainer: L.Trainer, metrics: dict[str, float], tokens_per_second: float, skipped_steps: int
+    ) -> None:
+        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **metrics})
+        logged = {f"train/{key}": value for key, value in metrics.items()}
+        logged |= {
+            "train/tokens_per_second": tokens_per_second,
+            "train/padding": self.padding,
+            "train/epoch": self.epoch,
+        }
+        logged |= {"train/skipped_steps": skipped_steps} if skipped_steps else {}
+        for logger in trainer.loggers:
+            logger.log_metrics(logged, step=trainer.global_step)
+        self._update_fit_seconds()
+        self._progress.print_training(
+            trainer,
+            metrics,
+            epoch=self.epoch,
+            tokens_per_second=tokens_per_second,
+            skipped_steps=skipped_steps,
+            train_seconds=self.train_seconds,
+        )
+
+    def _reset_sums(self, device: torch.device) -> None:
+        dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
+        self._sums = torch.zeros(len(self.SUMS), device=device, dtype=dtype)
+        self._tokens, self._seconds = 0, 0.0
+
+    def _update_fit_seconds(self) -> None:
+        now = time.perf_counter()
+        self.totals["fit_seconds"] += now - self._fit_clock
+        self._fit_clock = now
+
+
+def _all_gather(tensor: Tensor) -> Tensor:
+    """Stack the tensors of all processes, in the order of their ranks."""
+    if not torch.distributed.is_initialized():
+        return tensor[None].clone()
+    parts = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(parts, tensor)
+    return torch.stack(parts)

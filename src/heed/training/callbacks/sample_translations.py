@@ -1,0 +1,33 @@
+"""A table of translations of the same sentences at every validation."""
+
+import math
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.trainer.states import TrainerFn
+
+from heed.training.loggers import log_table
+
+
+class SampleTranslations(Callback):
+    """Logs source, reference and translation of some validation sentences as a table at every validation."""
+
+    def __init__(self, count: int) -> None:
+        """
+        Args:
+            count: about how many sentences, evenly spaced in the validation set.
+        """
+        self.count = count
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        valid, translations = pl_module.data.datasets["valid"], pl_module.results["valid"].translations
+        sampled = range(0, len(valid), math.ceil(len(valid) / self.count))
+        log_table(
+            trainer.loggers,
+            "valid/translations",
+            ("source", "reference", "translation"),
+            [(valid[i]["src"], valid[i]["tgt"], translations[i]) for i in sampled],
+            step=trainer.global_step,
+        )

@@ -1,0 +1,50 @@
+"""Reading lines: line ends, encodings, compressed and binary files; and comparing the lengths of files."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from heed.cli.lines import check_line_counts, path_text, read_file, read_lines
+from heed.errors import HeedError
+
+
+def test_lines_end_at_newlines_only() -> None:
+    text = "\ufeffone\u2028still one\r\ntwo\x0bstill two\n\nfour"
+    assert list(read_lines(io.BytesIO(text.encode()), "x")) == ["one\u2028still one", "two\x0bstill two", "", "four"]
+
+
+def test_lines_that_are_not_utf8_are_named() -> None:
+    with pytest.raises(HeedError, match=r"Line 2 of x is not UTF-8 .* at byte 3"):
+        list(read_lines(io.BytesIO(b"one\nab\xff"), "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\x28\xb5\x2f\xfd rest", "is compressed: decompress it first, with `zstd -dc`"),
+        (b"\xfd7zXZ\x00 rest", "xz -dc"),
+        (b"\x1f\x8b\x08 rest", "gzip -dc"),
+        ("Hund".encode("utf-16"), "is UTF-16"),
+        (b"a dog\n" + b"a" * 10_000_000, "Line 2 of x is longer than 100,000 bytes"),
+    ],
+)
+def test_files_that_are_not_text_are_recognised(text: bytes, message: str) -> None:
+    with pytest.raises(HeedError) as caught:
+        list(read_lines(io.BytesIO(text), "x"))
+    assert message in str(caught.value)
+    assert "LATIN1" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(HeedError, match="nowhere cannot be read: No such file"):
+        read_file(tmp_path / "nowhere")
+
+
+def test_files_of_different_length_are_refused() -> None:
+    with pytest.raises(HeedError, match="a has 2 lines and c 1"):
+        check_line_counts({Path("a"): ["x", "y"], Path("b"): ["x", "y"], Path("c"): ["x"]})
+
+
+def test_paths_that_are_not_utf8_are_written_with_replacement_characters() -> None:
+    assert path_text(Path("caf\udce9")) == "caf\ufffd"

@@ -1,0 +1,88 @@
+"""Scaled dot-product attention against its definition, torch's own and known answers."""
+
+from types import ModuleType
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.testing import assert_close
+
+from heed.functional import causal_mask
+
+B, T, S, H, E, V = 2, 5, 7, 3, 11, 13
+
+MASKS = {
+    "everything": torch.ones(1, 1, 1, S, dtype=torch.bool),
+    "padding": (torch.arange(S) < torch.tensor([[S], [3]]))[:, None, None],
+    "causal": causal_mask(T, S)[None, None],
+    "an empty row": torch.arange(B * T * S).reshape(B, 1, T, S) >= 2 * S,
+}
+masks = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+
+
+def qkv() -> tuple[Tensor, Tensor, Tensor]:
+    shapes = (B, H, T, E), (B, H, S, E), (B, H, S, V)
+    query, key, value = (torch.randn(shape, requires_grad=True) for shape in shapes)
+    return query, key, value
+
+
+def test_known_answer(room: ModuleType) -> None:
+    """Scores 112 and 96 with d_k = 64 become 14 and 12, and the weights 0.88 and 0.12."""
+    query = torch.randn(1, 64)
+    key = torch.tensor([[112.0], [96.0]]) * query / query.square().sum()
+    context, weights = room.attend(query, key, torch.eye(2), torch.ones(1, 2, dtype=torch.bool))
+    assert_close(query @ key.T, torch.tensor([[112.0, 96.0]]))
+    assert_close(weights, torch.tensor([[14.0, 12.0]]).softmax(-1))
+    assert [round(weight, 2) for weight in weights[0].tolist()] == [0.88, 0.12]
+    assert_close(context, weights)
+
+
+@masks
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_equals_the_definition_and_so_do_its_gradients(
+    room: ModuleType, need_weights: bool, biased: bool, scaled: bool, mask: Tensor
+) -> None:
+    inputs = qkv()
+    query, key, value = inputs
+    bias = torch.randn(1, H, T, S, requires_grad=True) if biased else None
+    scores = torch.einsum("bhte,bhse->bhts", query, key) / (E**0.5 if scaled else 1)
+    if bias is not None:
+        inputs, scores = (*inputs, bias), scores + bias
+    exponentials = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    expected_weights = exponentials / exponentials.sum(-1, keepdim=True).clamp_min(1e-300)
+    expected = torch.einsum("bhts,bhsv->bhtv", expected_weights, value)
+
+    context, weights = room.attend(query, key, value, mask, bias=bias, scaled=scaled, need_weights=need_weights)
+    if need_weights:
+        assert_close(weights, expected_weights)
+    else:
+        assert weights is None
+    assert_close(context, expected)
+    upstream = torch.randn_like(context)
+    gradients = (torch.autograd.grad(output, inputs, upstream) for output in (context, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        assert_close(ours, theirs)
+
+
+@masks
+def test_equals_torch(room: ModuleType, mask: Tensor) -> None:
+    query, key, value = qkv()
+    context, _ = room.attend(query, key, value, mask)
+    assert_close(context, F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
+
+
+def test_passes_gradcheck(room: ModuleType) -> None:
+    mask = MASKS["an empty row"][0, 0, :3]
+    query, key, value = (torch.randn(n, 5, requires_grad=True) for n in (3, S, S))
+    assert torch.autograd.gradcheck(lambda *inputs: room.attend(*inputs, mask)[0], (query, key, value))
+
+
+def test_returned_weights_are_those_before_dropout(room: ModuleType) -> None:
+    query, key, value = qkv()
+    _, expected = room.attend(query, key, value, MASKS["padding"])
+    context, weights = room.attend(query, key, value, MASKS["padding"], dropout=1.0)
+    assert_close(weights, expected)
+    assert not context.any()

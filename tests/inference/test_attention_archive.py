@@ -1,0 +1,44 @@
+"""Attention maps as .npz files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heed.errors import HeedError
+from heed.inference.attention_archive import attention_archive
+from heed.inference.translator import Attended
+
+PAIR = Attended(
+    source="a b",
+    target="c",
+    src_pieces=["▁a", "▁b", "</s>"],
+    tgt_pieces=["▁c", "</s>"],
+    cross=np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3),
+    encoder_self=None,
+    decoder_self=np.eye(2, dtype=np.float32)[None, None],
+)
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_arrays_are_those_of_the_pair(tmp_path: Path, compress: bool) -> None:
+    with attention_archive(tmp_path / "maps", compress=compress) as add:
+        add("0", PAIR)
+        add("model2.7", PAIR)
+    with np.load(tmp_path / "maps") as arrays:
+        names = [f"{pair}.{kind}" for pair in ("0", "model2.7") for kind in ("src", "tgt", "cross", "decoder_self")]
+        assert list(arrays) == names
+        assert (arrays["0.src"].tolist(), arrays["0.tgt"].tolist()) == (PAIR.src_pieces, PAIR.tgt_pieces)
+        np.testing.assert_array_equal(arrays["model2.7.cross"], PAIR.cross)
+        np.testing.assert_array_equal(arrays["model2.7.decoder_self"], PAIR.decoder_self)
+
+
+def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
+    def fail() -> None:
+        with attention_archive(tmp_path / "maps", compress=False) as add:
+            add("0", PAIR)
+            raise HeedError("…")
+
+    with pytest.raises(HeedError):
+        fail()
+    assert list(tmp_path.iterdir()) == []

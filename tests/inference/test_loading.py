@@ -1,0 +1,63 @@
+"""Searches, ensembles and devices from what a user names."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from heed.decoding import BeamSearch, SampleSearch
+from heed.errors import HeedError
+from heed.inference import model_folder
+from heed.inference.loading import build_search, find_device, load_models
+from heed.inference.mbr import MBRSearch
+from heed.inference.search_settings import BEAM, MBR, SAMPLE
+from heed.models.ensemble import Ensemble
+from heed.models.seq2seq import Seq2Seq
+from tests.tokenizers import train_tokenizer
+
+LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park ."]
+
+
+def test_build_search_returns_the_saved_search() -> None:
+    sample, mbr = build_search(SAMPLE, top_k=3), build_search(MBR, samples=5)
+    assert isinstance(sample, SampleSearch)
+    assert vars(sample) == vars(SampleSearch(**{**SAMPLE, "top_k": 3}))
+    assert isinstance(mbr, MBRSearch)
+    assert mbr.beam is not None
+    assert mbr.sampler is not None
+    assert (mbr.beam.beam, mbr.sampler.n_best) == (BEAM["beam"], 5)
+    assert isinstance(build_search(None), BeamSearch)
+    assert isinstance(build_search(MBR, kind="sample"), SampleSearch)
+
+
+def test_wrong_saved_settings_are_refused() -> None:
+    with pytest.raises(HeedError, match=r"search\.length_penalty=x must be a number"):
+        build_search({"beam": 2, "length_penalty": "x"})
+    with pytest.raises(HeedError, match=r"search=\[1\] must be a mapping"):
+        build_search([1])
+
+
+def test_several_models_are_an_ensemble_of_one_vocabulary(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> None:
+    for name, family, size in (("a", "rnn", 70), ("b", "transformer", 70), ("c", "rnn", 60)):
+        model = tiny_model(family, src_vocab=size, tgt_vocab=size).float()
+        tokenizer = train_tokenizer(LINES, vocab_size=size)
+        model_folder.save(tmp_path / name, model, tokenizer, extra={"tgt_lang": name})
+    both = load_models([tmp_path / "a", tmp_path / "b"])
+    assert isinstance(both.model, Ensemble)
+    assert [member.config.family for member in both.model.members] == ["rnn", "transformer"]
+    assert both.config["tgt_lang"] == "a"
+    assert not isinstance(load_models(tmp_path / "a").model, Ensemble)
+    with pytest.raises(HeedError, match=r"a and .*c have different vocabularies"):
+        load_models([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+
+
+def test_find_device() -> None:
+    assert find_device("cpu") == torch.device("cpu")
+    assert find_device(None).type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["moon", "cuda:99", "meta", ""])
+def test_devices_that_cannot_compute_are_refused(name: str) -> None:
+    with pytest.raises(HeedError, match=f"--device {name} cannot be used"):
+        find_device(name)

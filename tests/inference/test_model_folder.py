@@ -1,0 +1,145 @@
+"""Model folders: saving, loading, format numbers, and errors for damaged or foreign folders."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+from heed.errors import HeedError
+from heed.inference import model_folder, parameter_names
+from heed.inference.loading import build_search
+from heed.models.seq2seq import Seq2Seq
+from tests.tokenizers import train_tokenizer
+
+LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park .", "größer"]
+SEARCH = {"beam": 3, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 3}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
+    """A model folder with a tiny transformer with random weights."""
+    tokenizer = train_tokenizer(LINES, vocab_size=70)
+    torch.manual_seed(3)
+    model = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
+    model_folder.save(tmp_path / "run" / "model", model, tokenizer, extra={"search": SEARCH, "tgt_lang": "de"})
+    return tmp_path / "run" / "model"
+
+
+def edit_config(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    change(config)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def replace_file(folder: Path, name: str, create: Callable[[Path], object]) -> None:
+    (folder / name).unlink()
+    create(folder / name)
+
+
+def set_weight(folder: Path, value: float) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["tgt_embedding.weight"][5, 3] = value
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_save_and_load_are_inverse(folder: Path, tmp_path: Path) -> None:
+    loaded = model_folder.load(folder.parent)
+    assert not loaded.model.training
+    assert (loaded.config["search"], loaded.config["tgt_lang"]) == (SEARCH, "de")
+    extra = {key: value for key, value in loaded.config.items() if key not in ("family", "model")}
+    model_folder.save(tmp_path / "again", loaded.model, loaded.tokenizer, extra=extra)
+    for name in ("model.safetensors", "config.yaml", "src.model", "tgt.model"):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_folders_have_a_format_number(folder: Path) -> None:
+    assert next(iter(yaml.safe_load((folder / "config.yaml").read_text()).items())) == ("format", 2)
+
+
+@pytest.mark.parametrize("number", [1, None])
+def test_folders_of_format_1_have_their_parameters_renamed(
+    folder: Path, number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = model_folder.load(folder).model.state_dict()
+    weights = load_file(folder / "model.safetensors")
+    save_file({f"old.{name}": tensor for name, tensor in weights.items()}, folder / "model.safetensors")
+    rename = parameter_names.rename_parameters
+    renames = {"transformer": [(r"^old\.", "")]}
+    monkeypatch.setattr(model_folder, "rename_parameters", lambda weights, family: rename(weights, family, renames))
+    with pytest.raises(HeedError, match="weights of another architecture"):
+        model_folder.load(folder)  # format 2 has current names
+    edit_config(folder, lambda c: c.update(format=number) if number else c.pop("format"))
+    loaded = model_folder.load(folder).model
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.state_dict().items())
+    with torch.no_grad():
+        for parameter in loaded.parameters():
+            parameter.zero_()
+    model_folder.load_weights(loaded, folder)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.state_dict().items())
+
+
+def test_missing_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(HeedError, match=r"There is no folder .*nowhere: give a run"):
+        model_folder.load(tmp_path / "nowhere")
+    with pytest.raises(HeedError, match="holds no model: neither it nor its subfolder model"):
+        model_folder.load(tmp_path)
+
+
+BILLION_LAUGHS = "a: &a [x, x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+)
+
+
+def config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    return lambda folder: edit_config(folder, change)
+
+
+def model(**changes: Any) -> Callable[[Path], object]:
+    return config(lambda c: c["model"].update(changes))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "family list": (config(lambda c: c.update(family=["transformer"])), "names the model family ['transformer']"),
+    "no model": (config(lambda c: c.pop("model")), "it has no model"),
+    "model text": (config(lambda c: c.update(model="x")), "model=x must be a mapping"),
+    "size text": (model(d_ff="x"), "model.d_ff=x must be a whole number"),
+    "wide": (model(d_ff=2**40), "sizes up to 1,099,511,627,776"),
+    "wide, many heads": (model(d_model=2**40, num_heads=2**40), "sizes up to"),
+    "deep": (model(encoder_layers=1000), "layers and sizes up to"),
+    "too deep": (model(encoder_layers=2**40), "at least 1 and at most 1,000"),
+    "a little wider": (model(d_ff=29), "weights of another architecture"),
+    "search list": (config(lambda c: c.update(search=[1])), "search=[1] must be a mapping"),
+    "search text": (config(lambda c: c["search"].update(length_penalty="x")), "search.length_penalty=x"),
+    "alignment text": (
+        config(lambda c: c.update(alignment={"layer": "x", "head": None, "row": "input"})),
+        "alignment.layer=x must be a whole number",
+    ),
+    "newer format": (
+        config(lambda c: c.update(format=3)),
+        "has format 3, and this version of heed reads",
+    ),
+    "format text": (config(lambda c: c.update(format="x")), "format=x must be a whole number"),
+    "nested": (lambda d: (d / "config.yaml").write_text("[" * 100_000), "nested too deeply"),
+    "aliases": (lambda d: (d / "config.yaml").write_text(BILLION_LAUGHS), "aliases"),
+    "large": (lambda d: (d / "config.yaml").write_text("a: " + "x" * 10**6), "larger than"),
+    "folder": (lambda d: replace_file(d, "model.safetensors", Path.mkdir), "is a folder and must be a file"),
+    "pipe": (lambda d: replace_file(d, "model.safetensors", os.mkfifo), "is a pipe or a device and must be a file"),
+    "pipe as config": (lambda d: replace_file(d, "config.yaml", os.mkfifo), "is a pipe or a device and must be a file"),
+    "NaN": (lambda d: set_weight(d, float("nan")), "1 of 1,400 values of tgt_embedding.weight are NaN or infinite"),
+    "infinity": (lambda d: set_weight(d, -float("inf")), "are NaN or infinite"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_folders_are_refused_in_one_sentence(folder: Path, damage: str) -> None:
+    change, message = DAMAGES[damage]
+    change(folder)
+    with pytest.raises(HeedError) as caught:
+        build_search(model_folder.load(folder).config["search"])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

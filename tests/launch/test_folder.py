@@ -1,0 +1,54 @@
+"""What is printed, and what is kept, when a run fails."""
+
+from pathlib import Path
+
+import pytest
+
+from heed.launch.folder import report_on_failure
+from heed.training.nonfinite import DivergedError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder as it is before training starts."""
+    run = tmp_path / "a run"
+    (run / "wandb").mkdir(parents=True)
+    for name in ("config.yaml", ".lock", "wandb/id"):
+        (run / name).touch()
+    return run
+
+
+def test_a_run_with_checkpoints_can_be_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "checkpoints").mkdir()
+    for step in (2, 10):
+        (folder / "checkpoints" / f"last-{step:07d}.ckpt").touch()
+    monkeypatch.setattr("sys.executable", "/usr/bin/python")
+    monkeypatch.setattr("sys.argv", ["train.py", "model=rnn", "ckpt_path=x.ckpt", "resume=false", "hydra.run.dir=y"])
+    report_on_failure(folder, RuntimeError())
+    assert capsys.readouterr().err == (
+        f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: "
+        f"python train.py model=rnn 'hydra.run.dir={folder}' resume=true\n"
+    )
+    report_on_failure(folder, DivergedError("x"))
+    assert capsys.readouterr().err == ""
+
+
+def test_the_folder_of_a_run_without_metrics_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report_on_failure(folder, RuntimeError())
+    assert not folder.exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_other_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "notes.txt").touch()
+    report_on_failure(folder, RuntimeError())
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    assert capsys.readouterr().err == f"{folder} holds no checkpoint to resume from.\n"
+
+
+def test_metrics_are_kept_with_the_config(folder: Path) -> None:
+    (folder / "metrics.csv").touch()
+    report_on_failure(folder, RuntimeError())
+    assert (folder / "config.yaml").exists()

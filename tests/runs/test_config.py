@@ -1,0 +1,47 @@
+"""config.yaml of runs: which options a resumed run may change, and what the digest depends on."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heed.runs.config import changed_options, config_hash, find_config, read_config, write_config
+
+CONFIG: dict[str, Any] = {
+    "seed": 1,
+    "resume": False,
+    "cache_dir": "cache",
+    "data": {"train": [["a.en", "a.de"]], "cache_dir": "cache"},
+    "trainer": {"max_steps": 5, "devices": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "changed", "same_hash"),
+    [
+        ({}, [], True),
+        ({"seed": 2}, ["seed"], False),
+        ({"data": {"train": [["b.en", "b.de"]], "cache_dir": "cache"}}, ["data"], False),
+        ({"data": {"train": [["a.en", "a.de"]], "cache_dir": "other"}, "cache_dir": "other"}, [], True),
+        ({"resume": True, "trainer": {"max_steps": 5, "devices": 2}}, [], True),
+        # A resumed run may train longer; the results are then of another run.
+        ({"trainer": {"max_steps": 9, "devices": 1}}, [], False),
+    ],
+)
+def test_options_that_may_change(changes: dict[str, Any], changed: list[str], same_hash: bool) -> None:
+    now = deepcopy(CONFIG) | changes
+    assert changed_options(CONFIG, now) == changed
+    assert (config_hash(CONFIG) == config_hash(now)) == same_hash
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    shared = [1, 2]
+    write_config(tmp_path, {**CONFIG, "one": shared, "two": shared})
+    assert read_config(tmp_path) == {**CONFIG, "one": [1, 2], "two": [1, 2]}
+
+
+def test_a_model_folder_is_not_a_run(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("family: rnn\n")
+    assert find_config(tmp_path) is None
+    assert find_config(tmp_path / "missing") is None

@@ -1,0 +1,135 @@
+"""The private interfaces of libraries that heed uses still exist and work as heed expects."""
+
+import sys
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn, JobStatus
+from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
+from lightning.pytorch.plugins.precision import MixedPrecision
+from omegaconf import OmegaConf
+from torch import nn
+
+from heed import compat
+
+# ---- hydra
+
+
+def test_hydra_job_error_is_the_exception_of_a_failed_job(capsys: pytest.CaptureFixture[str]) -> None:
+    job, error = JobReturn(), ValueError("x")
+    job.return_value = error
+    job.status = JobStatus.FAILED
+    assert compat.hydra_job_error(job) is error
+    with pytest.raises(ValueError, match="x"):
+        _ = job.return_value  # the public property, which also prints
+    assert capsys.readouterr().err
+
+
+def test_hydra_edit_loaded_configs_sees_each_file_under_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+
+    # The original is restored after the test.
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_single_config", ConfigLoaderImpl._load_single_config)
+    (tmp_path / "group").mkdir()
+    (tmp_path / "main.yaml").write_text("defaults:\n  - group: choice\n  - _self_\nroot: 1\n")
+    (tmp_path / "group" / "choice.yaml").write_text("leaf: 2\n")
+
+    def edit(config: Any) -> None:
+        if OmegaConf.select(config, "group.leaf") == 2:
+            config.group.leaf = 3
+
+    compat.hydra_edit_loaded_configs(edit)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        assert compose("main") == {"group": {"leaf": 3}, "root": 1}
+
+
+# ---- Lightning
+
+
+def test_call_after_closure_runs_the_hook_before_an_optimizer_step() -> None:
+    called = []
+
+    class Module(L.LightningModule):
+        def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+            called.append(optimizer)
+
+    module = Module()
+    module.trainer = L.Trainer(accelerator="cpu", barebones=True)
+    module.trainer.strategy.connect(module)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    compat.call_after_closure(MixedPrecision("bf16-mixed", "cpu"), module, optimizer)
+    assert called == [optimizer]
+
+
+def test_fit_progress_counts_steps_and_batches() -> None:
+    progress = compat.fit_progress(L.Trainer(accelerator="cpu", barebones=True))
+    assert progress["epoch_loop.batch_progress"]["total"]["ready"] == 0
+    assert "epoch_loop.automatic_optimization.optim_progress" in progress
+
+
+def test_take_child_processes_empties_the_list_that_lightning_watches() -> None:
+    with Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        try:
+            launched = [process]
+            # If the list is not emptied, the observer kills main_pid: a process that may end.
+            _ChildProcessObserver(main_pid=process.pid, child_processes=launched, sleep_period=1).start()
+            assert compat.take_child_processes() == [process]
+            assert launched == []
+        finally:
+            process.kill()
+
+
+def test_uncount_started_batch_takes_back_one_started_batch() -> None:
+    trainer = L.Trainer(accelerator="cpu", barebones=True)
+    trainer.fit_loop.epoch_loop.batch_progress.increment_ready()
+    before = compat.fit_progress(L.Trainer(accelerator="cpu", barebones=True))
+    compat.uncount_started_batch(trainer)
+    assert compat.fit_progress(trainer) == before
+
+
+# ---- torch
+
+
+def test_lerp_all_interpolates_in_place() -> None:
+    tensors, ends = [torch.zeros(3), torch.ones(2, 2)], [torch.full((3,), 4.0), torch.full((2, 2), 5.0)]
+    compat.lerp_all_(tensors, ends, 0.25)
+    assert torch.equal(tensors[0], torch.ones(3))
+    assert torch.equal(tensors[1], torch.full((2, 2), 2.0))
+
+
+def test_a_fused_optimizer_reads_found_inf_and_then_changes_nothing() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    parameter.grad = torch.ones(3)
+    optimizer = torch.optim.AdamW([parameter], fused=True)
+    assert compat.reads_found_inf(optimizer)
+    optimizer.found_inf = torch.ones(())  # type: ignore[attr-defined]
+    optimizer.step()
+    assert torch.equal(parameter, torch.ones(3))
+
+
+def test_an_optimizer_that_is_not_fused_does_not_read_found_inf() -> None:
+    assert not compat.reads_found_inf(torch.optim.AdamW([nn.Parameter(torch.ones(3))], fused=False))
+
+
+@pytest.mark.skipif(not compat.has_onednn_linear(), reason="this torch was built without oneDNN")
+@pytest.mark.parametrize("biased", [True, False])
+def test_onednn_linear_is_the_linear_map(biased: bool) -> None:
+    weight, bias = torch.randn(11, 7), torch.randn(11) if biased else None
+    x = torch.randn(3, 7)
+    with torch.inference_mode():
+        found = compat.onednn_linear(x, compat.onednn_packed_weight(weight), bias)
+    torch.testing.assert_close(found, torch.nn.functional.linear(x, weight, bias))
+
+
+def test_norms_are_those_of_each_tensor() -> None:
+    tensors = [torch.tensor([3.0, 4.0]), torch.full((2, 2), 1.0)]
+    assert [float(norm) for norm in compat.norms(tensors)] == [5.0, 2.0]

@@ -1,0 +1,26 @@
+"""SentencePiece tokenizers for tests, trained on a few lines."""
+
+import io
+from collections.abc import Iterable
+
+import sentencepiece as spm
+
+from heed.data.tokenizer import Tokenizer
+from heed.symbols import BOS, EOS, PAD, UNK
+
+
+def train_tokenizer(lines: Iterable[str], *, vocab_size: int, joint: bool = False) -> Tokenizer:
+    """Return a BPE tokenizer; unless ``joint``, the source and target vocabularies are separate but equal."""
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=vocab_size,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        minloglevel=2,
+    )
+    return Tokenizer(model.getvalue(), None if joint else model.getvalue())

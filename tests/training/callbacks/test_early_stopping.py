@@ -1,0 +1,36 @@
+"""Training stops after a number of validations without an improvement."""
+
+import lightning as L
+from lightning.pytorch.trainer.states import TrainerFn
+
+from heed.runs.selection import Selection
+from heed.training.callbacks.early_stopping import EarlyStopping
+
+
+def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float]]) -> int:
+    """Return the index of the validation, (BLEU, loss), after which training stops; their number if it does not."""
+    trainer, module = L.Trainer(accelerator="cpu", barebones=True), L.LightningModule()
+    trainer.state.fn = TrainerFn.FITTING
+    for number, (bleu, loss) in enumerate(scores):
+        module.validation_scores = {"bleu": bleu, "chrf": 10.0, "loss": loss}
+        callback.on_validation_end(trainer, module)
+        if trainer.should_stop:
+            return number
+    return len(scores)
+
+
+def test_it_stops_after_patience_validations_without_an_improvement() -> None:
+    scores = [(1.0, 5.0), (2.0, 5.0), (1.5, 5.0), (2.0, 5.0), (9.0, 5.0)]
+    assert stopping_validation(EarlyStopping(Selection("bleu"), patience=2), scores) == 3
+
+
+def test_a_falling_loss_is_an_improvement_while_bleu_stays_at_zero() -> None:
+    scores = [(0.0, 9.0 - step) for step in range(6)]
+    assert stopping_validation(EarlyStopping(Selection("bleu"), patience=1), scores) == 6
+
+
+def test_a_resumed_run_continues_to_count() -> None:
+    first, resumed = (EarlyStopping(Selection("bleu"), patience=2) for _ in range(2))
+    assert stopping_validation(first, [(2.0, 5.0), (1.0, 5.0)]) == 2
+    resumed.load_state_dict(first.state_dict())
+    assert stopping_validation(resumed, [(1.0, 5.0), (9.0, 5.0)]) == 0
