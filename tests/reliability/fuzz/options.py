@@ -15,9 +15,9 @@ from hydra.utils import get_object
 from hypothesis import strategies as st
 
 from heed.cli import COMMANDS
+from heed.launch.schema import Schema
 from heed.options import Range
 from tests.reliability.fuzz.execute import ROOT
-from train import Schema
 
 CONF = ROOT / "conf"
 
