@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from experiments.antecedent_statistics import AntecedentReport, attention_difference, report
 from experiments.challenge_set import contrasts
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
@@ -71,7 +71,7 @@ def challenge_cases(seed: int) -> list[PronounCase]:
 
 
 def _is_it(src: str, antecedent: Mapping[str, int]) -> bool:
-    return words(src)[antecedent["pronoun"]].lower() == "it"
+    return split_punctuation(src)[antecedent["pronoun"]].lower() == "it"
 
 
 def pronoun_attention(translator: Translator, cases: Sequence[PronounCase], part: Part) -> list[PronounAttention]:
@@ -85,7 +85,7 @@ def pronoun_attention(translator: Translator, cases: Sequence[PronounCase], part
         weights = attended.encoder_self if part == "encoder" else attended.cross
         if weights is None:
             raise HeedError(f"this model's {part} has no attention to the source")
-        src_words, tgt_words = words(case.src), words(case.tgt)
+        src_words, tgt_words = split_punctuation(case.src), split_punctuation(case.tgt)
         src = word_shares(attended.src_pieces, src_words)
         tgt = src if part == "encoder" else word_shares(attended.tgt_pieces, tgt_words)
         maps = pool(weights, tgt, src)

@@ -27,7 +27,7 @@ from experiments.antecedent_attention import Part, PronounAttention, measure, me
 from experiments.antecedent_statistics import AntecedentReport
 from experiments.sense_attention import SenseReport
 from heed.compare.models import load_translator
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.errors import HeedError
 
 PARTS: Mapping[Part, str] = {"encoder": "from “it”", "decoder": "when writing er, sie or es"}
@@ -54,7 +54,7 @@ def draw(path: Path, title: str, report: AntecedentReport, found: Sequence[Prono
     for axes, one in zip(rows, examples, strict=True):
         weights, antecedent = one.weights[head], one.case.antecedent
         axes.imshow(weights[None], aspect="auto", cmap="Blues", vmin=0, vmax=1)
-        axes.set_xticks(range(len(weights)), words(one.case.src), rotation=30, ha="right")
+        axes.set_xticks(range(len(weights)), split_punctuation(one.case.src), rotation=30, ha="right")
         axes.set_yticks([0], ["attention"])
         for name, colour in (("right", "#2a9d4a"), ("wrong", "#c44e52"), ("pronoun", "black")):
             label = axes.get_xticklabels()[antecedent[name]]

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.challenge_set import SEED, contrasts
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.models import load_translator
-from heed.data.synthetic import Example, generate, words
+from heed.data.synthetic import Example, generate, split_punctuation
 from heed.evaluation.scores import corpus_scores
 
 
@@ -28,11 +28,11 @@ def word_for_word(train: Sequence[Example], test: Sequence[Example]) -> float:
     """Return the test BLEU of replacing each English word by the German word most often aligned to it in training."""
     table: dict[str, Counter[str]] = defaultdict(Counter)
     for example in train:
-        src, tgt = words(example.src), words(example.tgt)
+        src, tgt = split_punctuation(example.src), split_punctuation(example.tgt)
         for i, j in example.alignment:
             table[src[i]][tgt[j]] += 1
     best = {word: translations.most_common(1)[0][0] for word, translations in table.items()}
-    translated = (" ".join(best.get(word, word) for word in words(example.src)) for example in test)
+    translated = (" ".join(best.get(word, word) for word in split_punctuation(example.src)) for example in test)
     hypotheses = [re.sub(r" ([.,])", r"\1", line) for line in translated]
     return corpus_scores(hypotheses, [example.tgt for example in test], tgt_lang="de").bleu
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.challenge_set import contrasts
-from heed.data.synthetic import Contrast, words
+from heed.data.synthetic import ContrastivePair, split_punctuation
 from heed.data.synthetic.lexicon import BANK, HOMONYMS
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
@@ -36,9 +36,9 @@ class SenseReport:
     by_head: list[list[float]]
 
 
-def deciding_words(contrast: Contrast, twin: Contrast) -> list[int]:
+def deciding_words(contrast: ContrastivePair, twin: ContrastivePair) -> list[int]:
     """Return the source positions in which a sentence differs from its twin with the other sense."""
-    own, other = words(contrast.src), words(twin.src)
+    own, other = split_punctuation(contrast.src), split_punctuation(twin.src)
     changes = SequenceMatcher(None, own, other, autojunk=False).get_opcodes()
     return [position for kind, start, stop, _, _ in changes if kind != "equal" for position in range(start, stop)]
 
@@ -61,7 +61,7 @@ def measure(translator: Translator, *, seed: int) -> SenseReport:
     for (one, twin), attended in zip(pairs, maps, strict=True):
         if attended.encoder_self is None:
             raise HeedError("this model's encoder has no self-attention")
-        src = words(one.src)
+        src = split_punctuation(one.src)
         pieces = word_shares(attended.src_pieces, src)
         deciding = deciding_words(one, twin)
         masses.append(pool(attended.encoder_self, pieces, pieces)[:, :, _nouns(one)[0]][:, :, deciding].sum(-1))
@@ -79,6 +79,6 @@ def measure(translator: Translator, *, seed: int) -> SenseReport:
     )
 
 
-def _nouns(contrast: Contrast) -> list[int]:
+def _nouns(contrast: ContrastivePair) -> list[int]:
     """Positions of the ambiguous nouns."""
-    return [position for position, word in enumerate(words(contrast.src)) if word in AMBIGUOUS]
+    return [position for position, word in enumerate(split_punctuation(contrast.src)) if word in AMBIGUOUS]

@@ -1,4 +1,4 @@
-"""Collation: every sentence comes back from its row, and masks tell tokens from padding."""
+"""Collation of sentence pairs into padded batches."""
 
 import numpy as np
 import torch
@@ -14,21 +14,20 @@ sentences = st.lists(st.integers(4, 50), max_size=9)
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=12), st.data())
-def test_every_row_is_its_sentence(pairs: list[tuple[list[int], list[int]]], data: st.DataObject) -> None:
+def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]], data: st.DataObject) -> None:
     src, tgt = (Ragged.of(list(side)) for side in zip(*pairs, strict=True))
     index = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=15))
     batch = collate(np.array(index), src, tgt)
     assert batch.index.tolist() == index
     for row, number in enumerate(index):
         source, target = pairs[number]
-        length, tgt_length = len(source) + 1, len(target) + 1
-        assert batch.src[row, :length].tolist() == [*source, EOS]
+        src_length, tgt_length = len(source) + 1, len(target) + 1
+        assert batch.src[row, :src_length].tolist() == [*source, EOS]
         assert batch.tgt_in[row, :tgt_length].tolist() == [BOS, *target]
         assert batch.tgt_out[row, :tgt_length].tolist() == [*target, EOS]
-        for ids, used in ((batch.src, length), (batch.tgt_in, tgt_length), (batch.tgt_out, tgt_length)):
-            assert (ids[row, used:] == PAD).all()
+        for ids, length in ((batch.src, src_length), (batch.tgt_in, tgt_length), (batch.tgt_out, tgt_length)):
+            assert (ids[row, length:] == PAD).all()
     assert torch.equal(batch.src_mask, batch.src != PAD)
     assert batch.tgt_tokens == sum(len(pairs[number][1]) + 1 for number in index)
-    # As narrow as its longest sentences allow.
-    assert batch.src_mask[:, -1].any()
-    assert (batch.tgt_out[:, -1] != PAD).any()
+    assert batch.src_mask[:, -1].any(), "no wider than the longest source"
+    assert (batch.tgt_out[:, -1] != PAD).any(), "no wider than the longest target"

@@ -1,4 +1,4 @@
-"""A cache entry is whole or built again, whoever was killed or what happened to the disk in between."""
+"""The cache: damaged entries, killed processes, concurrent builds, full disks."""
 
 import os
 import resource
@@ -16,42 +16,35 @@ from datasets import Dataset
 
 from heed.data import cache
 from heed.data.cache import build_once
-from heed.data.encoded import encode, encode_once
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.data.encoded import encode, encode_uncached
+from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
-from tests.data.test_corpus import ENGLISH, GERMAN, files, texts, write
-
-ROOT = Path(__file__).parents[2]
-
-PAIRS = Dataset.from_dict(
-    {"src": [f"the dog {n} sleeps" for n in range(500)], "tgt": [f"der Hund {n} schläft" for n in range(500)]}
+from tests.data.corpora import (
+    ENGLISH,
+    GERMAN,
+    ROOT,
+    load_files,
+    numbered_dogs,
+    sentence_pairs,
+    train_tokenizer,
+    write_corpus,
+    write_lines,
 )
 
-
-def trained(cache_dir: Path) -> Tokenizer:
-    return TokenizerTrainer(
-        kind="bpe",
-        joint=True,
-        vocab_size="auto",
-        byte_fallback=True,
-        character_coverage=1.0,
-        normalization="identity",
-        max_sentences=1000,
-        sampling=0.0,
-    ).train(PAIRS, cache_dir)
+PAIRS = numbered_dogs(500)
 
 
-def cut(file: Path) -> None:
+def truncate(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
-def flip(file: Path) -> None:
+def flip_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
-def empty(file: Path) -> None:
+def make_empty(file: Path) -> None:
     file.write_bytes(b"")
 
 
@@ -61,33 +54,33 @@ def make_folder(file: Path) -> None:
 
 
 def drop_checksum(file: Path) -> None:
-    """As the versions of heed that wrote none."""
+    """Simulate an entry of an early version of heed, which wrote no checksums."""
     for checksum in file.parents[1].rglob("*.checksum"):
         checksum.unlink()
-    cut(file)
+    truncate(file)
 
 
-DAMAGE: list[Callable[[Path], None]] = [cut, flip, empty, make_folder, drop_checksum]
+DAMAGE: list[Callable[[Path], None]] = [truncate, flip_bit, make_empty, make_folder, drop_checksum]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_entry_is_built_again(damage: Callable[[Path], None], tmp_path: Path) -> None:
-    write(tmp_path, train_en=[*ENGLISH, "@@"], train_de=[*GERMAN, "Ein Satz."])
-    write(tmp_path, val_en=["Held out."], val_de=["Zurückgehalten."], test_en=["The last."], test_de=["Das Letzte."])
-    text, tokenizer = texts(files(tmp_path).train), trained(tmp_path / "cache")
+    write_corpus(tmp_path)
+    write_lines(tmp_path, train_en=[*ENGLISH, "@@"], train_de=[*GERMAN, "Ein Satz."])
+    text, tokenizer = sentence_pairs(load_files(tmp_path).train), train_tokenizer(PAIRS, tmp_path / "cache")
     assert text == list(zip(ENGLISH, GERMAN, strict=True))
     values = encode(PAIRS, tokenizer, tmp_path / "cache").src.values.tolist()
     damaged = sorted(path for path in (tmp_path / "cache").rglob("*") if path.suffix in {".arrow", ".npy", ".model"})
-    assert len(damaged) == 4 + 4 + 1, "three splits and the cleaned text, the ids, the tokenizer"
+    assert {path.suffix for path in damaged} == {".arrow", ".npy", ".model"}, "text, ids and the tokenizer are cached"
     for file in damaged:
-        if file.exists():  # not gone with the folder of another
+        if file.exists():  # not replaced by the damage to another file
             damage(file)
-    assert texts(files(tmp_path).train) == text
-    assert trained(tmp_path / "cache").hash == tokenizer.hash
+    assert sentence_pairs(load_files(tmp_path).train) == text
+    assert train_tokenizer(PAIRS, tmp_path / "cache").hash == tokenizer.hash
     assert encode(PAIRS, tokenizer, tmp_path / "cache").src.values.tolist() == values
 
 
-def test_another_format_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
 
     def build(path: Path) -> None:
@@ -100,7 +93,7 @@ def test_another_format_is_built_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert built == [1, 2]
 
 
-# Builds an entry of two files, slowly if asked, and says when it is half done.
+# Builds an entry of two files: prints when it has written the first, and waits before the second.
 BUILDER = """
 import sys, time
 from pathlib import Path
@@ -118,19 +111,19 @@ print("done", flush=True)
 """
 
 
-def start(entry: Path, seconds: float) -> "subprocess.Popen[str]":
+def start_builder(entry: Path, seconds: float) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", BUILDER, str(entry), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def test_when_the_building_process_is_killed_the_waiting_one_builds(tmp_path: Path) -> None:
+def test_the_waiting_process_builds_when_the_building_one_is_killed(tmp_path: Path) -> None:
     entry = tmp_path / "cache" / "entry"
-    first = start(entry, 600)
+    first = start_builder(entry, 600)
     assert first.stdout
     assert first.stdout.readline() == "building\n"
-    second = start(entry, 0)
+    second = start_builder(entry, 0)
     time.sleep(1)
-    assert second.poll() is None, "it waits for the first"
+    assert second.poll() is None, "the second process waits for the first"
     first.send_signal(signal.SIGKILL)
     assert second.communicate(timeout=60)[0] == "building\ndone\n"
     assert (first.wait(), second.returncode) == (-signal.SIGKILL, 0)
@@ -139,28 +132,28 @@ def test_when_the_building_process_is_killed_the_waiting_one_builds(tmp_path: Pa
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_what_a_killed_process_left_does_not_stop_the_next(tmp_path: Path) -> None:
+def test_files_of_a_killed_process_do_not_block_the_next(tmp_path: Path) -> None:
     entry = tmp_path / "entry"
-    first = start(entry, 600)
+    first = start_builder(entry, 600)
     assert first.stdout
     assert first.stdout.readline() == "building\n"
     first.kill()
     first.communicate()
     assert {path.name for path in tmp_path.iterdir()} >= {"entry.partial", "entry.lock"}
-    assert start(entry, 0).communicate(timeout=60)[0] == "building\ndone\n"
-    assert start(entry, 0).communicate(timeout=60)[0] == "done\n"
+    assert start_builder(entry, 0).communicate(timeout=60)[0] == "building\ndone\n"
+    assert start_builder(entry, 0).communicate(timeout=60)[0] == "done\n"
     assert not (tmp_path / "entry.partial").exists()
 
 
-def test_of_several_processes_one_builds(tmp_path: Path) -> None:
-    processes = [start(tmp_path / "entry", 0.2) for _ in range(4)]
-    said = sorted(process.communicate(timeout=60)[0] for process in processes)
-    assert said == ["building\ndone\n", "done\n", "done\n", "done\n"]
+def test_one_of_several_processes_builds(tmp_path: Path) -> None:
+    processes = [start_builder(tmp_path / "entry", 0.2) for _ in range(4)]
+    printed = sorted(process.communicate(timeout=60)[0] for process in processes)
+    assert printed == ["building\ndone\n", "done\n", "done\n", "done\n"]
 
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes: a full disk for everybody."""
+    """Limit the size of files in bytes, which has the effect of a full disk without needing one."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -171,38 +164,55 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("size", [0, 100, 1000, 4000])
 def test_a_full_disk_leaves_no_entry(size: int, tmp_path: Path) -> None:
-    """``size``: not even a header, a part of a small file, a part of the larger ones."""
-    tokenizer = trained(tmp_path)
+    """The sizes cut off the header, a part of a small file, or a part of the larger files."""
+    tokenizer = train_tokenizer(PAIRS, tmp_path)
     with largest_file(size):
         with pytest.raises(HeedError, match=r"encoded/.* could not be written \(File too large\): make room"):
             encode(PAIRS, tokenizer, tmp_path)
-        with pytest.raises(HeedError, match=r"encoded .*File too large.*tokenizer\.sampling.*make room"):
-            encode_once(PAIRS, tokenizer.sampling(0.1, seed=[1]), tmp_path)
-        # The ids are small and the offsets are not.
+        with pytest.raises(HeedError, match=r"encoded .*File too large.*tokenizer\.sampling.*free some space"):
+            encode_uncached(PAIRS, tokenizer.sampling(0.1, seed=[1]), tmp_path)
+        # Here the ids are small and the offsets are large.
         with pytest.raises(HeedError, match=r"encoded/.* could not be written \(File too large\)"):
             encode(Dataset.from_dict({"src": [""] * 5000, "tgt": [""] * 5000}), tokenizer, tmp_path)
     assert not [path for path in (tmp_path / "encoded").iterdir() if path.suffix not in {".lock", ".checksum"}]
     assert len(encode(PAIRS, tokenizer, tmp_path)) == 500
 
 
-def test_sampled_ids_never_have_a_name(tmp_path: Path) -> None:
-    """A process that is killed while it writes them leaves nothing behind."""
-    tokenizer = trained(tmp_path)
+def test_sampled_ids_are_never_in_a_named_file(tmp_path: Path) -> None:
+    """So a process that is killed while it writes them leaves nothing behind."""
+    tokenizer = train_tokenizer(PAIRS, tmp_path)
     seen: list[Path] = []
 
-    class Watching(Tokenizer):
+    class ListingTokenizer(Tokenizer):
         def encode_tgt(self, sentences: object) -> list[list[int]]:
             seen.extend((tmp_path / "encoded").iterdir())
             return tokenizer.encode_tgt(sentences)  # type: ignore[arg-type]
 
-    watching = Watching((next((tmp_path / "tokenizer").glob("*/*.model"))).read_bytes(), None)
-    assert len(encode_once(PAIRS, watching, tmp_path)) == 500
+    listing = ListingTokenizer((next((tmp_path / "tokenizer").glob("*/*.model"))).read_bytes(), None)
+    assert len(encode_uncached(PAIRS, listing, tmp_path)) == 500
     assert seen == []
 
 
-def test_a_cache_that_is_not_a_utf8_path(tmp_path: Path) -> None:
+def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     with pytest.raises(HeedError, match="not a UTF-8 path: set cache_dir=DIR"):
         build_once(odd / "entry", lambda path: path.mkdir())
     assert not odd.exists()
     shutil.rmtree(odd, ignore_errors=True)
+
+
+def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted(path: Path) -> None:
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_once(tmp_path / "a" / "b", interrupted)
+    assert [path.name for path in (tmp_path / "a").iterdir()] in ([], ["b.lock"])
+    assert build_once(tmp_path / "a" / "b", lambda path: path.write_text("whole") and None).read_text() == "whole"
+
+
+def test_an_entry_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HeedError, match=r"Cannot write the cache entry .*set cache_dir=DIR"):
+        build_once(tmp_path / "file" / "x" / "y", lambda path: path.mkdir())

@@ -1,4 +1,4 @@
-"""Ids in flat memory are the tokenizer's ids, whatever the block size, and are written once."""
+"""Encoded splits: ragged arrays of token ids, cached and memory-mapped."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.data import cache
-from heed.data.encoded import EncodedSplit, Ragged, encode, encode_once
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
-from heed.errors import HeedError
+from heed.data.encoded import EncodedSplit, Ragged, encode, encode_uncached
+from heed.data.tokenizer import TAGS, Tokenizer
+from tests.data.corpora import train_tokenizer
 
 
 @given(st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=6), max_size=12))
@@ -38,16 +38,7 @@ def dataset() -> Dataset:
 
 @pytest.fixture
 def tokenizer(dataset: Dataset, tmp_path: Path) -> Tokenizer:
-    return TokenizerTrainer(
-        kind="bpe",
-        joint=False,
-        vocab_size="auto",
-        byte_fallback=True,
-        character_coverage=1.0,
-        normalization="identity",
-        max_sentences=1000,
-        sampling=0.0,
-    ).train(dataset, tmp_path)
+    return train_tokenizer(dataset, tmp_path, joint=False)
 
 
 def ids(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
@@ -55,7 +46,7 @@ def ids(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
 
 
 @pytest.mark.parametrize("block", [1, 7, 20_000])
-def test_encode_gives_the_tokenizers_ids(
+def test_encode_returns_the_tokenizers_ids_for_every_block_size(
     block: int, dataset: Dataset, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "BLOCK", block)
@@ -70,7 +61,9 @@ def test_encode_gives_the_tokenizers_ids(
     assert np.array_equal(np.load(folder / "tgt.npy"), split.tgt.values), "plain .npy files"
 
 
-def test_the_cache_knows_text_and_tokenizer(dataset: Dataset, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_another_text_or_tokenizer_is_another_cache_entry(
+    dataset: Dataset, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     model = (tmp_path / "model") / "src.model"
     tokenizer.save(model.parent)
     other = Tokenizer(model.read_bytes(), None)
@@ -80,52 +73,29 @@ def test_the_cache_knows_text_and_tokenizer(dataset: Dataset, tokenizer: Tokeniz
         assert ids(encode(split, encoder, tmp_path)) == list(expected)
 
 
-def test_a_split_without_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_split_of_empty_sentences(tokenizer: Tokenizer, tmp_path: Path) -> None:
     split = encode(Dataset.from_dict({"src": ["", ""], "tgt": ["", ""]}), tokenizer, tmp_path)
     assert ids(split) == [([], []), ([], [])]
 
 
-def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
-    def fails(path: Path) -> None:
-        path.write_text("half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cache.build_once(tmp_path / "a" / "b", fails)
-    assert [path.name for path in (tmp_path / "a").iterdir()] in ([], ["b.lock"])
-    assert cache.build_once(tmp_path / "a" / "b", lambda path: path.write_text("whole") and None).read_text() == "whole"
-
-
-def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(HeedError, match=r"cannot be made .*set cache_dir=DIR"):
-        cache.build_once(tmp_path / "file" / "x" / "y", lambda path: path.mkdir())
-
-
-def test_both_directions_follow_each_other(dataset: Dataset, tmp_path: Path) -> None:
-    tokenizer = TokenizerTrainer(
-        kind="bpe",
-        joint=True,
-        vocab_size="auto",
-        byte_fallback=True,
-        character_coverage=1.0,
-        normalization="identity",
-        max_sentences=1000,
-        sampling=0.0,
-    ).train(dataset, tmp_path, tags=("<2de>", "<2en>"))
-    into_de, into_en = 4, 5
+def test_both_directions_append_the_swapped_pairs(dataset: Dataset, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(dataset, tmp_path, tags=("<2de>", "<2en>"))
+    into_de, into_en = TAGS
     assert tokenizer.tags == tuple(tokenizer.src_pieces([into_de, into_en])) == ("<2de>", "<2en>")
     one_way, both = (encode(dataset, tokenizer, tmp_path, both_directions=both) for both in (False, True))
-    assert ids(both)[:52] == ids(one_way)
-    assert len(both) == 104
-    for (src, tgt), (turned_src, turned_tgt) in zip(ids(both)[:52], ids(both)[52:], strict=True):
-        assert turned_src == ([into_en, *tgt] if tgt else [])
-        assert src == ([into_de, *turned_tgt] if turned_tgt else [])
+    size = len(dataset)
+    assert ids(both)[:size] == ids(one_way)
+    assert len(both) == 2 * size
+    for (src, tgt), (swapped_src, swapped_tgt) in zip(ids(both)[:size], ids(both)[size:], strict=True):
+        assert swapped_src == ([into_en, *tgt] if tgt else [])
+        assert src == ([into_de, *swapped_tgt] if swapped_tgt else [])
 
 
-def test_drawn_ids_leave_no_files(dataset: Dataset, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    first, again = (encode_once(dataset, tokenizer.sampling(0.3, seed=(1, 2)), tmp_path) for _ in range(2))
-    assert ids(first) == ids(again) != ids(encode(dataset, tokenizer, tmp_path))
+def test_sampled_ids_leave_no_files(dataset: Dataset, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    unsampled = encode(dataset, tokenizer, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    first, again = (encode_uncached(dataset, tokenizer.sampling(0.3, seed=(1, 2)), tmp_path) for _ in range(2))
+    assert ids(first) == ids(again) != ids(unsampled)
     assert isinstance(first.src.values.base, np.memmap), "ids stay on disk"
-    assert not list((tmp_path / "encoded").glob("drawn*"))
+    assert sorted(tmp_path.rglob("*")) == before
     assert tokenizer.decode_tgt([tgt for _, tgt in ids(first)]) == list(dataset["tgt"])

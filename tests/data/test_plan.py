@@ -1,8 +1,7 @@
-"""The plan of an epoch: every sentence once, within limits, the same for any number of devices."""
+"""The plan of an epoch: steps, micro-batches, shards, order and padding."""
 
-import time
 import tracemalloc
-from itertools import islice, product
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.plan import Planner, Shuffle, padded_tokens, share
+from heed.data.plan import Planner, RandomPermutation, padded_tokens, shard
 from heed.errors import HeedError
 
 Lengths = npt.NDArray[np.int64]
@@ -34,7 +33,9 @@ planners = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(corpora(), planners, st.integers(0, 5))
-def test_every_sentence_once_and_within_limits(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
+def test_every_sentence_is_in_one_step_and_micro_batches_fit(
+    corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int
+) -> None:
     src, tgt = corpus
     steps = list(planner.steps(src, tgt, epoch=epoch))
     rows = np.concatenate([rows for step in steps for rows in step.micro_batches])
@@ -47,31 +48,31 @@ def test_every_sentence_once_and_within_limits(corpus: tuple[Lengths, Lengths], 
 
 @settings(max_examples=80, deadline=None)
 @given(corpora(), planners)
-def test_steps_have_about_the_size_asked_for(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
+def test_steps_have_about_batch_tokens(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
     src, tgt = corpus
     sizes = [step.tgt_tokens for step in planner.steps(src, tgt, epoch=0)]
-    # Cut at whole sentences, a step misses its share by half a sentence at each end, and the share by one; what is left
-    # of an epoch is spread over its last pool.
+    # Steps are cut at whole sentences, and those of the last pool divide what is left of the epoch.
     assert sum(sizes) == tgt.sum()
     assert max(sizes) <= 1.5 * planner.batch_tokens + tgt.max()
     assert min(sizes) >= min(0.75 * planner.batch_tokens - 2 * tgt.max(), tgt.sum())
 
 
-def test_no_step_is_small() -> None:
-    """However many sentences are left for the last pool, and though a pool be less than a step."""
-    for size, pool in product(range(2000, 2030, 3), (20, 100)):
-        tgt = np.full(size, 10)
-        planner = Planner(batch_tokens=300, device_tokens=1000, pool=pool, seed=1)
-        sizes = [step.tgt_tokens for step in planner.steps(tgt, tgt, epoch=0)]
-        assert min(sizes) >= 225 - 10
-        assert max(sizes) <= 450 + 10
-        assert sizes.count(300) >= len(sizes) - 5  # those of the last pool
+@pytest.mark.parametrize("size", range(2000, 2030, 3))
+@pytest.mark.parametrize("pool", [20, 100])
+def test_no_step_is_small(size: int, pool: int) -> None:
+    """For any number of sentences in the last pool, and also if a pool is smaller than a step."""
+    tgt = np.full(size, 10)
+    planner = Planner(batch_tokens=300, device_tokens=1000, pool=pool, seed=1)
+    sizes = [step.tgt_tokens for step in planner.steps(tgt, tgt, epoch=0)]
+    assert min(sizes) >= 0.75 * 300 - 10
+    assert max(sizes) <= 1.5 * 300 + 10
+    assert sizes.count(300) >= len(sizes) - 5, "only steps of the last pool deviate"
 
 
 @settings(max_examples=50, deadline=None)
 @given(corpora(), planners)
-def test_nothing_is_remembered(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
-    """An epoch is the same after others, finished or not."""
+def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
+    """An epoch has the same plan after other epochs, finished or not."""
 
     def plan() -> list[list[int]]:
         return [rows.tolist() for step in planner.steps(*corpus, epoch=1) for rows in step.micro_batches]
@@ -83,7 +84,7 @@ def test_nothing_is_remembered(corpus: tuple[Lengths, Lengths], planner: Planner
 
 @settings(max_examples=50, deadline=None)
 @given(corpora(), planners, st.integers(0, 3))
-def test_a_plan_can_be_taken_up_anywhere(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
+def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
     src, tgt = corpus
     whole = [[rows.tolist() for rows in step.micro_batches] for step in planner.steps(src, tgt, epoch=epoch)]
     for start in {0, 1, len(whole) // 2, len(whole)}:
@@ -93,12 +94,12 @@ def test_a_plan_can_be_taken_up_anywhere(corpus: tuple[Lengths, Lengths], planne
 
 @given(corpora(), planners, st.integers(1, 5))
 @settings(max_examples=50, deadline=None)
-def test_shares_partition_a_step(corpus: tuple[Lengths, Lengths], planner: Planner, world_size: int) -> None:
+def test_shards_partition_a_step(corpus: tuple[Lengths, Lengths], planner: Planner, world_size: int) -> None:
     step = next(planner.steps(*corpus, epoch=0))
-    shares = [share(step, rank, world_size) for rank in range(world_size)]
-    assert sorted(number for part in shares for number, _ in part) == list(range(len(step.micro_batches)))
-    assert all(rows is step.micro_batches[number] for part in shares for number, rows in part)
-    sizes = [len(part) for part in shares]
+    shards = [shard(step, rank, world_size) for rank in range(world_size)]
+    assert sorted(number for part in shards for number, _ in part) == list(range(len(step.micro_batches)))
+    assert all(rows is step.micro_batches[number] for part in shards for number, rows in part)
+    sizes = [len(part) for part in shards]
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -114,57 +115,54 @@ def test_epochs_and_seeds_differ() -> None:
     assert first(1, 0) == orders[0]
 
 
-def corpus_of(size: int) -> tuple[Lengths, Lengths]:
-    """Lengths as in real text: log-normal, the target about as long as the source."""
+def log_normal_lengths(size: int) -> tuple[Lengths, Lengths]:
+    """Draw lengths like those of real text: log-normal, with targets about as long as sources."""
     rng = np.random.default_rng(0)
     src = np.clip(rng.lognormal(2.6, 0.5, size), 2, 120)
     return src.astype(np.int64), np.clip(src * rng.normal(1.05, 0.2, size), 2, 150).astype(np.int64)
 
 
-def padding(planner: Planner, src: Lengths, tgt: Lengths) -> float:
+def padding_fraction(planner: Planner, src: Lengths, tgt: Lengths) -> float:
     batches = [rows for step in planner.steps(src, tgt, epoch=0) for rows in step.micro_batches]
     return 1 - int(src.sum() + tgt.sum()) / sum(padded_tokens(src[rows], tgt[rows]) for rows in batches)
 
 
-def test_sorting_within_a_pool_spares_padding() -> None:
-    src, tgt = corpus_of(20_000)
-    # By target, then source, it would be 0.065.
-    assert padding(Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1), src, tgt) < 0.05
-    assert padding(Planner(batch_tokens=1500, device_tokens=4096, pool=100, seed=1), src, tgt) > 0.3
+def test_a_larger_pool_needs_less_padding() -> None:
+    src, tgt = log_normal_lengths(20_000)
+    # Sorting by target, then source, would give 0.065.
+    assert padding_fraction(Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1), src, tgt) < 0.05
+    assert padding_fraction(Planner(batch_tokens=1500, device_tokens=4096, pool=100, seed=1), src, tgt) > 0.3
 
 
-def test_devices_are_equally_busy() -> None:
-    """Of four, the busiest has little more to do than the average: a step waits for it."""
-    src, tgt = corpus_of(20_000)
+def test_devices_have_equal_work() -> None:
+    """The busiest of four devices, for which the others wait, has little more work than the average."""
+    src, tgt = log_normal_lengths(20_000)
     planner = Planner(batch_tokens=12_000, device_tokens=2048, pool=20_000, seed=1)
     busiest = average = 0.0
     for step in planner.steps(src, tgt, epoch=0):
-        work = [sum(padded_tokens(src[rows], tgt[rows]) for _, rows in share(step, rank, 4)) for rank in range(4)]
+        work = [sum(padded_tokens(src[rows], tgt[rows]) for _, rows in shard(step, rank, 4)) for rank in range(4)]
         busiest, average = busiest + max(work), average + sum(work) / 4
-    assert busiest / average < 1.04  # counts that are no multiple of four: 1.13
+    assert busiest / average < 1.04  # 1.13 if the number of micro-batches were not a multiple of four
 
 
-def test_lengths_do_not_drift() -> None:
-    """Neighbouring steps of a pool are no more alike in length than distant ones."""
-    src, tgt = corpus_of(20_000)
+def test_lengths_do_not_drift_within_a_pool() -> None:
+    """The mean lengths of consecutive steps are uncorrelated."""
+    src, tgt = log_normal_lengths(20_000)
     planner = Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1)
     means = np.array([np.mean(tgt[step.micro_batches[0]]) for step in planner.steps(src, tgt, epoch=0)])
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 4 / len(means) ** 0.5
 
 
-def test_a_million_pairs_in_the_memory_of_a_pool() -> None:
-    src, tgt = corpus_of(1_000_000)
+def test_planning_needs_less_memory_than_a_permutation_of_the_corpus() -> None:
+    src, tgt = log_normal_lengths(1_000_000)
     planner = Planner(batch_tokens=25_000, device_tokens=8192, pool=20_000, seed=1)
     tracemalloc.start()
     try:
-        started = time.process_time()
         assert sum(len(rows) for step in planner.steps(src, tgt, epoch=1) for rows in step.micro_batches) == len(src)
-        seconds = time.process_time() - started
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert seconds < 15  # 0.5 where this was written
-    assert peak < 8 * 2**20  # less than a permutation would take
+    assert peak < np.arange(len(src)).nbytes
 
 
 def test_pools_are_drawn_from_the_whole_corpus() -> None:
@@ -172,41 +170,42 @@ def test_pools_are_drawn_from_the_whole_corpus() -> None:
     planner = Planner(batch_tokens=500, device_tokens=1000, pool=100, seed=1)
     for step in islice(planner.steps(tgt, tgt, epoch=0), 5):
         tenths = np.concatenate(step.micro_batches) // 1000
-        assert len(set(tenths)) > 7  # of 50 sentences drawn evenly, nearly always all ten
+        assert len(set(tenths)) > 7  # 50 uniformly drawn sentences are nearly always from all ten tenths
 
 
 @pytest.mark.parametrize("device_tokens", [53, 100, 110])
-def test_a_pair_too_long_for_a_device_is_refused_by_number(device_tokens: int) -> None:
+def test_a_pair_too_long_for_a_device_is_refused_with_its_number(device_tokens: int) -> None:
     src, tgt = np.array([3, 50, 51, 4, 50]), np.array([3, 60, 60, 4, 4])
     planner = Planner(batch_tokens=10, device_tokens=device_tokens, pool=2, seed=1)
-    # At once, although the first step may not hold it; and the number asked for is enough for all.
+    # Raised by the call, although the pair may be in a later step; the suggested number is enough for all pairs.
     with pytest.raises(HeedError, match=r"pair 3, the longest, has 51 source and 60 target tokens.*111 or more"):
         planner.steps(src, tgt, epoch=0)
     planner.device_tokens = 111
     assert sum(step.tgt_tokens for step in planner.steps(src, tgt, epoch=0)) == tgt.sum()
 
 
-def test_a_step_smaller_than_a_sentence_is_that_sentence() -> None:
+def test_a_step_has_at_least_one_sentence() -> None:
     tgt = np.array([7, 9, 8, 30])
     steps = Planner(batch_tokens=1, device_tokens=100, pool=2, seed=1).steps(tgt, tgt, epoch=0)
     assert sorted(step.tgt_tokens for step in steps) == sorted(tgt)
 
 
-def test_shuffle_is_a_permutation() -> None:
-    for size in range(1, 300):
-        shuffle = Shuffle(size, np.random.default_rng(size))
-        order = shuffle(np.arange(size)).tolist()
-        assert sorted(order) == list(range(size))
-        assert shuffle(np.arange(size // 3, size // 2)).tolist() == order[size // 3 : size // 2]
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 2000), st.integers(0, 2**31))
+def test_a_random_permutation_is_a_permutation(size: int, seed: int) -> None:
+    permutation = RandomPermutation(size, np.random.default_rng(seed))
+    order = permutation(np.arange(size)).tolist()
+    assert sorted(order) == list(range(size))
+    assert permutation(np.arange(size // 3, size // 2)).tolist() == order[size // 3 : size // 2]
 
 
 @pytest.mark.parametrize("size", [16, 60])
-def test_shuffle_looks_uniform(size: int) -> None:
-    """Over many keys every number comes to every place equally often, and after every other: by χ²."""
-    drawn = 1000
-    orders = np.array([Shuffle(size, np.random.default_rng((1, key)))(np.arange(size)) for key in range(drawn)])
-    places = np.array([np.bincount(column, minlength=size) for column in orders.T])
-    steps = np.bincount((np.diff(orders, axis=1) % size).ravel(), minlength=size)[1:]
-    for counts, freedom in ((places, (size - 1) ** 2), (steps, size - 2)):
-        chi = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
-        assert chi < freedom + 5 * (2 * freedom) ** 0.5
+def test_random_permutations_are_uniform(size: int) -> None:
+    """χ² test over 1,000 keys: elements are uniform over positions, and so are differences of neighbours."""
+    seeds = [np.random.default_rng((1, key)) for key in range(1000)]
+    orders = np.array([RandomPermutation(size, rng)(np.arange(size)) for rng in seeds])
+    positions = np.array([np.bincount(column, minlength=size) for column in orders.T])
+    differences = np.bincount((np.diff(orders, axis=1) % size).ravel(), minlength=size)[1:]
+    for counts, degrees_of_freedom in ((positions, (size - 1) ** 2), (differences, size - 2)):
+        chi_squared = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
+        assert chi_squared < degrees_of_freedom + 5 * (2 * degrees_of_freedom) ** 0.5

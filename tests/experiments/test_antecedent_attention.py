@@ -3,18 +3,18 @@
 from experiments.antecedent_attention import german_pronoun
 from experiments.sense_attention import deciding_words
 
-from heed.data.synthetic import Contrast, words
+from heed.data.synthetic import ContrastivePair, split_punctuation
 
 
 def test_german_pronoun_is_the_last() -> None:
-    tokens = words("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
+    tokens = split_punctuation("Es stimmt, dass die Kuh müde war, weil sie zu faul war.")
     assert tokens[german_pronoun(tokens)] == "sie"
 
 
 def test_deciding_words_are_those_in_which_twins_differ() -> None:
     one, twin = (
-        Contrast(src=src, good="", bad="", tag="sense", antecedent=None, roles={})
+        ContrastivePair(src=src, good="", bad="", tag="sense", antecedent=None, roles={})
         for src in ("He saw a bank in the old town.", "He saw a bank beside the river.")
     )
-    assert [words(one.src)[position] for position in deciding_words(one, twin)] == ["in", "old", "town"]
-    assert [words(twin.src)[position] for position in deciding_words(twin, one)] == ["beside", "river"]
+    assert [split_punctuation(one.src)[position] for position in deciding_words(one, twin)] == ["in", "old", "town"]
+    assert [split_punctuation(twin.src)[position] for position in deciding_words(twin, one)] == ["beside", "river"]

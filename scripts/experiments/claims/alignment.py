@@ -9,7 +9,7 @@ from experiments.claim import Claim, Finding
 from experiments.plots import caption, table
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.evaluation.alignment import (
     Alignment,
     Counts,
@@ -31,7 +31,7 @@ def counts(run: TrainedModel, split: str) -> tuple[Counts, Counts]:
     sources, references = (run.lines(split, kind)[:SENTENCES] for kind in ("src", "ref"))
     found, diagonals = [], []
     for attended, meta in zip(run.translator.attend(sources, references), run.meta(split), strict=False):
-        src_words, tgt_words = words(attended.source), words(attended.target)
+        src_words, tgt_words = split_punctuation(attended.source), split_punctuation(attended.target)
         links = frozenset((int(src), int(tgt)) for src, tgt in meta["alignment"])
         gold = Gold(sure=links, possible=links)
         assert attended.cross is not None

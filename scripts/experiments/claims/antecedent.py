@@ -13,7 +13,7 @@ from experiments.plots import Line, caption, histogram, line_plot, table
 from experiments.runner import ExperimentRunner
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.compare.challenge import contrastive_accuracy
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.plot.svg import WordMap, heat_map
 
 STACKS = {
@@ -34,7 +34,7 @@ def figures(report: AntecedentReport, found: Sequence[PronounAttention], part: P
         histogram(values, name=title, x="attention to the right − to the wrong antecedent, challenge set"),
     ]
     for one in median_twins(found, head):
-        src, tgt, antecedent = words(one.case.src), words(one.case.tgt), one.case.antecedent
+        src, tgt, antecedent = split_punctuation(one.case.src), split_punctuation(one.case.tgt), one.case.antecedent
         pronoun = "it" if part == "encoder" else tgt[german_pronoun(tgt)]
         row = WordMap(src, [f"{pronoun} (= {src[antecedent['right']]})"], one.weights[head][None])
         drawn.append(f'<div class="side-0">{heat_map(row, name=one.case.src)}</div>')

@@ -5,7 +5,7 @@ from experiments.claim import Claim, Finding
 from experiments.plots import Line, line_plot
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import FIXED_VECTOR_LONGER, LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
 
 EDGES = (10, 14, 18, 22)
@@ -21,14 +21,14 @@ LABELS = {
 def bleu_by_length(run: TrainedModel) -> dict[str, float]:
     """Return the BLEU of the test set by number of source words, and that of the split ``long``."""
     sources, references, translations = (run.lines("test", kind) for kind in ("src", "ref", "hyp"))
-    lengths = [len(words(source)) for source in sources]
+    lengths = [len(split_punctuation(source)) for source in sources]
     found = {}
     for low, high in zip((0, *EDGES), (*EDGES, None), strict=True):
         rows = [row for row, length in enumerate(lengths) if low <= length and (high is None or length < high)]
         label = f"{low}+" if high is None else f"{low}–{high - 1}" if low else f"≤ {high - 1}"
         scores = corpus_scores([translations[row] for row in rows], [references[row] for row in rows], tgt_lang="de")
         found[label] = scores.bleu
-    longest = [len(words(source)) for source in run.lines("long", "src")]
+    longest = [len(split_punctuation(source)) for source in run.lines("long", "src")]
     return found | {f"{min(longest)}–{max(longest)}": run.bleu("long")}
 
 

@@ -11,7 +11,7 @@ from experiments.claim import Claim, Finding
 from experiments.plots import caption, table
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import Map, pool, word_shares
 from heed.models.ablation import heads_off
@@ -62,7 +62,7 @@ def role_masses(run: TrainedModel, split: str) -> dict[tuple[str, str], Floats]:
     attention = run.translator.attend([sources[row] for row in rows], [references[row] for row in rows])
     for row, attended in zip(rows, attention, strict=True):
         assert attended.encoder_self is not None
-        shares = word_shares(attended.src_pieces, words(sources[row]))
+        shares = word_shares(attended.src_pieces, split_punctuation(sources[row]))
         maps = pool(attended.encoder_self, shares, shares)
         for pair in ROLE_PAIRS:
             start, end = (metas[row]["roles"][role] for role in pair)

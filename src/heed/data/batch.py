@@ -1,4 +1,4 @@
-"""What models are fed: padded id tensors with their masks."""
+"""Model input: padded token ids with their masks."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,42 +17,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs, each side one padded rectangle. EOS ends every source and target; BOS opens ``tgt_in``."""
+    """Sentence pairs as padded tensors. EOS ends every source and every target; BOS starts ``tgt_in``.
+
+    Masks follow the project's convention: True at tokens, False at padding.
+    """
 
     src: Int[Tensor, "B S"]
     src_mask: Bool[Tensor, "B S"]
     tgt_in: Int[Tensor, "B T"]
     tgt_out: Int[Tensor, "B T"]
     index: Int[Tensor, " B"]
-    """The rows' numbers in their split."""
+    """Index of each pair in its split."""
 
     @property
     def tgt_tokens(self) -> int:
-        """Target tokens, EOS counted, padding not."""
+        """Number of target tokens, including EOS, without padding."""
         return int((self.tgt_out != PAD).sum())
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return Batch(**{name: tensor.to(device, non_blocking=True) for name, tensor in vars(self).items()})
 
 
 def collate(index: npt.NDArray[np.integer], src: "Ragged", tgt: "Ragged") -> Batch:
-    """The pairs with these numbers, as one batch."""
-    src_ids, src_ends = _rectangle(index, src)
-    tgt_ids, tgt_ends = _rectangle(index, tgt)
+    """Return the pairs with these indices as one batch.
+
+    Args:
+        index: indices of the pairs, in the order of the batch's rows.
+        src, tgt: token ids of all pairs, without BOS and EOS.
+    """
+    src_ids, src_lengths = _pad(index, src)
+    tgt_ids, tgt_lengths = _pad(index, tgt)
     rows = np.arange(len(index))
-    src_ids[rows, src_ends] = EOS
+    src_ids[rows, src_lengths] = EOS
     tgt_in = np.roll(tgt_ids, 1, axis=1)
     tgt_in[:, 0] = BOS
     tgt_out = tgt_ids
-    tgt_out[rows, tgt_ends] = EOS
-    src_mask = np.arange(src_ids.shape[1]) <= src_ends[:, None]
+    tgt_out[rows, tgt_lengths] = EOS
+    src_mask = np.arange(src_ids.shape[1]) <= src_lengths[:, None]
     arrays = (src_ids, src_mask, tgt_in, tgt_out, np.asarray(index, dtype=np.int64))
     return Batch(*map(torch.from_numpy, arrays))
 
 
-def _rectangle(index: npt.NDArray[np.integer], ragged: "Ragged") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The sequences, padded, with one column to spare behind the longest; and their lengths."""
+def _pad(index: npt.NDArray[np.integer], ragged: "Ragged") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the sequences padded to one token more than the longest, which leaves room for EOS, and their lengths."""
     starts = ragged.offsets[index]
     lengths = ragged.offsets[index + 1] - starts
     columns = np.arange(int(lengths.max()) + 1)

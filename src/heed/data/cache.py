@@ -14,21 +14,20 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 BLOCK = 20_000
-"""Pairs held as Python strings at a time: a few MB, and nothing is gained by more. Fingerprints depend on it."""
-
+"""Sentence pairs held in memory as Python strings at a time: a few MB. Fingerprints depend on this number."""
 
 FORMAT = 1
-"""The version of what is written to the cache; entries of another version are built again."""
+"""Version of the cache's file formats. Entries of another version are built again."""
 
 
 def blocks(dataset: "Dataset") -> Iterator[tuple[list[str], list[str]]]:
-    """The sources and targets of a dataset, ``BLOCK`` pairs at a time."""
+    """Yield the sources and the targets of a dataset, ``BLOCK`` pairs at a time."""
     for table in dataset.with_format("arrow").iter(batch_size=BLOCK):
         yield table["src"].to_pylist(), table["tgt"].to_pylist()
 
 
 def text_fingerprint(*splits: "Dataset") -> str:
-    """A digest of the sentences themselves and their order: the same on every machine, wherever they came from."""
+    """Return a digest of the sentences and their order, independent of the machine and the file format."""
     digest = hashlib.blake2b(digest_size=16)
     for split in splits:
         digest.update(f"{len(split)} pairs\n".encode())
@@ -40,7 +39,11 @@ def text_fingerprint(*splits: "Dataset") -> str:
 
 
 def mapped_dataset(path: Path, schema: "pa.Schema", tables: "Iterable[pa.Table]") -> "Dataset":
-    """Return the tables as a memory-mapped dataset on disk; ``tables`` is only read if ``path`` has to be built."""
+    """Return the tables as a memory-mapped dataset in the file ``path``.
+
+    Args:
+        tables: the content; it is consumed only if ``path`` does not exist yet or is damaged.
+    """
     import pyarrow as pa
     from datasets import Dataset
 
@@ -53,22 +56,26 @@ def mapped_dataset(path: Path, schema: "pa.Schema", tables: "Iterable[pa.Table]"
 
 
 def build_once(path: Path, build: Callable[[Path], None]) -> Path:
-    """Return ``path`` (a file or a folder), written by ``build(temporary path)`` where it is missing or damaged.
+    """Return ``path`` (a file or a folder), after building it if it is missing or damaged.
 
-    Of several processes one builds and the others wait for it; if it is killed, the next one builds. A checksum beside
-    ``path`` tells a whole entry from a damaged one, and from one that another version of heed wrote.
+    One of several processes builds and the others wait; if that process is killed, the next one builds. A checksum file
+    next to ``path`` identifies complete entries of this version's format.
+
+    Args:
+        path: the entry.
+        build: called with a temporary path, to which it writes the entry.
 
     Raises:
-        HeedError: if nothing can be written there.
+        HeedError: if the entry cannot be written.
     """
     from filelock import FileLock
 
     if _is_intact(path):
         return path
     try:
-        os.fsencode(path).decode()  # Arrow opens no other paths
+        os.fsencode(path).decode()  # Arrow opens only UTF-8 paths
     except UnicodeDecodeError as error:
-        raise HeedError(f"{path.parent} is not a UTF-8 path: set cache_dir=DIR to one that is.") from error
+        raise HeedError(f"{path.parent} is not a UTF-8 path: set cache_dir=DIR to a path that is.") from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
@@ -79,14 +86,14 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
                     _checksum_file(path).write_text(_checksum(partial))
     except OSError as error:
         raise HeedError(
-            f"{path} cannot be made ({error.strerror or error}). It is part of a cache: set cache_dir=DIR to a folder "
-            "that can be written, or make room and delete this one."
+            f"Cannot write the cache entry {path} ({error.strerror or error}): set cache_dir=DIR to a writable folder, "
+            "or free some space and delete this entry."
         ) from error
     return path
 
 
 def _is_intact(path: Path) -> bool:
-    """Whether this is what `build_once` wrote, byte for byte."""
+    """Return whether the entry is exactly what `build_once` wrote."""
     try:
         return _checksum_file(path).read_text() == _checksum(path)
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Which training pairs are worth learning from; what was left out is counted and shown."""
+"""Cleaning rules for training pairs, with a report of what each rule dropped."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Dataset
 
-EXAMPLES = 3
-"""Dropped pairs shown per rule."""
+EXAMPLES_PER_RULE = 3
+"""Dropped pairs that the report shows per rule."""
 
 RATIO_SLACK = 10
-"""Characters added to both sides before they are compared: "OK." and "In Ordnung." are a fair pair."""
+"""Characters added to both sides before the length ratio is taken, so that short pairs ("OK." / "In Ordnung.") pass."""
 
 Hashes = npt.NDArray[np.uint64]
-"""64-bit digests of text: among 10 million pairs, two different ones meet with a chance of 3 in a million."""
+"""64-bit digests of text. Among 10 million different pairs, the probability of a collision is 3 in a million."""
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A pair that was left out; ``number`` counts the training pairs as they were read, from 1."""
+class DroppedPair:
+    """A dropped pair; ``number`` is its position in the training set before cleaning, from 1."""
 
     number: int
     src: str
@@ -37,39 +37,46 @@ class Dropped:
 
 @dataclass(frozen=True)
 class CleaningReport:
-    """How many pairs were read, and how many each rule dropped; a pair counts for the first rule it breaks."""
+    """The number of pairs read, and of pairs dropped by each rule. A pair counts for the first rule it violates."""
 
     total: int
+    """Pairs before cleaning."""
     dropped: dict[str, int]
-    examples: dict[str, list[Dropped]]
+    """Dropped pairs by rule, in the order in which the rules are applied."""
+    examples: dict[str, list[DroppedPair]]
+    """The first dropped pairs by rule."""
 
     @property
     def kept(self) -> int:
+        """Pairs after cleaning."""
         return self.total - sum(self.dropped.values())
 
     def __str__(self) -> str:
         lines = [f"training pairs: {self.total:,} read, {self.kept:,} kept"]
         for rule, count in self.dropped.items():
             if count:
-                shown = " · ".join(
-                    f"{pair.number:,}: {_short(pair.src)} ‖ {_short(pair.tgt)}" for pair in self.examples[rule]
+                examples = " · ".join(
+                    f"{pair.number:,}: {_truncate(pair.src)} ‖ {_truncate(pair.tgt)}" for pair in self.examples[rule]
                 )
-                lines.append(f"  {rule:<16}{count:>9,}   {shown}")
+                lines.append(f"  {rule:<16}{count:>9,}   {examples}")
         return "\n".join(lines)
 
 
 class Cleaning:
-    """Rules for training pairs. Validation and test sets are never touched: their scores must stay comparable.
+    """Cleaning rules for training pairs. Validation and test sets are never changed, so their scores stay comparable.
 
     Args:
-        drop_empty: drop pairs with a side of nothing but white space.
-        drop_placeholders: drop pairs with one side without any letter or digit ("@@", "-"), the other side having some.
-        max_chars: drop pairs with a longer side, in characters. None: no limit.
-        max_ratio: drop pairs whose longer side has more than this many times the characters of the shorter one
-            (``RATIO_SLACK`` added to both). Characters and not words: many languages write no spaces. None: no limit.
-        drop_leaked: drop pairs whose source is also the source of a validation or test pair, whatever their target:
-            a translation of a test sentence is an answer to it, even if it is not the reference.
-        drop_duplicates: keep the first of equal pairs. Equal sources with different targets stay.
+        drop_empty: drop pairs in which a side is empty or white space.
+        drop_placeholders: drop pairs in which exactly one side has no letter or digit ("@@", "-").
+        max_chars: drop pairs in which a side has more characters. None: no limit.
+        max_ratio: drop pairs whose longer side has more than ``max_ratio`` times the characters of the shorter side,
+            with ``RATIO_SLACK`` added to both. In characters, because many languages write no spaces. None: no limit.
+        drop_leaked: drop pairs whose source is also the source of a validation or test pair, whatever the target: any
+            translation of a test sentence helps to translate it, even if it is not the reference.
+        drop_duplicates: keep only the first of equal pairs. Equal sources with different targets are kept.
+
+    Raises:
+        HeedError: if ``max_chars`` or ``max_ratio`` is out of range.
     """
 
     def __init__(
@@ -83,10 +90,10 @@ class Cleaning:
         drop_duplicates: bool,
     ) -> None:
         if max_chars is not None and max_chars < 1:
-            raise HeedError(f"data.cleaning.max_chars is a number of characters or null, not {max_chars}.")
+            raise HeedError(f"data.cleaning.max_chars={max_chars} must be at least 1 (characters) or null.")
         if max_ratio is not None and max_ratio <= 1:
             raise HeedError(
-                f"data.cleaning.max_ratio compares the longer side with the shorter: {max_ratio} is not over 1."
+                f"data.cleaning.max_ratio={max_ratio} must be above 1 (longer side / shorter side) or null."
             )
         self.drop_empty = drop_empty
         self.drop_placeholders = drop_placeholders
@@ -98,18 +105,22 @@ class Cleaning:
     def apply(
         self, train: "Dataset", *, held_out: Sequence["Dataset"], at_most: int | None, cache_dir: Path
     ) -> tuple["Dataset", CleaningReport]:
-        """The training pairs that pass, in their order, and the count of the others.
+        """Return the training pairs that pass all rules, in their order, and the report.
 
-        ``at_most`` keeps that many of the clean pairs, chosen by their digest: a sample that does not depend on the
-        order of the file (many are sorted by length), and smaller samples lie inside larger ones.
+        The text is read in blocks and needs 17 bytes of memory per pair.
 
-        Needs 17 bytes of memory per pair: the text is read in blocks, and what is kept is written to ``cache_dir``.
+        Args:
+            train: the training pairs, with the columns "src" and "tgt" and possibly others.
+            held_out: the validation and test sets.
+            at_most: keep only this many of the clean pairs: those with the smallest digests. This sample is independent
+                of the order of the file, which may be sorted by length, and smaller samples are subsets of larger ones.
+            cache_dir: where the kept pairs are written, if any pair is dropped.
         """
         rules = ["empty", "placeholder", "too long", "length ratio", "leaked", "duplicate", "over max_train"]
-        keep = len(rules)
-        verdict = np.full(len(train), keep, dtype=np.uint8)
+        no_rule = len(rules)
+        violated = np.full(len(train), no_rule, dtype=np.uint8)  # the first violated rule of each pair
         pairs: Hashes = np.zeros(len(train), dtype=np.uint64)
-        forbidden = self._sources(held_out)
+        held_out_sources = self._source_hashes(held_out)
         content = hashlib.blake2b(digest_size=8)
         for start, table in _tables(train):
             rows = slice(start, start + len(table))
@@ -118,68 +129,68 @@ class Cleaning:
                 content.update("\n".join(column).encode() + b"\n\n")
             sources, targets = columns["src"], columns["tgt"]
             pairs[rows] = _hashes(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(sources, targets, strict=True))
-            broken = self._broken(table)
+            violations = self._violations(table)
             if self.drop_leaked:
-                broken["leaked"] = np.isin(_hashes(src.strip() for src in sources), forbidden)
-            for rule, rows_broken in broken.items():
-                verdict[rows] = np.where(rows_broken, np.minimum(verdict[rows], rules.index(rule)), verdict[rows])
+                violations["leaked"] = np.isin(_hashes(src.strip() for src in sources), held_out_sources)
+            for rule, mask in violations.items():
+                violated[rows] = np.where(mask, np.minimum(violated[rows], rules.index(rule)), violated[rows])
         if self.drop_duplicates:
-            clean = np.flatnonzero(verdict == keep)
+            clean = np.flatnonzero(violated == no_rule)
             first = np.unique(pairs[clean], return_index=True)[1]
-            verdict[np.delete(clean, first)] = rules.index("duplicate")
+            violated[np.delete(clean, first)] = rules.index("duplicate")
         if at_most is not None:
-            clean = np.flatnonzero(verdict == keep)
-            verdict[clean[np.argsort(pairs[clean], kind="stable")[at_most:]]] = rules.index("over max_train")
+            clean = np.flatnonzero(violated == no_rule)
+            violated[clean[np.argsort(pairs[clean], kind="stable")[at_most:]]] = rules.index("over max_train")
 
-        counts = np.bincount(verdict, minlength=keep + 1)
+        counts = np.bincount(violated, minlength=no_rule + 1)
         report = CleaningReport(
             total=len(train),
             dropped={rule: int(counts[number]) for number, rule in enumerate(rules)},
             examples={
                 rule: [
-                    Dropped(int(row) + 1, train[int(row)]["src"], train[int(row)]["tgt"])
-                    for row in np.flatnonzero(verdict == number)[:EXAMPLES]
+                    DroppedPair(int(row) + 1, train[int(row)]["src"], train[int(row)]["tgt"])
+                    for row in np.flatnonzero(violated == number)[:EXAMPLES_PER_RULE]
                 ]
                 for number, rule in enumerate(rules)
             },
         )
         if report.kept == len(train):
             return train, report
-        # Not train.select: every later read of a selection gathers row by row, at twenty times the cost.
-        kept = (table.filter(verdict[start : start + len(table)] == keep) for start, table in _tables(train))
-        content.update(verdict.tobytes())
+        # A copy instead of train.select, which gathers row by row on every later read and is much slower.
+        kept = (table.filter(violated[start : start + len(table)] == no_rule) for start, table in _tables(train))
+        content.update(violated.tobytes())
         path = cache_dir / "text" / f"clean-{content.hexdigest()}.arrow"
         return mapped_dataset(path, train.features.arrow_schema, kept), report
 
-    def _sources(self, held_out: Sequence["Dataset"]) -> Hashes:
+    def _source_hashes(self, held_out: Sequence["Dataset"]) -> Hashes:
         if not self.drop_leaked:
             return np.zeros(0, dtype=np.uint64)
         return _hashes(
             src.strip() for split in held_out for _, table in _tables(split) for src in table["src"].to_pylist()
         )
 
-    def _broken(self, table: "pa.Table") -> dict[str, npt.NDArray[np.bool_]]:
-        """For each rule that looks at one pair alone, the pairs that break it."""
+    def _violations(self, table: "pa.Table") -> dict[str, npt.NDArray[np.bool_]]:
+        """Return, for each rule that needs only the pair itself, a mask of the pairs that violate it."""
         import pyarrow.compute as pc
 
         src, tgt = table["src"], table["tgt"]
         lengths = [pc.utf8_length(pc.utf8_trim_whitespace(side)).to_numpy() for side in (src, tgt)]
         shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
-        broken = {}
+        violations = {}
         if self.drop_empty:
-            broken["empty"] = shorter == 0
+            violations["empty"] = shorter == 0
         if self.drop_placeholders:
-            src_worded, tgt_worded = (pc.match_substring_regex(side, r"[\p{L}\p{N}]").to_numpy() for side in (src, tgt))
-            broken["placeholder"] = src_worded != tgt_worded
+            has_word = [pc.match_substring_regex(side, r"[\p{L}\p{N}]").to_numpy() for side in (src, tgt)]
+            violations["placeholder"] = has_word[0] != has_word[1]
         if self.max_chars is not None:
-            broken["too long"] = longer > self.max_chars
+            violations["too long"] = longer > self.max_chars
         if self.max_ratio is not None:
-            broken["length ratio"] = longer + RATIO_SLACK > self.max_ratio * (shorter + RATIO_SLACK)
-        return broken
+            violations["length ratio"] = longer + RATIO_SLACK > self.max_ratio * (shorter + RATIO_SLACK)
+        return violations
 
 
 def _tables(dataset: "Dataset") -> Iterator[tuple[int, "pa.Table"]]:
-    """Arrow tables of ``BLOCK`` rows, each with its first row's number."""
+    """Yield Arrow tables of ``BLOCK`` rows, each with the index of its first row."""
     start = 0
     for table in dataset.with_format("arrow").iter(batch_size=BLOCK):
         yield start, table
@@ -191,5 +202,5 @@ def _hashes(texts: Iterable[str]) -> Hashes:
     return np.frombuffer(digests, dtype="<u8")
 
 
-def _short(text: str, width: int = 40) -> str:
+def _truncate(text: str, width: int = 40) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"

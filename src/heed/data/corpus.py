@@ -1,6 +1,6 @@
-"""From any source of parallel text to one cleaned corpus: built-in, files of any kind, or the Hugging Face hub.
+"""Corpora: the built-in one, the user's files, or a corpus of the Hugging Face hub, loaded and cleaned.
 
-Each class is one value of ``data=…``; its ``load()`` gives the same `Corpus`.
+Each class belongs to a file of ``conf/data``; its ``load()`` returns a `Corpus`.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from heed.data.cache import blocks, text_fingerprint
 from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.files import (
-    Source,
-    file_entries,
-    language_by_script,
-    languages_by_name,
-    named_by_file,
+    FileEntry,
+    guess_language_from_script,
+    guess_languages_from_names,
+    name_test_sets,
     one_line,
+    parse_entries,
     read_files,
 )
 from heed.errors import HeedError, first_line
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Parallel text, ready for a tokenizer. ``train`` is cleaned; ``valid`` and ``tests`` are as they were published.
+    """Parallel text. ``train`` is cleaned; ``valid`` and ``tests`` are as published.
 
-    The datasets have the string columns "src" and "tgt", and "meta" (JSON text) where something is known of a pair.
+    The datasets have the string columns "src" and "tgt". Annotated corpora also have "meta": the annotations as JSON.
     """
 
     name: str
@@ -41,22 +41,23 @@ class Corpus:
     train: "Dataset"
     valid: "Dataset"
     tests: "dict[str, Dataset]"
+    """Test sets by name."""
     both_directions: bool
-    """Train on every pair both ways; ``train`` has it once."""
+    """Train on every pair in both directions. ``train`` contains it once."""
     max_eval_tokens: int | None
-    """The longest validation or test sentence that is accepted, in tokens of either side; None: any."""
+    """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
     fingerprint: str
-    """A digest of all the text, cleaned: the same on every machine."""
+    """Digest of all text after cleaning; independent of the machine."""
     cleaning: CleaningReport
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What opens a source into ``tgt_lang`` and into ``src_lang``, where one model learns both; else nothing."""
-        return (tag(self.tgt_lang), tag(self.src_lang)) if self.both_directions else ()
+        """The language tags of both directions, this direction's first; empty for a model of one direction."""
+        return (language_tag(self.tgt_lang), language_tag(self.src_lang)) if self.both_directions else ()
 
 
-def tag(tgt_lang: str) -> str:
-    """The first token of a source, telling a model of several directions where to (Johnson et al. 2017, §3)."""
+def language_tag(tgt_lang: str) -> str:
+    """Return the first token of a source that tells the model the target language (Johnson et al. 2017, §3)."""
     return f"<2{tgt_lang}>"
 
 
@@ -64,9 +65,10 @@ class SyntheticCorpus:
     """The built-in English-German corpus, with gold alignments and phenomenon tags in "meta".
 
     Args:
-        seed, train, valid, test, long: of the grammar's `generate`: its random seed, and pairs per split.
+        seed: random seed of `heed.data.synthetic.generate`.
+        train, valid, test, long: pairs per split.
         src_lang, tgt_lang: "en" and "de", or "de" and "en".
-        reverse: swap the two sides, languages included.
+        reverse: swap source and target.
         both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in `FilesCorpus`.
     """
 
@@ -94,13 +96,13 @@ class SyntheticCorpus:
             )
         self.sizes = {"train": train, "valid": valid, "test": test, "long": long}
         self.seed = seed
-        self.reverse = reverse != (src_lang == "de")  # the grammar writes English first
+        self.reverse = reverse != (src_lang == "de")  # the grammar generates English sources
         self.both_directions = both_directions
         self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
-        """Write the corpus: the same for the same seed and sizes, on every machine."""
+        """Generate the corpus: the same one on every machine for the same seed and sizes."""
         from datasets import Dataset
 
         from heed.data.synthetic import generate
@@ -131,30 +133,37 @@ class SyntheticCorpus:
 
 
 class FilesCorpus:
-    """Anybody's parallel files.
+    """A corpus of parallel files.
 
-    Each of ``train``, ``valid`` and ``test`` is a list. An entry is a pair [source file, target file] of UTF-8 text
-    with one sentence a line (only "\\n" ends a line; a "\\r" before it is dropped; .gz is read as it is), or one
-    .jsonl or .parquet file that holds both sides. ``test`` may also be a mapping from names to such lists; otherwise
-    one entry is the test set "test", and of several each is a test set named after its (source) file.
+    An entry of ``train``, ``valid`` and ``test`` is a pair [source file, target file] of UTF-8 text with one sentence
+    per line (only "\\n" ends a line; "\\r" before it is dropped; .gz is decompressed), or one .jsonl or .parquet file
+    with both sides.
 
     Args:
-        src_field, tgt_field: where a JSONL or parquet file holds the two sides; "translation.de" goes into a mapping.
-        src_lang, tgt_lang: language codes. None: the first training pair's file suffixes (a.en, a.de) or the field
-            names where they are codes; else Chinese, Japanese and Korean are known by their script; else "und".
-        reverse: swap the two sides of everything, languages included.
-        both_directions: train one model on every pair both ways, a tag telling which; validate and test this way only.
-        max_train: train on so many of the clean pairs, a sample; None: on all.
-        max_eval_tokens: refuse a validation or test set with a longer sentence (evaluation never drops or cuts one).
-        cache_dir: where the text is kept in Arrow format, memory-mapped.
+        train, valid: lists of entries, which are concatenated.
+        test: a mapping from names of test sets to lists of entries, or one list. A list of one entry is the test set
+            "test"; each entry of a longer list is a test set named after its (source) file.
+        src_field, tgt_field: fields of a JSONL or parquet file; "translation.de" is a field of a nested mapping.
+        src_lang, tgt_lang: language codes. None: guess from the suffixes of the first training files (a.en, a.de) or
+            from the field names; otherwise recognise Chinese, Japanese and Korean by their script; otherwise "und".
+        reverse: swap source and target.
+        both_directions: train one model on every pair in both directions, distinguished by language tags; validate and
+            test on this direction only.
+        max_train: train on a sample of this many clean pairs; None: on all.
+        max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
+        cleaning: the rules for training pairs.
+        cache_dir: folder for the text in Arrow format, which is memory-mapped.
+
+    Raises:
+        HeedError: naming the entry that is invalid.
     """
 
     def __init__(
         self,
         *,
-        train: Sequence[Source],
-        valid: Sequence[Source],
-        test: Sequence[Source] | Mapping[str, Sequence[Source]],
+        train: Sequence[FileEntry],
+        valid: Sequence[FileEntry],
+        test: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
         src_field: str,
         tgt_field: str,
         src_lang: str | None,
@@ -166,19 +175,21 @@ class FilesCorpus:
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
-        self.train = file_entries("train", train)
-        self.valid = file_entries("valid", valid)
+        self.train = parse_entries("train", train)
+        self.valid = parse_entries("valid", valid)
         if isinstance(test, Mapping):
-            self.tests = {str(name): file_entries(f"test.{name}", entries) for name, entries in test.items()}
+            self.tests = {str(name): parse_entries(f"test.{name}", entries) for name, entries in test.items()}
         else:
-            self.tests = named_by_file(file_entries("test", test))
+            self.tests = name_test_sets(parse_entries("test", test))
         if taken := {"train", "valid"} & set(self.tests):
-            raise HeedError(f"data.test: a test set cannot be called {taken.pop()}, which is another split's name.")
+            raise HeedError(
+                f"data.test: a test set cannot be called {taken.pop()}, the name of another split: rename it."
+            )
         for name in self.tests:
             if not re.fullmatch(r"[^/\0\ud800-\udfff]{1,100}", name) or name.startswith("."):
                 raise HeedError(
-                    f"data.test: {name!r} cannot name a test set, whose translations are files of this name: choose a "
-                    "shorter name, without / and not beginning with a dot."
+                    f"data.test: {name!r} cannot name a test set, because its translations are written to files with "
+                    "this name: choose a name of at most 100 characters without / that does not start with a dot."
                 )
         self.fields = src_field, tgt_field
         self.languages = src_lang, tgt_lang
@@ -187,16 +198,16 @@ class FilesCorpus:
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
-        """Read and clean everything.
+        """Read all files and clean the training pairs.
 
         Raises:
-            HeedError: naming the file, and the line where there is one, that cannot be used.
+            HeedError: naming the invalid file, and its line if possible.
         """
         train, valid = self._read(self.train), self._read(self.valid)
-        guesses = languages_by_name(self.train[0], self.fields)
+        guesses = guess_languages_from_names(self.train[0], self.fields)
         languages = [
-            told or guess or language_by_script(next(blocks(valid))[side])
-            for side, (told, guess) in enumerate(zip(self.languages, guesses, strict=True))
+            given or guess or guess_language_from_script(next(blocks(valid))[side])
+            for side, (given, guess) in enumerate(zip(self.languages, guesses, strict=True))
         ]
         return _prepare(
             "files",
@@ -222,15 +233,19 @@ class HubCorpus:
     """A published corpus: from the Hugging Face hub, or from a folder of text files.
 
     Args:
-        name: what the corpus is called in results.
-        repository: its hub repository (or a local copy of one), with the columns ``src_lang`` and ``tgt_lang``; None
-            where there is none.
-        revision: the repository's commit; None: the newest.
-        splits: the hub's names of "train", "valid" and "test".
-        root: a folder that is read instead, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the hub.
-        stems: the files' names of "train", "valid" and "test".
-        src_lang, tgt_lang, reverse, both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in
-            `FilesCorpus`.
+        name: name of the corpus in results.
+        repository: hub repository (or the path of a local copy), with the columns ``src_lang`` and ``tgt_lang``; None
+            if there is none.
+        revision: commit of the repository; None: the newest.
+        splits: the repository's names of "train", "valid" and "test".
+        root: a folder to read instead of the hub, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the
+            hub.
+        stems: file names of "train", "valid" and "test" in ``root``, without suffix.
+        src_lang, tgt_lang: language codes: columns of the repository or suffixes of the files.
+        reverse, both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in `FilesCorpus`.
+
+    Raises:
+        HeedError: if both languages are the same.
     """
 
     def __init__(
@@ -262,10 +277,10 @@ class HubCorpus:
         self.cache_dir = Path(cache_dir)
 
     def load(self) -> Corpus:
-        """Read and clean everything.
+        """Read all splits and clean the training pairs.
 
         Raises:
-            HeedError: if the hub cannot be reached, or a file of the folder is missing or unusable.
+            HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
         train, valid, test = (
             self._download(split) if self.root is None else self._read(Path(self.root).expanduser(), split)
@@ -291,36 +306,36 @@ class HubCorpus:
 
     def _download(self, split: str) -> "Dataset":
         src, tgt = self.languages
-        from_folder = (
-            f"data.root=DIR reads it from a folder with {self.stems[split]}.{src}, {self.stems[split]}.{tgt} and so on."
+        use_folder = (
+            f"set data.root=DIR to a folder with {self.stems[split]}.{src}, {self.stems[split]}.{tgt} and so on."
         )
         if self.repository is None:
             raise HeedError(
-                f"{self.name} is in no hub repository whose test set is kept apart from training: {from_folder}"
+                f"{self.name} is in no hub repository that keeps its test set apart from training: {use_folder}"
             )
 
         from datasets import config, load_dataset
         from huggingface_hub import HfApi
 
         try:
-            # Without network load_dataset retries for 24 s before it looks for an earlier download, or gives up.
-            earlier = Path(config.HF_DATASETS_CACHE, self.repository.replace("/", "___"))
-            if not earlier.is_dir() and not Path(self.repository).is_dir():
+            # Without network, load_dataset retries for long before it looks for an earlier download or fails.
+            download = Path(config.HF_DATASETS_CACHE, self.repository.replace("/", "___"))
+            if not download.is_dir() and not Path(self.repository).is_dir():
                 HfApi().dataset_info(self.repository, revision=self.revision, timeout=10)
             dataset = load_dataset(self.repository, split=self.splits[split], revision=self.revision)
-        except Exception as error:  # of several HTTP libraries, by version
+        except Exception as error:  # the class depends on the versions of several HTTP libraries
             raise HeedError(
-                f"{self.repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {from_folder}"
+                f"{self.repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {use_folder}"
             ) from error
         if missing := {src, tgt} - set(dataset.column_names):
             raise HeedError(
                 f"{self.repository} has no column {' or '.join(sorted(missing))}: "
-                f"data.src_lang and data.tgt_lang are two of {', '.join(dataset.column_names)}."
+                f"set data.src_lang and data.tgt_lang to two of {', '.join(dataset.column_names)}."
             )
 
         for column in (src, tgt):
             if (kind := getattr(dataset.features[column], "dtype", "nested")) not in ("string", "large_string"):
-                raise HeedError(f"{self.repository}, column {column}: it holds {kind} values, and must hold text.")
+                raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
 
         def one_line_each(batch: Mapping[str, list[str | None]]) -> dict[str, list[str]]:
             return {side: [one_line(text or "") for text in batch[lang]] for side, lang in (("src", src), ("tgt", tgt))}
@@ -342,14 +357,14 @@ def _prepare(
     cleaning: Cleaning,
     cache_dir: Path,
 ) -> Corpus:
-    """Reverse if asked, clean the training pairs, and fingerprint all text: the last steps of every source."""
+    """Return the corpus after the steps that all kinds of corpora share: reversal, cleaning, fingerprint."""
     if reverse:
         languages = languages[1], languages[0]
-        train, valid = _reversed(train), _reversed(valid)
-        tests = {test: _reversed(split) for test, split in tests.items()}
+        train, valid = _swap_sides(train), _swap_sides(valid)
+        tests = {test: _swap_sides(split) for test, split in tests.items()}
     if both_directions and languages[0] == languages[1]:
         raise HeedError(
-            f"data.both_directions=true has to tell two languages apart, and both are {languages[0]!r}: name them with "
+            f"data.both_directions=true needs two different languages, but both are {languages[0]!r}: set "
             "data.src_lang and data.tgt_lang."
         )
     cleaned, report = cleaning.apply(train, held_out=[valid, *tests.values()], at_most=max_train, cache_dir=cache_dir)
@@ -369,14 +384,17 @@ def _prepare(
     )
 
 
-def _reversed(split: "Dataset") -> "Dataset":
-    """Swap source and target, gold alignments included; positions in the old source are dropped with it."""
-    turned = split.rename_columns({"src": "tgt", "tgt": "src"})
+def _swap_sides(split: "Dataset") -> "Dataset":
+    """Return the split with source and target swapped.
+
+    Gold alignments are swapped too. Antecedents and roles are dropped, because they are positions in the old source.
+    """
+    swapped = split.rename_columns({"src": "tgt", "tgt": "src"})
     if "meta" not in split.column_names:
-        return turned
+        return swapped
     metas = [json.loads(meta) for meta in split["meta"]]
     for meta in metas:
         meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
         meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
     texts = [json.dumps(meta, ensure_ascii=False) for meta in metas]
-    return turned.remove_columns("meta").add_column("meta", texts)
+    return swapped.remove_columns("meta").add_column("meta", texts)

@@ -1,4 +1,4 @@
-"""Encoded text → what each device works on: its share of every optimizer step, and its part of each evaluation set."""
+"""LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
-from heed.data.corpus import Corpus, tag
-from heed.data.encoded import EncodedSplit, encode, encode_once
-from heed.data.plan import Planner, padded_tokens, share
+from heed.data.corpus import Corpus, language_tag
+from heed.data.encoded import EncodedSplit, encode, encode_uncached
+from heed.data.plan import Planner, padded_tokens, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import Share
@@ -21,27 +21,36 @@ from heed.options import Share
 
 @dataclass(frozen=True)
 class StepShard:
-    """This process's part of one optimizer step: 0..n micro-batches, under their numbers within the step."""
+    """This process's part of one optimizer step: zero or more micro-batches."""
 
     epoch: int
     step: int
-    """Within the epoch."""
+    """Index of the step in its epoch."""
     src_tokens: int
+    """Source tokens of the whole step over all processes, including EOS, without padding."""
     tgt_tokens: int
-    """Non-pad tokens of the whole step on each side, over all processes, EOS counted."""
+    """Target tokens of the whole step over all processes, including EOS, without padding."""
     padded_tokens: int
-    """Tokens and padding of the whole step, over all processes."""
+    """Source and target tokens of the whole step over all processes, including padding."""
     micro_batches: tuple[tuple[int, Batch], ...]
+    """(index within the step, batch) of this process's micro-batches."""
     last: bool
-    """Nothing comes after it."""
+    """Whether this is the last step of the training."""
 
     def to(self, device: torch.device | str) -> "StepShard":
-        """The same share on another device."""
+        """Return the shard on another device."""
         return replace(self, micro_batches=tuple((i, batch.to(device)) for i, batch in self.micro_batches))
 
 
 class StepStream(IterableDataset[StepShard]):
-    """The endless (or ``max_epochs`` long) sequence of steps from a cursor on, the same on any number of devices."""
+    """This process's shards of all steps from the data module's cursor on, endless unless ``max_epochs`` is set.
+
+    The steps are the same on any number of devices.
+
+    Args:
+        data: the data module; its cursor is read when the iteration starts.
+        rank, world_size: this process's rank and the number of processes.
+    """
 
     def __init__(self, data: "TranslationData", rank: int, world_size: int) -> None:
         self.data, self.rank, self.world_size = data, rank, world_size
@@ -51,35 +60,37 @@ class StepStream(IterableDataset[StepShard]):
         epoch, start = data.cursor
         while data.max_epochs is None or epoch < data.max_epochs:
             train = data.encode_train(epoch)
-            # EOS ends every sentence of either side.
+            # + 1 for EOS.
             src_lengths, tgt_lengths = train.src.lengths + 1, train.tgt.lengths + 1
             steps = data.planner.steps(src_lengths, tgt_lengths, epoch=epoch, start=start)
             last_epoch = data.max_epochs is not None and epoch == data.max_epochs - 1
-            planned = next(steps, None)
+            step = next(steps, None)
             number = start
-            while planned is not None:
+            while step is not None:
                 following = next(steps, None)
                 yield StepShard(
                     epoch=epoch,
                     step=number,
-                    src_tokens=sum(int(src_lengths[index].sum()) for index in planned.micro_batches),
-                    tgt_tokens=planned.tgt_tokens,
-                    padded_tokens=sum(padded_tokens(src_lengths[index], tgt_lengths[index]) for index in planned.micro_batches),
+                    src_tokens=sum(int(src_lengths[index].sum()) for index in step.micro_batches),
+                    tgt_tokens=step.tgt_tokens,
+                    padded_tokens=sum(
+                        padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
+                    ),
                     micro_batches=tuple(
                         (i, collate(index, train.src, train.tgt))
-                        for i, index in share(planned, self.rank, self.world_size)
+                        for i, index in shard(step, self.rank, self.world_size)
                     ),
                     last=last_epoch and following is None,
                 )
-                planned, number = following, number + 1
+                step, number = following, number + 1
             epoch, start = epoch + 1, 0
 
 
 class EvaluationStream(IterableDataset[Batch]):
     """This process's batches of an evaluation set, possibly none.
 
-    It has no length on purpose: Lightning refuses a loader of length zero, and would skip the end of the evaluation,
-    where all processes exchange their translations, on a process without batches.
+    It has no ``__len__``: for a loader of length zero Lightning would skip the end of the evaluation, in which all
+    processes exchange their translations.
     """
 
     def __init__(self, batches: Sequence[Batch]) -> None:
@@ -90,13 +101,22 @@ class EvaluationStream(IterableDataset[Batch]):
 
 
 class TranslationData(L.LightningDataModule):
-    """Serves training steps by plan and evaluation sets by length. Its state is a cursor: (epoch, step).
+    """Data loaders for training steps and evaluation sets. Its state is a cursor (epoch, step) into the training steps.
 
-    With ``sampling`` the training text, and nothing else, is segmented anew in every epoch (`Tokenizer.sampling`), as
-    decided by the planner's seed and the epoch alone; lengths are then true, and a plan is of this epoch's.
+    Lightning sees a single long epoch, because the number of steps differs between epochs, which Lightning does not
+    support. A stream that starts at the cursor resumes exactly, on any number of devices.
 
-    Lightning sees one long epoch: a plan's number of steps varies from epoch to epoch, which its own epochs do not
-    allow, and a stream from a cursor resumes exactly, on any number of devices.
+    Args:
+        corpus: the text.
+        tokenizer: its tokenizer.
+        planner: cuts epochs into optimizer steps and micro-batches.
+        sampling: BPE-dropout rate of the training text, in [0, 1). The text is segmented anew in every epoch, as a
+            function of the planner's seed and the epoch; the plan uses the lengths of that epoch. 0: no dropout.
+        with_tests: whether to load the test sets too.
+        cache_dir: folder for encoded text.
+
+    Raises:
+        HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence is too long.
     """
 
     def __init__(
@@ -110,60 +130,63 @@ class TranslationData(L.LightningDataModule):
         cache_dir: Path | str,
     ) -> None:
         super().__init__()
-        _see_that_tags_fit(corpus, tokenizer)
+        _check_tags(corpus, tokenizer)
         self.corpus = corpus
         self.tokenizer = tokenizer
         self.sampling = sampling
         self.cache_dir = cache_dir
         self.planner = planner
         self.datasets = {"train": corpus.train, "valid": corpus.valid, **(corpus.tests if with_tests else {})}
-        """By split: train, valid, then the test sets by name."""
+        """Text by split: train, valid, then the test sets by name."""
         both = {"train": corpus.both_directions}
         self.splits = {
             name: encode(split, tokenizer, cache_dir, both_directions=both.get(name, False))
             for name, split in self.datasets.items()
         }
-        """The same as ids; train as the latest epoch saw it."""
+        """Token ids by split; with ``sampling``, train holds the segmentation of the latest epoch."""
         self.evaluated = [name for name in self.splits if name != "train"]
         for name in self.evaluated:
-            self._refuse_too_long(name)
-        self._drawn: int | None = None
+            self._check_lengths(name)
+        self._sampled_epoch: int | None = None
         self.cursor = (0, 0)
-        """The next step to be taken; the training module moves it on."""
+        """(epoch, step) of the next training step. The training module advances it."""
 
     def encode_train(self, epoch: int) -> EncodedSplit:
-        """The training pairs as ids, as they are in this epoch."""
-        if self.sampling and epoch != self._drawn:
-            drawing = self.tokenizer.sampling(self.sampling, seed=(self.planner.seed, epoch))
+        """Return the token ids of the training pairs in this epoch."""
+        if self.sampling and epoch != self._sampled_epoch:
+            sampling = self.tokenizer.sampling(self.sampling, seed=(self.planner.seed, epoch))
             both = self.corpus.both_directions
-            self.splits["train"] = encode_once(self.datasets["train"], drawing, self.cache_dir, both_directions=both)
-            self._drawn = epoch
+            self.splits["train"] = encode_uncached(
+                self.datasets["train"], sampling, self.cache_dir, both_directions=both
+            )
+            self._sampled_epoch = epoch
         return self.splits["train"]
 
     @property
     def max_epochs(self) -> int | None:
+        """The trainer's ``max_epochs``; None: no limit."""
         limit = self.trainer.max_epochs if self.trainer else None
         return None if limit in (None, -1) else limit
 
     @property
     def train_tgt_tokens(self) -> int:
-        """Target tokens of one epoch, EOS counted."""
+        """Target tokens of one epoch, including EOS."""
         return int(self.splits["train"].tgt.lengths.sum()) + len(self.splits["train"])
 
     @property
     def step_tokens(self) -> float:
-        """Tokens of a step on both sides, EOS counted: about so many."""
+        """Average source and target tokens of a step, including EOS."""
         src = self.splits["train"].src
         return self.planner.batch_tokens * (1 + (src.lengths.sum() + len(src.lengths)) / self.train_tgt_tokens)
 
     def train_dataloader(self) -> DataLoader[StepShard]:
-        return DataLoader(StepStream(self, *self._place()), batch_size=None)
+        return DataLoader(StepStream(self, *self._rank_and_world_size()), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self._evaluation("valid")
+        return self._evaluation_dataloader("valid")
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
-        return [self._evaluation(name) for name in self.evaluated]
+        return [self._evaluation_dataloader(name) for name in self.evaluated]
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.cursor[0], "step": self.cursor[1]}
@@ -171,11 +194,11 @@ class TranslationData(L.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.cursor = (state_dict["epoch"], state_dict["step"])
 
-    def _refuse_too_long(self, name: str) -> None:
-        """Refuse an evaluation set with a sentence that would take minutes or all memory, before anything is trained.
+    def _check_lengths(self, name: str) -> None:
+        """Raise a HeedError if a sentence of an evaluation set is longer than ``max_eval_tokens``.
 
-        The time and memory of attention grow with the square of the length. Cleaning bounds it for training pairs;
-        evaluation sets are never changed.
+        Time and memory of attention grow with the square of the length. Cleaning bounds the length of training pairs,
+        but evaluation sets are never changed.
         """
         limit, split = self.corpus.max_eval_tokens, self.splits[name]
         longest = np.maximum(split.src.lengths, split.tgt.lengths)
@@ -185,41 +208,44 @@ class TranslationData(L.LightningDataModule):
             raise HeedError(
                 f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
                 f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
-                f"({self.datasets[name][row]['src'][:40]!r} …). Split it into sentences, or raise that limit if time "
+                f"({self.datasets[name][row]['src'][:40]!r} …). Split it into sentences, or raise the limit if time "
                 "and memory allow."
             )
 
-    def _evaluation(self, name: str) -> DataLoader[Batch]:
-        """Return this process's share of an evaluation set: each sentence pair is on exactly one process.
+    def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
+        """Return this process's shard of an evaluation set: each sentence pair is on exactly one process.
 
-        Pairs of similar length are batched together.
+        Pairs of similar length are in the same batch.
         """
         split = self.splits[name]
         src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
         order = np.lexsort((-tgt, -src))
-        rank, world_size = self._place()
-        most = max(1, len(order) // world_size)  # rows: every process gets a batch, where there are pairs enough
+        rank, world_size = self._rank_and_world_size()
+        max_rows = max(1, len(order) // world_size)  # so that every process gets a batch if there are enough pairs
         batches, start = [], 0
         for stop in range(1, len(order) + 1):
-            # Longest first: the first row has the longest source, but not always the longest target.
             rows = order[start : stop + 1]
-            full = stop - start == most or padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens
+            full = stop - start == max_rows or padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens
             if stop == len(order) or full:
                 batches.append(order[start:stop])
                 start = stop
-        mine = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
-        return DataLoader(EvaluationStream(mine), batch_size=None)
+        own = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
+        return DataLoader(EvaluationStream(own), batch_size=None)
 
-    def _place(self) -> tuple[int, int]:
+    def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _see_that_tags_fit(corpus: Corpus, tokenizer: Tokenizer) -> None:
-    """A finished model's tokenizer (init_from) may be of one direction, of both, or of other languages."""
-    one_of_both = not corpus.both_directions and tokenizer.tags[:1] == (tag(corpus.tgt_lang),)
-    if tokenizer.tags != corpus.tags and not one_of_both:
+def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Raise a HeedError if the tokenizer's language tags are not those of the corpus.
+
+    The tokenizer of a finished model (``init_from``) may have been trained for other directions. A tokenizer for both
+    directions is accepted for a corpus of its first direction.
+    """
+    first_of_both = not corpus.both_directions and tokenizer.tags[:1] == (language_tag(corpus.tgt_lang),)
+    if tokenizer.tags != corpus.tags and not first_of_both:
         theirs, ours = (" or ".join(tags) or "no tag" for tags in (tokenizer.tags, corpus.tags))
         raise HeedError(
-            f"This tokenizer opens a source with {theirs}, and {corpus.src_lang} → {corpus.tgt_lang} needs {ours}: "
-            "give data.both_directions, data.reverse and the languages with which its model was trained."
+            f"This tokenizer starts a source with {theirs}, but {corpus.src_lang} → {corpus.tgt_lang} needs {ours}: "
+            "set data.both_directions, data.reverse and the languages as when its model was trained."
         )

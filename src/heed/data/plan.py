@@ -1,7 +1,7 @@
-"""Which sentences meet in which optimizer step: a plan per step, never per device.
+"""Batching: which sentences are in which optimizer step and micro-batch.
 
-An epoch is cut into steps of about ``batch_tokens`` target tokens, and a step into micro-batches that fit a device.
-Devices share out a step's micro-batches, so the same sentences meet in the same step on 1, 2 or 8 of them.
+An epoch is cut into steps of about ``batch_tokens`` target tokens, and a step into micro-batches that fit on a device.
+The devices divide a step's micro-batches among them, so a step has the same sentences on any number of devices.
 """
 
 from collections.abc import Iterator
@@ -18,38 +18,38 @@ from heed.options import AtLeast0, AtLeast1
 IntArray = npt.NDArray[np.int64]
 
 CPU_TOKENS = 8192
-"""Of a micro-batch on a CPU, which gains nothing by more. A constant, so that every run and every machine cuts a step
-alike: other cuts mean other rounding and other dropout."""
+"""``device_tokens`` on a CPU, where larger micro-batches are not faster. A constant, so that all machines cut steps
+into the same micro-batches: other ones change rounding and dropout masks."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step."""
+    """The sentence pairs of one optimizer step."""
 
     micro_batches: list[IntArray]
-    """Sentence numbers: the rows of one forward and backward pass each."""
+    """Indices of the pairs of each micro-batch, which is one forward and backward pass."""
     tgt_tokens: int
-    """Target tokens of the whole step, EOS counted, padding not."""
+    """Target tokens of the whole step, including EOS, without padding."""
 
 
-def share(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
-    """The micro-batches that fall to one of ``world_size`` processes, with their numbers within the step."""
+def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
+    """Return (index within the step, pairs) of the micro-batches of process ``rank``."""
     return list(enumerate(step.micro_batches))[rank::world_size]
 
 
 class Planner:
-    """Plans epochs in memory for one pool of sentences, whatever the size of the corpus.
+    """Plans the optimizer steps of an epoch, with the memory of one pool of sentences.
 
-    Sentences are shuffled over the whole epoch, then sorted by length within a pool, so that neighbours need little
-    padding; the steps of a pool are shuffled again, so that lengths do not drift.
+    Sentence pairs are shuffled over the whole epoch, then sorted by length within a pool to need little padding. The
+    steps of a pool are shuffled again, so that lengths do not drift during the pool.
 
     Args:
-        batch_tokens: target tokens of a step, EOS counted. A step comes within two sentences of it; those of an epoch's
-            last pool share what is left, 0.75 to 1.5 times as much each.
-        device_tokens: rows × (longest source + longest target) of a micro-batch, at most. "auto": what suits the device,
-            which is ``CPU_TOKENS`` until somebody looks at the device (`heed.training.memory`).
-        pool: sentences sorted together: a larger pool pads less and orders less randomly.
-        seed: with the epoch, it decides the order.
+        batch_tokens: target tokens of a step, including EOS. Steps deviate from it by at most two sentences, except
+            those of an epoch's last pool, which have 0.75 to 1.5 times as many tokens.
+        device_tokens: maximum of rows × (longest source + longest target) in a micro-batch. "auto": ``CPU_TOKENS`` on a
+            CPU; on a GPU, as much as fits into its memory (set later by `heed.training.memory`).
+        pool: sentence pairs that are sorted together. A larger pool needs less padding, but its order is less random.
+        seed: seed of the order, together with the epoch.
     """
 
     def __init__(
@@ -62,19 +62,21 @@ class Planner:
         self.seed = seed
 
     def steps(self, src_lengths: IntArray, tgt_lengths: IntArray, *, epoch: int, start: int = 0) -> Iterator[Step]:
-        """The steps of an epoch from number ``start`` on; every sentence is in exactly one of all.
+        """Return the steps of an epoch. Every pair is in exactly one step of the epoch.
 
         Args:
-            src_lengths, tgt_lengths: tokens of every pair, EOS counted.
+            src_lengths, tgt_lengths: tokens of every pair, including EOS.
+            epoch: index of the epoch.
+            start: index of the first step to return.
 
         Raises:
-            HeedError: if a pair does not fit into ``device_tokens`` even alone; at once, not when its step comes.
+            HeedError: if a single pair exceeds ``device_tokens``; raised by the call, before the first step.
         """
-        self._refuse_too_long(src_lengths, tgt_lengths)
-        selections = islice(self._selections(src_lengths, tgt_lengths, epoch), start, None)
-        return (self._step(rows, src_lengths, tgt_lengths) for rows in selections)
+        self._check_lengths(src_lengths, tgt_lengths)
+        steps = islice(self._plan_steps(src_lengths, tgt_lengths, epoch), start, None)
+        return (self._cut_step(rows, src_lengths, tgt_lengths) for rows in steps)
 
-    def _refuse_too_long(self, src_lengths: IntArray, tgt_lengths: IntArray) -> None:
+    def _check_lengths(self, src_lengths: IntArray, tgt_lengths: IntArray) -> None:
         longest, pair = 0, 0
         for first in range(0, len(src_lengths), self.pool):
             lengths = src_lengths[first : first + self.pool] + tgt_lengths[first : first + self.pool]
@@ -84,86 +86,90 @@ class Planner:
             raise HeedError(
                 f"Training pair {pair + 1}, the longest, has {src_lengths[pair]} source and {tgt_lengths[pair]} target "
                 f"tokens, too many for batching.device_tokens={self.device_tokens}: set it to {longest} or more, or "
-                "let cleaning drop long pairs (data.cleaning.max_chars)."
+                "drop long pairs with data.cleaning.max_chars."
             )
 
-    def _selections(self, src_lengths: IntArray, tgt_lengths: IntArray, epoch: int) -> Iterator[IntArray]:
-        """The rows of each step, in order of length."""
+    def _plan_steps(self, src_lengths: IntArray, tgt_lengths: IntArray, epoch: int) -> Iterator[IntArray]:
+        """Yield the pairs of each step, sorted by length."""
         total = len(src_lengths)
         rng = np.random.default_rng((self.seed, epoch))
-        order = Shuffle(total, rng)
-        waiting = np.zeros(0, dtype=np.int64)
+        order = RandomPermutation(total, rng)
+        left_over = np.zeros(0, dtype=np.int64)
         for first in range(0, total, self.pool):
             stop = min(first + self.pool, total)
-            rows = np.concatenate((waiting, order(np.arange(first, stop))))
+            rows = np.concatenate((left_over, order(np.arange(first, stop))))
             tokens = np.cumsum(tgt_lengths[rows])
-            whole = int(tokens[-1]) / self.batch_tokens
+            steps_in_pool = int(tokens[-1]) / self.batch_tokens
             if stop == total:
-                count, used = max(1, round(whole)), len(rows)
+                count, used = max(1, round(steps_in_pool)), len(rows)
             else:
-                # Whole steps only; the rest, at least one step's worth, waits in its random order for the next pool.
-                # So the epoch's last pool never has less than a step, and none of its steps is a small one.
-                count = max(0, int(whole) - 1)
+                # Leave at least one step for the next pool, in random order, so that the last pool has no small step.
+                count = max(0, int(steps_in_pool) - 1)
                 used = int(np.searchsorted(tokens, count * self.batch_tokens, side="right"))
-            rows, waiting = rows[:used], rows[used:]
+            rows, left_over = rows[:used], rows[used:]
             if used:
-                rows = _by_length(rows, src_lengths, tgt_lengths)
-                selections = _cut(rows, tgt_lengths[rows], count)
-                yield from (selections[number] for number in rng.permutation(len(selections)))
+                rows = _sort_by_length(rows, src_lengths, tgt_lengths)
+                steps = _split_evenly(rows, tgt_lengths[rows], count)
+                yield from (steps[number] for number in rng.permutation(len(steps)))
 
-    def _step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
+    def _cut_step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
+        """Cut the pairs of a step into as few micro-batches of equal size as fit into ``device_tokens``."""
         src, tgt = src_lengths[rows], tgt_lengths[rows]
-        # Few equal parts that fit; beyond two a multiple of four, which keeps 2 or 4 devices equally busy.
+        # More than two micro-batches are rounded up to a multiple of four, which keeps 2 or 4 devices equally busy.
         count = -(-int((src + tgt).sum()) // self.device_tokens)
         while True:
             if count > 2:
                 count += -count % 4
-            parts = _cut(rows, src + tgt, count)
+            parts = _split_evenly(rows, src + tgt, count)
             if all(padded_tokens(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
                 return Step(parts, int(tgt.sum()))
             count += 1
 
 
 def padded_tokens(src_lengths: IntArray, tgt_lengths: IntArray) -> int:
-    """The size of the two rectangles that hold these pairs, padding included."""
+    """Return rows × (longest source + longest target): source and target tokens of a batch, including padding."""
     return len(src_lengths) * int(src_lengths.max() + tgt_lengths.max())
 
 
-def _by_length(rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> IntArray:
-    """``rows`` in an order in which neighbours need little padding on either side.
+def _sort_by_length(rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> IntArray:
+    """Return ``rows`` in an order in which neighbours need little padding on both sides.
 
-    By the longer side; where it is equal, source minus target rises under even lengths and falls under odd ones, so
-    that it does not jump where the longer side grows. Measured: half the padding of sorting by target, then source.
+    The order is by the length of the longer side, then by source minus target length: ascending if the longer side is
+    even and descending if it is odd, so that the difference does not jump where the longer side grows.
     """
     src, tgt = src_lengths[rows], tgt_lengths[rows]
-    longer, tilt = np.maximum(src, tgt), src - tgt
-    return rows[np.lexsort((np.where(longer % 2 == 0, tilt, -tilt), longer))]
+    longer, difference = np.maximum(src, tgt), src - tgt
+    return rows[np.lexsort((np.where(longer % 2 == 0, difference, -difference), longer))]
 
 
-def _cut(rows: IntArray, weights: IntArray, count: int) -> list[IntArray]:
-    """``rows`` in ``count`` consecutive parts of about equal weight; fewer where some would be empty."""
+def _split_evenly(rows: IntArray, weights: IntArray, count: int) -> list[IntArray]:
+    """Split ``rows`` into ``count`` consecutive parts of about equal weight, without the parts that would be empty."""
     ends = np.cumsum(weights)
-    # A row belongs to the part in which its middle lies.
+    # A row belongs to the part that contains its midpoint on the scale of cumulative weights.
     part = ((2 * ends - weights) * count // (2 * ends[-1])).astype(np.int64)
     return np.split(rows, np.flatnonzero(np.diff(part)) + 1)
 
 
-class Shuffle:
-    """A pseudo-random permutation of 0 .. size - 1, computed where it is asked for instead of stored.
+class RandomPermutation:
+    """A pseudo-random permutation of 0 .. size - 1 that is computed per position, without memory for all positions.
 
-    A Feistel network (Luby & Rackoff 1988) permutes the next power of four; values beyond the end are permuted again
-    until they fall inside (cycle walking: Black & Rogaway 2002, §3).
+    A Feistel network (Luby & Rackoff 1988) permutes 0 .. 4ⁿ - 1 for some 4ⁿ ≥ size; results of at least ``size`` are
+    permuted again until they are smaller (cycle walking: Black & Rogaway 2002, §3).
+
+    Args:
+        size: number of elements.
+        rng: source of the keys.
     """
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
         self.size = size
-        # One key per round. Four rounds, enough in theory, are visibly uneven below a hundred.
+        # One key per round. Four rounds suffice in theory, but are measurably uneven for sizes below a hundred.
         self.keys = rng.integers(2**32, size=6, dtype=np.uint64)
         self.half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
         self.mask = np.uint64((1 << int(self.half)) - 1)
 
     def __call__(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """What stands at these positions."""
+        """Return the elements at these positions."""
         values = self._permute(positions.astype(np.uint64))
         while len(outside := np.flatnonzero(values >= self.size)):
             values[outside] = self._permute(values[outside])
@@ -172,7 +178,7 @@ class Shuffle:
     def _permute(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         left, right = values >> self.half, values & self.mask
         for key in self.keys:
-            # The finaliser of MurmurHash3 spreads the key and one half over all bits.
+            # The finaliser of MurmurHash3 mixes the key and one half into all bits.
             mixed = (right ^ key) * np.uint64(0xFF51AFD7ED558CCD)
             mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
             left, right = right, left ^ ((mixed ^ (mixed >> np.uint64(33))) & self.mask)

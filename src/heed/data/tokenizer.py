@@ -1,4 +1,4 @@
-"""Sentences ↔ subword ids, with SentencePiece. Nothing heavy is imported here: ``heed translate`` starts with it."""
+"""Subword tokenizers, with SentencePiece. No slow imports at module level, so that ``heed translate`` starts fast."""
 
 import hashlib
 import io
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 THREADS = 4
-"""Unigram models differ between thread counts: a constant, so that every machine builds the same one."""
+"""Threads of SentencePiece's training. A constant, because unigram models depend on the number of threads."""
 
 TAGS = EOS + 1, EOS + 2
-"""Where the tags stand, in a vocabulary that has some."""
+"""Ids of the language tags, in a vocabulary with tags."""
 
 BYTES = 256
-"""Pieces that byte fallback adds."""
+"""Number of pieces that byte fallback adds."""
 
 
 class Tokenizer:
-    """One SentencePiece model for both languages (``joint``), or one each.
+    """Converts between sentences and token ids, with one SentencePiece model per language or a joint one.
 
-    A model of both directions opens every source with a tag that tells the language to translate into (Johnson et al.
-    2017, §3); its two tags are control pieces of the joint vocabulary, this direction's first.
+    For a model of both directions, every source starts with a tag for the target language (Johnson et al. 2017, §3).
+    The two tags are control pieces of the joint vocabulary; the first is of this direction.
 
     Args:
-        src, tgt: serialized models; None as ``tgt``: ``src`` serves both.
+        src, tgt: serialized SentencePiece models. ``tgt`` None: ``src`` is a joint model of both languages.
     """
 
     def __init__(self, src: bytes, tgt: bytes | None) -> None:
@@ -54,56 +54,63 @@ class Tokenizer:
 
     @property
     def src_vocab(self) -> int:
+        """Size of the source vocabulary."""
         return int(self._src.get_piece_size())
 
     @property
     def tgt_vocab(self) -> int:
+        """Size of the target vocabulary."""
         return int(self._tgt.get_piece_size())
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What opens a source in this direction, and in the other one; nothing where there is one direction only."""
+        """The language tags of this direction and of the other one; empty for a tokenizer of one direction."""
         return tuple(self.src_pieces(self._tags))
 
     def encode_src(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids of source sentences, without BOS and EOS; behind the tag, where there is one and something to say."""
+        """Return the ids of source sentences, without BOS and EOS. A non-empty sentence starts with the tag, if any."""
         return [[*self._tags[:1], *ids] if ids else [] for ids in _encode(self._src, self._src_dropout, sentences)]
 
     def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids of target sentences, without BOS and EOS."""
+        """Return the ids of target sentences, without BOS and EOS."""
         return _encode(self._tgt, self._tgt_dropout, sentences)
 
     def sampling(self, rate: float, *, seed: Sequence[int]) -> "Tokenizer":
-        """The same tokenizer, drawing a segmentation for every sentence that it encodes: see `BPEDropout`."""
-        drawing = copy(self)
-        drawing._src_dropout = BPEDropout(self._src, rate=rate, seed=f"{seed}")
-        drawing._tgt_dropout = (
-            drawing._src_dropout if self.joint else BPEDropout(self._tgt, rate=rate, seed=f"{seed} tgt")
+        """Return the tokenizer with random segmentations, see `BPEDropout`.
+
+        Args:
+            rate: probability of dropping a merge, in [0, 1).
+            seed: seed of the random numbers.
+        """
+        sampling = copy(self)
+        sampling._src_dropout = BPEDropout(self._src, rate=rate, seed=f"{seed}")
+        sampling._tgt_dropout = (
+            sampling._src_dropout if self.joint else BPEDropout(self._tgt, rate=rate, seed=f"{seed} tgt")
         )
-        return drawing
+        return sampling
 
     def reversed(self) -> "Tokenizer":
-        """The tokenizer of the other direction, for a model of both."""
+        """Return the tokenizer of the other direction, for a model of both directions."""
         assert self.joint
-        turned = copy(self)
-        turned._tags = self._tags[::-1]
-        return turned
+        reverse = copy(self)
+        reverse._tags = self._tags[::-1]
+        return reverse
 
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Target sentences, one line each, whatever the ids: PAD, BOS and EOS are dropped, line breaks become spaces.
+        """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
 
-        Gives back what was encoded, but for runs of spaces, outer spaces and "▁" (U+2581), which SentencePiece
-        takes for a space.
+        Decoding inverts encoding except for leading, trailing and repeated spaces, and for "▁" (U+2581), which
+        SentencePiece reads as a space.
         """
         kept = [[int(token) for token in sentence if token not in (PAD, BOS, EOS)] for sentence in ids]
         return [text.replace("\n", " ").replace("\r", " ") for text in self._tgt.decode(kept)]
 
     def src_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces behind source ids, as one writes them under an attention map ("▁" opens a word)."""
+        """Return the pieces of source ids; "▁" starts a word."""
         return [self._src.id_to_piece(int(token)) for token in ids]
 
     def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces behind target ids."""
+        """Return the pieces of target ids; "▁" starts a word."""
         return [self._tgt.id_to_piece(int(token)) for token in ids]
 
     def save(self, folder: Path) -> None:
@@ -115,10 +122,10 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """Read what `save` wrote.
+        """Read a tokenizer that `save` wrote.
 
         Raises:
-            HeedError: if the files are missing, are no SentencePiece models, or have other special symbols.
+            HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
         """
         joint = (folder / _files(joint=True)[0]).is_file()
         models = []
@@ -131,11 +138,12 @@ class Tokenizer:
             try:
                 processor.load_from_serialized_proto(models[-1])
             except (RuntimeError, UnicodeDecodeError) as error:
-                raise HeedError(f"{file} is not a SentencePiece model, or a damaged one.") from error
+                raise HeedError(f"{file} is not a SentencePiece model, or it is damaged: copy it again.") from error
             ids = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
             if ids != (PAD, UNK, BOS, EOS):
                 raise HeedError(
-                    f"{file} is a foreign model: pad, unk, bos, eos are {ids} and must be {(PAD, UNK, BOS, EOS)}."
+                    f"{file} was not trained by heed: its ids of pad, unk, bos, eos are {ids} and must be "
+                    f"{(PAD, UNK, BOS, EOS)}."
                 )
         return cls(models[0], None if joint else models[1])
 
@@ -152,18 +160,24 @@ def _files(*, joint: bool) -> tuple[str, ...]:
 
 
 class TokenizerTrainer:
-    """How a tokenizer is learned: from the training split alone.
+    """Trains a tokenizer on the training split.
+
+    The names of the attributes are part of the cache key of a trained tokenizer.
 
     Args:
         kind: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
-        joint: one vocabulary for both languages, which is what tied embeddings need; or one each.
-        vocab_size: pieces in all, per vocabulary; "auto" fits them to the text (`auto_vocab_size`), and takes fewer
-            where there are no more.
-        byte_fallback: spell unknown characters as bytes, so that nothing is unknown.
-        character_coverage: share of the text's characters that get a piece of their own; the rarest rest does not.
-        normalization: SentencePiece's rule. "identity" keeps text as it is; "nmt_nfkc" loses some (№ becomes No).
-        max_sentences: learn from so many sentences per side, evenly spaced over the training split.
-        sampling: rate of BPE-dropout in the training split, drawn anew in every epoch (`BPEDropout`); 0: none.
+        joint: one vocabulary for both languages, which tied embeddings need, or one per language.
+        vocab_size: pieces per vocabulary, including special symbols. "auto": a size that suits the text
+            (`auto_vocab_size`), or fewer pieces if the text does not have as many.
+        byte_fallback: encode unknown characters as bytes, so that no text is unknown.
+        character_coverage: fraction of the text's characters, in [0.9, 1], that are covered by pieces; the rarest
+            characters are left out.
+        normalization: SentencePiece's normalization rule. "identity" keeps the text; "nmt_nfkc" changes it (№ to No).
+        max_sentences: train on at most this many sentences per side, evenly spaced over the training split.
+        sampling: BPE-dropout rate of the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
+
+    Raises:
+        HeedError: if an argument is out of range, or if ``sampling`` is used with a unigram model.
     """
 
     def __init__(
@@ -179,16 +193,16 @@ class TokenizerTrainer:
         sampling: Share,
     ) -> None:
         if kind not in ("bpe", "unigram"):
-            raise HeedError(f"tokenizer.kind is bpe or unigram, not {kind!r}.")
+            raise HeedError(f"tokenizer.kind={kind} must be bpe or unigram.")
         if vocab_size != "auto" and (not isinstance(vocab_size, int) or not 1 <= vocab_size < 2**31):
             raise HeedError(f"tokenizer.vocab_size={vocab_size} must be auto or a whole number from 1 to 2^31 - 1.")
         if not 0.9 <= character_coverage <= 1:
-            raise HeedError(f"tokenizer.character_coverage is a share between 0.9 and 1, not {character_coverage}.")
+            raise HeedError(f"tokenizer.character_coverage={character_coverage} must be in [0.9, 1].")
         if max_sentences < 1:
-            raise HeedError(f"tokenizer.max_sentences is a number of sentences, not {max_sentences}.")
+            raise HeedError(f"tokenizer.max_sentences={max_sentences} must be at least 1.")
         if sampling and kind != "bpe":
             raise HeedError(
-                f"tokenizer.sampling={sampling} leaves out merges of BPE: set tokenizer.kind=bpe, or it to 0."
+                f"tokenizer.sampling={sampling} drops BPE merges: set tokenizer.kind=bpe or tokenizer.sampling=0."
             )
         self.kind = kind
         self.joint = joint
@@ -200,32 +214,35 @@ class TokenizerTrainer:
         self.sampling = sampling
 
     def train(self, train: "Dataset", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
-        """The tokenizer of these pairs (columns "src" and "tgt"), learned once per text and settings and then cached.
+        """Return a tokenizer trained on these pairs. It is cached: trained once per text and settings.
 
         Args:
-            tags: of a model of both directions, see `Tokenizer`.
+            train: the training pairs (columns "src" and "tgt").
+            cache_dir: folder of the cache.
+            tags: language tags of a model of both directions, see `Tokenizer`.
 
         Raises:
-            HeedError: if an explicit vocabulary size is impossible for this text; says which ones are.
+            HeedError: if ``vocab_size`` is impossible for this text; the message contains the bound.
         """
         if tags and not self.joint:
             raise HeedError(
-                "data.both_directions=true needs one vocabulary, in which each language is source and target: set "
-                "tokenizer.joint=true."
+                "data.both_directions=true needs one vocabulary for both languages: set tokenizer.joint=true."
             )
         learned = {name: value for name, value in vars(self).items() if name != "sampling"}
         settings = repr((spm.__version__, THREADS, sorted(learned.items()), text_fingerprint(train), *tags))
         key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
         return Tokenizer.load(
-            build_once(Path(cache_dir) / "tokenizer" / key, lambda folder: self._learn(train, tags).save(folder))
+            build_once(
+                Path(cache_dir) / "tokenizer" / key, lambda folder: self._train_tokenizer(train, tags).save(folder)
+            )
         )
 
-    def _learn(self, train: "Dataset", tags: Sequence[str]) -> Tokenizer:
+    def _train_tokenizer(self, train: "Dataset", tags: Sequence[str]) -> Tokenizer:
         if self.joint:
-            return Tokenizer(self._model(train, "src", "tgt", tags=tags), None)
-        return Tokenizer(self._model(train, "src"), self._model(train, "tgt"))
+            return Tokenizer(self._train_model(train, "src", "tgt", tags=tags), None)
+        return Tokenizer(self._train_model(train, "src"), self._train_model(train, "tgt"))
 
-    def _model(self, train: "Dataset", *sides: str, tags: Sequence[str] = ()) -> bytes:
+    def _train_model(self, train: "Dataset", *sides: str, tags: Sequence[str] = ()) -> bytes:
         size = self.auto_vocab_size(train, *sides) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
         try:
@@ -244,27 +261,26 @@ class TokenizerTrainer:
                 eos_id=EOS,
                 control_symbols=list(tags),
                 num_threads=THREADS,
-                max_sentence_length=2
-                ** 20,  # bytes; SentencePiece skips longer lines silently, and cleaning has had its say
+                max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as error:
-            raise HeedError(_explanation(str(error), size)) from error
+            raise HeedError(_explain_error(str(error), size)) from error
         return model.getvalue()
 
     def auto_vocab_size(self, train: "Dataset", *sides: str) -> int:
-        """A vocabulary that fits the text: most pieces should be seen often enough to be learned (Gowda and May 2020).
+        """Return a vocabulary size for which most pieces are frequent enough to be learned (Gowda and May 2020).
 
-        Of N characters, 4 √N pieces while the corpus is small, then growing with the fourth root, up to 32,000; on top
-        of that the alphabet (thousands of characters in Chinese) and the fixed pieces. For English and German that is
-        1,272 for 500 pairs of Multi30k and 7,520 for all 29,000, and about 13,000 for IWSLT (160,000 pairs) and 32,000
-        for WMT (4,500,000), as is the practice.
+        A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
+        (thousands of characters in Chinese) and the special pieces are added. For English and German that is 1,272 for
+        500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
+        (4,500,000), as in the literature.
         """
         import numpy as np
 
         counts = np.zeros(0x110000, dtype=np.int64)
-        for sentence_block in self._sampled(train, *sides):
-            text = np.frombuffer("".join(sentence_block).replace(" ", "").encode("utf-32-le"), dtype="<u4")
+        for sentences in self._sample_blocks(train, *sides):
+            text = np.frombuffer("".join(sentences).replace(" ", "").encode("utf-32-le"), dtype="<u4")
             counts += np.bincount(text, minlength=len(counts))
         seen = np.sort(counts[counts > 0])[::-1]
         alphabet = int(np.searchsorted(np.cumsum(seen), self.character_coverage * seen.sum())) + 1
@@ -272,13 +288,15 @@ class TokenizerTrainer:
         small = 4_000_000
         pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
         fixed = len((PAD, UNK, BOS, EOS)) + (BYTES if self.byte_fallback else 0)
-        return 8 * math.ceil((pieces + alphabet + fixed) / 8)  # products with multiples of 8 suit every accelerator
+        return 8 * math.ceil(
+            (pieces + alphabet + fixed) / 8
+        )  # accelerators multiply matrices faster if sizes are multiples of 8
 
     def _sentences(self, train: "Dataset", *sides: str) -> Iterator[str]:
-        return chain.from_iterable(self._sampled(train, *sides))
+        return chain.from_iterable(self._sample_blocks(train, *sides))
 
-    def _sampled(self, train: "Dataset", *sides: str) -> Iterator[list[str]]:
-        """Blocks of sentences: all, or ``max_sentences`` per side in even steps, so that sorted files are covered."""
+    def _sample_blocks(self, train: "Dataset", *sides: str) -> Iterator[list[str]]:
+        """Yield blocks of all sentences, or of ``max_sentences`` per side, evenly spaced in case the file is sorted."""
         if len(train) > self.max_sentences:
             train = train.select([row * len(train) // self.max_sentences for row in range(self.max_sentences)])
         for src, tgt in blocks(train):
@@ -286,18 +304,18 @@ class TokenizerTrainer:
                 yield {"src": src, "tgt": tgt}[side]
 
 
-def _explanation(message: str, size: int) -> str:
-    """SentencePiece's complaint as a sentence: its messages carry the numbers, its exceptions do not."""
+def _explain_error(message: str, size: int) -> str:
+    """Translate an error message of SentencePiece into one about heed's options."""
     if largest := re.search(r"too high \(\d+\).*<= (\d+)", message):
         return (
             f"tokenizer.vocab_size={size} is more than this text has pieces: the largest possible is {largest[1]} "
-            "(auto finds a fitting one)."
+            "(auto chooses a suitable size)."
         )
     if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return (
             f"tokenizer.vocab_size={size} is less than the text's alphabet: the smallest possible is {least[1]} "
-            "(auto finds a fitting one; a lower tokenizer.character_coverage leaves more characters to byte fallback)."
+            "(auto chooses a suitable size; a lower tokenizer.character_coverage encodes more characters as bytes)."
         )
     if "all_chars_count" in message:
-        return "The training text has no characters but spaces (SentencePiece reads ▁, U+2581, as a space)."
-    return f"SentencePiece could not learn a tokenizer with these settings: {message.strip()}"
+        return "The training text contains only spaces (SentencePiece reads ▁, U+2581, as a space)."
+    return f"SentencePiece could not train a tokenizer with these settings: {message.strip()}"

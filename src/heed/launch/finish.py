@@ -12,8 +12,8 @@ from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
-from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 

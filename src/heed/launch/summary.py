@@ -11,7 +11,7 @@ import lightning as L
 
 from heed.data.datamodule import TranslationData
 from heed.runs.results import RESULTS
-from heed.training.callbacks.metrics import planned_steps
+from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 
 

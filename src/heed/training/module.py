@@ -110,7 +110,7 @@ class TranslationModule(L.LightningModule):
     # ---- optimizer
 
     def configure_optimizers(self) -> Optimizer:
-        """Build the optimizer from three parameter groups, told apart by "kind": matrix, embedding, vector."""
+        """Build the optimizer from three parameter groups with the kinds "matrix", "embedding" and "vector"."""
         matrices = {
             parameter
             for module in self.model.modules()

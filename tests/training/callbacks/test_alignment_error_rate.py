@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.decoding import GreedySearch
 from heed.evaluation.alignment import Gold, aer, align, candidates, matches
 from heed.inference import model_folder
@@ -43,7 +43,13 @@ def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
         counts = []
         for attended, source, target, meta in zip(translator.attend(src, tgt), src, tgt, metas, strict=True):
             links = frozenset((i, j) for i, j in json.loads(meta)["alignment"])
-            maps = candidates(attended.cross, attended.src_pieces, attended.tgt_pieces, words(source), words(target))
+            maps = candidates(
+                attended.cross,
+                attended.src_pieces,
+                attended.tgt_pieces,
+                split_punctuation(source),
+                split_punctuation(target),
+            )
             counts.append(matches(align(maps, "target"), Gold(links, links)))
         rates = aer(sum(counts))
         assert rate == pytest.approx(float(rates[chosen]))

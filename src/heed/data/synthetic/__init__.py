@@ -1,8 +1,8 @@
-"""The built-in corpus: English-German sentence pairs of our own, with gold alignments, antecedents and roles.
+"""The built-in corpus: generated English-German sentence pairs with gold alignments, antecedents and semantic roles.
 
-`lexicon` holds the words, `grammar` says a tree in both languages at once, `rules` hold one phenomenon each. Everything
-follows from a seed. A sentence's place among the splits follows from its text alone, so that no split of any size, and
-no challenge set, shares a sentence with training.
+`lexicon` holds the words, `grammar` the synchronous grammar, `rules` one rule per linguistic phenomenon. The corpus is
+a function of the seed and the split sizes. A sentence is assigned to a split by a hash of its text, so the splits and
+the challenge set share no sentence, whatever their seeds and sizes.
 """
 
 import hashlib
@@ -11,37 +11,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heed.data.synthetic.grammar import Key, Pair, text
-from heed.data.synthetic.rules import CONTRASTED, RULES, SHARES, Dice, Scene, Telling, chain
+from heed.data.synthetic.grammar import Key, Pair, detokenize
+from heed.data.synthetic.rules import (
+    CONTRASTIVE_TAGS,
+    RULES,
+    TAG_PERCENTAGES,
+    AnnotatedPair,
+    RandomChoices,
+    Schema,
+    clause_chain,
+)
 from heed.errors import HeedError
 
-__all__ = ["Contrast", "Example", "challenge", "generate", "words"]
+__all__ = ["ContrastivePair", "Example", "challenge", "generate", "split_punctuation"]
 
-SEQUEL = 0.7
-"""How often something else is told next. What a fixed vector would have to hold is then the sum of two sentences."""
-LONGEST = 28
-"""Words of a source outside "long", full stops included."""
-LONG = range(35, 51)
+COMBINE_PROBABILITY = 0.7
+"""How often two drawn pairs form one example. Longer sources are harder to encode in a vector of fixed size."""
+MAX_WORDS = 28
+"""Words of a source outside "long", at most; full stops count."""
+LONG_WORDS = range(35, 51)
 """Words of a source in "long"."""
-PATIENCE = 100_000
-"""Draws without a new sentence after which there are none."""
+MAX_FAILED_DRAWS = 100_000
+"""Consecutive draws without a new sentence after which generation gives up."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One sentence pair and everything known about it. Positions count `words`, from 0."""
+    """A sentence pair with its annotations. Positions are indices into `split_punctuation` of a sentence, from 0."""
 
     src: str
     tgt: str
     tag: str
+    """The phenomenon: a key of `rules.RULES`."""
     alignment: tuple[tuple[int, int], ...]
+    """(source position, target position) of aligned words, sorted."""
     antecedent: Mapping[str, int] | None
-    """Source positions: "pronoun", and its "right" and "wrong" antecedent."""
+    """Source positions of "pronoun" and of its "right" and "wrong" antecedent; None if no pronoun is annotated."""
     roles: Mapping[str, int]
-    """Source positions of "verb", "agent", "patient", "recipient", as far as there are."""
+    """Source positions of "verb", "agent", "patient" and "recipient", as far as they occur."""
 
     def meta(self) -> dict[str, Any]:
-        """All but the text, as plain data."""
+        """Return everything but the text, as plain data."""
         return {
             "tag": self.tag,
             "alignment": [list(link) for link in self.alignment],
@@ -51,8 +61,8 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """A source with its right and a minimally wrong translation, which reads it the other way."""
+class ContrastivePair:
+    """A source with a correct and a minimally different wrong translation, which has the other reading."""
 
     src: str
     good: str
@@ -60,93 +70,96 @@ class Contrast:
     tag: str
     antecedent: Mapping[str, int] | None
     roles: Mapping[str, int]
-    """Both as in `Example`."""
+    """``tag``, ``antecedent`` and ``roles`` are as in `Example`."""
 
     def meta(self) -> dict[str, Any]:
-        """All but the text, as plain data."""
+        """Return everything but the text, as plain data."""
         return {"tag": self.tag, "antecedent": self.antecedent and dict(self.antecedent), "roles": dict(self.roles)}
 
 
-def words(sentence: str) -> list[str]:
-    """The words that positions refer to; a punctuation mark is a word of its own."""
+def split_punctuation(sentence: str) -> list[str]:
+    """Split a sentence into words and punctuation marks, each mark on its own; "didn't" is one word."""
     return re.findall(r"\w+(?:'\w+)*|[^\w\s]", sentence)
 
 
 def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict[str, list[Example]]:
-    """The splits "train", "valid", "test" and "long", with all sources distinct.
+    """Generate the splits "train", "valid", "test" and "long" of the given sizes. All sources are distinct.
 
     Raises:
-        HeedError: if the grammar has not so many different sentences.
+        HeedError: if the grammar does not generate as many different sentences.
     """
-    dice = Dice(seed)
+    rng = RandomChoices(seed)
     sizes = {"train": train, "valid": valid, "test": test}
     splits: dict[str, list[Example]] = {name: [] for name in (*sizes, "long")}
-    openings: dict[str, tuple[str, Telling]] = {}  # per split, what waits for a sequel
+    first_parts: dict[str, tuple[str, AnnotatedPair]] = {}  # by split: waiting for a second part
     seen: set[str] = set()
-    idle = 0
+    failed = 0
     while any(len(splits[name]) < size for name, size in sizes.items()):
-        idle += 1
-        if idle > PATIENCE:
-            raise HeedError(f"data.train={train}, valid={valid}, test={test} is more than data=synthetic has to say.")
-        tag = dice.weigh(SHARES)
-        context = dice.choose((0, 1))
-        telling = RULES[tag](dice)(context, context)
-        # The parts of a source belong to one split, so that no split shares even a part with another.
-        split = _split(text(telling.pair.en))
+        failed += 1
+        if failed > MAX_FAILED_DRAWS:
+            raise HeedError(
+                f"data.train={train}, data.valid={valid}, data.test={test} are more sentences than data=synthetic can "
+                "generate: choose smaller sizes."
+            )
+        tag = rng.choose_weighted(TAG_PERCENTAGES)
+        context = rng.choose((0, 1))
+        annotated = RULES[tag](rng)(context, context)
+        # Both parts of a combined example are assigned by their own hash, so splits do not share parts either.
+        split = _split(detokenize(annotated.pair.en))
         if len(splits.get(split, ())) >= sizes.get(split, 0):
             continue
-        if split in openings:
-            tag, opening = openings.pop(split)
-            telling = replace(opening, pair=opening.pair + telling.pair)
-        elif dice.chance(SEQUEL):
-            openings[split] = (tag, telling)
+        if split in first_parts:
+            tag, first = first_parts.pop(split)
+            annotated = replace(first, pair=first.pair + annotated.pair)
+        elif rng.bernoulli(COMBINE_PROBABILITY):
+            first_parts[split] = (tag, annotated)
             continue
-        src = text(telling.pair.en)
-        if src in seen or len(telling.pair.en) > LONGEST:
+        src = detokenize(annotated.pair.en)
+        if src in seen or len(annotated.pair.en) > MAX_WORDS:
             continue
         seen.add(src)
-        splits[split].append(_example(telling, tag))
-        idle = 0
+        splits[split].append(_example(annotated, tag))
+        failed = 0
     while len(splits["long"]) < long:
-        telling = chain(dice, at_least=LONG.start)(0, 0)
-        src = text(telling.pair.en)
-        if src not in seen and len(telling.pair.en) in LONG:
+        annotated = clause_chain(rng, at_least=LONG_WORDS.start)(0, 0)
+        src = detokenize(annotated.pair.en)
+        if src not in seen and len(annotated.pair.en) in LONG_WORDS:
             seen.add(src)
-            splits["long"].append(_example(telling, "chain"))
+            splits["long"].append(_example(annotated, "chain"))
     return splits
 
 
-def challenge(*, seed: int, per_tag: int) -> list[Contrast]:
-    """About ``per_tag`` contrasts of every phenomenon with readings to confuse; none of their sources is in any split.
+def challenge(*, seed: int, per_tag: int) -> list[ContrastivePair]:
+    """Generate ``per_tag`` contrastive pairs (rounded up to even) of every tag in ``CONTRASTIVE_TAGS``.
 
-    They come in twins, one for each context of a scene, and what is right for one reading is wrong for the other: a
-    constant preference is right in exactly half of them.
+    No source is in any split of `generate`. The pairs come in twins, one for each context of a schema: the reading that
+    is correct in one is wrong in the other, so a constant preference scores exactly 50 %.
 
     Raises:
-        HeedError: if the grammar has not so many different contrasts.
+        HeedError: if the grammar does not generate as many different pairs.
     """
-    return [contrast for tag in CONTRASTED for contrast in _twins(Dice(seed), tag, per_tag)]
+    return [pair for tag in CONTRASTIVE_TAGS for pair in _contrastive_pairs(RandomChoices(seed), tag, per_tag)]
 
 
-def _twins(dice: Dice, tag: str, count: int) -> list[Contrast]:
-    found: list[Contrast] = []
+def _contrastive_pairs(rng: RandomChoices, tag: str, count: int) -> list[ContrastivePair]:
+    found: list[ContrastivePair] = []
     seen: set[str] = set()
-    idle = 0
+    failed = 0
     while len(found) < count:
-        scene = RULES[tag](dice)
-        idle += 1
-        if idle > PATIENCE:
-            raise HeedError(f"per_tag={count} is more than the challenge set has to say about {tag}.")
-        twins = [twin for context in (0, 1) if (twin := _contrast(scene, context, tag))]
+        schema = RULES[tag](rng)
+        failed += 1
+        if failed > MAX_FAILED_DRAWS:
+            raise HeedError(f"per_tag={count} is more than the grammar can generate for tag {tag}: choose fewer.")
+        twins = [twin for context in (0, 1) if (twin := _contrastive_pair(schema, context, tag))]
         if len(twins) == 2 and not any(twin.src in seen for twin in twins):
             seen.update(twin.src for twin in twins)
             found += twins
-            idle = 0
+            failed = 0
     return found
 
 
 def _split(src: str) -> str:
-    """Where a source belongs, whatever the seed and the sizes."""
+    """Return the split of a drawn source: a function of its text, independent of the seed and the sizes."""
     digest = hashlib.sha256(src.encode()).digest()
     percent = int.from_bytes(digest[:8], "big") % 100
     return "train" if percent < 70 else "valid" if percent < 75 else "test" if percent < 80 else "challenge"
@@ -156,32 +169,32 @@ def _positions(pair: Pair, keys: Mapping[str, Key]) -> dict[str, int]:
     return {name: pair.position(key) for name, key in keys.items()}
 
 
-def _example(telling: Telling, tag: str) -> Example:
-    pair = telling.pair
+def _example(annotated: AnnotatedPair, tag: str) -> Example:
+    pair = annotated.pair
     return Example(
-        src=text(pair.en),
-        tgt=text(pair.de),
+        src=detokenize(pair.en),
+        tgt=detokenize(pair.de),
         tag=tag,
         alignment=pair.alignment(),
-        antecedent=_positions(pair, telling.antecedent) or None,
-        roles=_positions(pair, telling.roles),
+        antecedent=_positions(pair, annotated.antecedent) or None,
+        roles=_positions(pair, annotated.roles),
     )
 
 
-def _contrast(scene: Scene, context: int, tag: str) -> Contrast | None:
-    """None where the readings do not differ in German, or the source belongs to another split."""
-    good = scene(context, context)
-    src = text(good.pair.en)
+def _contrastive_pair(schema: Schema, context: int, tag: str) -> ContrastivePair | None:
+    """Return None if both readings have the same German text, or if the source belongs to another split."""
+    good = schema(context, context)
+    src = detokenize(good.pair.en)
     if _split(src) != "challenge":
         return None
-    bad = scene(context, 1 - context)
-    assert text(bad.pair.en) == src
-    if text(bad.pair.de) == text(good.pair.de):
+    bad = schema(context, 1 - context)
+    assert detokenize(bad.pair.en) == src
+    if detokenize(bad.pair.de) == detokenize(good.pair.de):
         return None
-    return Contrast(
+    return ContrastivePair(
         src=src,
-        good=text(good.pair.de),
-        bad=text(bad.pair.de),
+        good=detokenize(good.pair.de),
+        bad=detokenize(bad.pair.de),
         tag=tag,
         antecedent=_positions(good.pair, good.antecedent) or None,
         roles=_positions(good.pair, good.roles),

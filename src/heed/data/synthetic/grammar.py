@@ -1,8 +1,9 @@
-"""A synchronous grammar: trees that are read out in English and in German, remembering which word came from where.
+"""A synchronous grammar: one syntax tree yields an English sentence, its German translation and their word alignment.
 
-Every node of a tree can say itself in both languages. A spoken word carries *keys*, the places of the tree it comes
-from; an English and a German word that share a key are aligned. So word order, inflection, fused words (zum,
-einzuzahlen) and words of one language only are each language's own affair, and the gold alignment is always true.
+Every node of a tree has two methods, ``english`` and ``german``, that return the node's words in that language. Each
+word carries *keys*: the node and slot it comes from. An English and a German word are aligned if they share a key. So
+word order, inflection, contractions (zum, einzuzahlen) and words without a counterpart are independent in the two
+languages, and the alignment is correct by construction.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -22,11 +23,11 @@ from heed.data.synthetic.lexicon import (
 )
 
 Key: TypeAlias = tuple["Node", str]
-"""A node, and one of the words it stands for."""
+"""A node and one of its slots: the part of the meaning that a word expresses."""
 
 
 class Word(NamedTuple):
-    """One word of a sentence and the places of the tree it comes from."""
+    """A word of a sentence, with the keys it expresses."""
 
     text: str
     keys: frozenset[Hashable] = frozenset()
@@ -38,12 +39,12 @@ COMMA = Word(",")
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A part of a sentence. Nodes are themselves: two equal noun phrases are two."""
+    """A node of a syntax tree. Nodes compare by identity: two noun phrases with equal fields are different nodes."""
 
-    def say(self, text: str | Iterable[str], *slots: str) -> Words:
-        """Words that stand for these slots of this node."""
+    def emit(self, text: str | Iterable[str], *slots: str) -> Words:
+        """Return the words of ``text`` (split at spaces if it is a string), with these slots of this node as keys."""
         keys = frozenset([(self, slot) for slot in slots])
-        return [Word(one, keys) for one in (text.split() if isinstance(text, str) else text)]
+        return [Word(word, keys) for word in (text.split() if isinstance(text, str) else text)]
 
 
 # Noun phrases
@@ -53,22 +54,22 @@ DEFINITE: dict[Case, dict[str, str]] = {
     "acc": {"m": "den", "f": "die", "n": "das", "pl": "die"},
     "dat": {"m": "dem", "f": "der", "n": "dem", "pl": "den"},
 }
-EIN_ENDING: dict[Case, dict[str, str]] = {
+EIN_ENDINGS: dict[Case, dict[str, str]] = {
     "nom": {"m": "", "f": "e", "n": "", "pl": "e"},
     "acc": {"m": "en", "f": "e", "n": "", "pl": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "pl": "en"},
 }
-STRONG_ENDING: dict[Case, dict[str, str]] = {
+STRONG_ENDINGS: dict[Case, dict[str, str]] = {
     "nom": {"m": "er", "f": "e", "n": "es", "pl": "e"},
     "acc": {"m": "en", "f": "e", "n": "es", "pl": "e"},
     "dat": {"m": "em", "f": "er", "n": "em", "pl": "en"},
 }
-PERSONAL: dict[Case, dict[str, str]] = {
+PERSONAL_PRONOUNS: dict[Case, dict[str, str]] = {
     "nom": {"m": "er", "f": "sie", "n": "es"},
     "acc": {"m": "ihn", "f": "sie", "n": "es"},
     "dat": {"m": "ihm", "f": "ihr", "n": "ihm"},
 }
-CONTRACTED = {
+CONTRACTIONS = {
     ("in", "dem"): "im",
     ("in", "das"): "ins",
     ("an", "dem"): "am",
@@ -80,34 +81,34 @@ CONTRACTED = {
 
 
 @dataclass(frozen=True)
-class Possessor:
-    """Whose: "his", "her" or "its" in English; in German sein- or ihr- by the owner's gender."""
+class Possessive:
+    """A possessive determiner: "his", "her" or "its"; in German sein- or ihr-, by the gender of the owner."""
 
     en: Literal["his", "her", "its"]
     gender: Gender
 
     @classmethod
-    def of(cls, owner: Noun) -> "Possessor":
-        """For an owner of whom English says he or she."""
+    def of(cls, owner: Noun) -> "Possessive":
+        """Return the possessive of a noun with ``sex`` set."""
         return cls("his", "m") if owner.sex == "m" else cls("her", "f")
 
 
-Determiner: TypeAlias = Literal["the", "a"] | Possessor | None
-"""None: a bare plural, or a name."""
+Determiner: TypeAlias = Literal["the", "a"] | Possessive | None
+"""None: a bare plural or a proper name."""
 
 
 @dataclass(frozen=True, eq=False)
 class NounPhrase(Node):
-    """A noun with what stands round it."""
+    """A noun with its determiner, adjectives, prepositional attribute, relative clause and apposition."""
 
     noun: Noun
     determiner: Determiner = "the"
     adjectives: tuple[Adjective, ...] = ()
     plural: bool = False
-    attribute: "Prepositional | None" = None
+    attribute: "PrepositionalPhrase | None" = None
     relative: "Clause | None" = None
     name: Noun | None = None
-    """In apposition: her cat, Alex."""
+    """A name in apposition: her cat, Alex."""
 
     @property
     def person(self) -> Literal["1", "3", "pl"]:
@@ -118,16 +119,17 @@ class NounPhrase(Node):
         return self, "noun"
 
     def english(self, case: Case) -> Words:
-        noun = self.say(self.noun.english(plural=self.plural), "noun")
-        described = [word for one in self.adjectives for word in self.say(one.en, one.en)] + noun
+        noun = self.emit(self.noun.english(plural=self.plural), "noun")
+        adjectives = [word for adjective in self.adjectives for word in self.emit(adjective.en, adjective.en)]
+        nominal = adjectives + noun
         words: Words = []
         if self.determiner == "a":
-            words += self.say("an" if described[0].text[0] in "aeiou" else "a", "determiner")
+            words += self.emit("an" if nominal[0].text[0] in "aeiou" else "a", "determiner")
         elif self.determiner is not None:
-            words += self.say(getattr(self.determiner, "en", "the"), "determiner")
-        words += described
+            words += self.emit(getattr(self.determiner, "en", "the"), "determiner")
+        words += nominal
         if self.name:
-            words += [COMMA, *self.say(self.name.en, "name")]
+            words += [COMMA, *self.emit(self.name.en, "name")]
         if self.attribute:
             words += self.attribute.english()
         if self.relative:
@@ -135,28 +137,32 @@ class NounPhrase(Node):
         return words
 
     def german(self, case: Case, *, negation: frozenset[Hashable] = frozenset()) -> Words:
-        """``negation``: the keys of a negation that turns ein into kein."""
+        """Return the German words.
+
+        Args:
+            case: the case of the phrase.
+            negation: the keys of a negation that is expressed by this phrase's article, which turns ein into kein.
+        """
         form = "pl" if self.plural else self.noun.gender
         ending = "en"
         words: Words = []
         if self.determiner == "the":
-            words += self.say(DEFINITE[case][form], "determiner")
+            words += self.emit(DEFINITE[case][form], "determiner")
             if not self.plural and (case == "nom" or (case == "acc" and form != "m")):
                 ending = "e"
         else:
             article = "sein" if getattr(self.determiner, "gender", "f") != "f" else "ihr"
-            if not isinstance(self.determiner, Possessor):
+            if not isinstance(self.determiner, Possessive):
                 article = "kein" if negation else "ein" if self.determiner == "a" else ""
             if article:
-                spoken = Word(article + EIN_ENDING[case][form], negation | {(self, "determiner")})
-                words.append(spoken)
+                words.append(Word(article + EIN_ENDINGS[case][form], negation | {(self, "determiner")}))
             if not article or (case != "dat" and form != "pl"):
-                ending = STRONG_ENDING[case][form]
+                ending = STRONG_ENDINGS[case][form]
         for adjective in self.adjectives:
-            words += self.say((adjective.stem or adjective.de) + ending, adjective.en)
-        words += self.say(self.noun.german(case, plural=self.plural), "noun")
+            words += self.emit((adjective.stem or adjective.de) + ending, adjective.en)
+        words += self.emit(self.noun.german(case, plural=self.plural), "noun")
         if self.name:
-            words += self.say(self.name.de, "name")
+            words += self.emit(self.name.de, "name")
         if self.attribute:
             words += self.attribute.german()
         if self.relative:
@@ -166,7 +172,7 @@ class NounPhrase(Node):
 
 @dataclass(frozen=True, eq=False)
 class Pronoun(Node):
-    """ "he", "she" or "it": what English says; and its gender in German."""
+    """A personal pronoun: "he", "she" or "it" in English, er, sie or es in German by ``gender``."""
 
     en: Literal["he", "she", "it"]
     gender: Gender
@@ -176,6 +182,7 @@ class Pronoun(Node):
 
     @classmethod
     def of(cls, noun: Noun) -> "Pronoun":
+        """Return the pronoun that refers to a noun."""
         if noun.sex is None:
             return cls("it", noun.gender)
         return cls("he", "m") if noun.sex == "m" else cls("she", "f")
@@ -186,29 +193,29 @@ class Pronoun(Node):
 
     def english(self, case: Case) -> Words:
         text: str = self.en if case == "nom" else {"he": "him", "she": "her", "it": "it"}[self.en]
-        return self.say(text, "noun")
+        return self.emit(text, "noun")
 
     def german(self, case: Case) -> Words:
-        return self.say(PERSONAL[case][self.gender], "noun")
+        return self.emit(PERSONAL_PRONOUNS[case][self.gender], "noun")
 
 
 @dataclass(frozen=True, eq=False)
-class Speaker(Node):
-    """ "I"."""
+class FirstPerson(Node):
+    """The pronoun "I"."""
 
     plural = False
     person: Literal["1"] = "1"
 
     def english(self, case: Case) -> Words:
-        return self.say("I", "noun")
+        return self.emit("I", "noun")
 
     def german(self, case: Case) -> Words:
-        return self.say("ich", "noun")
+        return self.emit("ich", "noun")
 
 
 @dataclass(frozen=True, eq=False)
-class Relative(Node):
-    """The relative pronoun: "that", and der, die, das."""
+class RelativePronoun(Node):
+    """A relative pronoun: "that" in English, der, die or das in German."""
 
     noun: Noun
     plural: bool = False
@@ -218,46 +225,46 @@ class Relative(Node):
         return "pl" if self.plural else "3"
 
     def english(self, case: Case) -> Words:
-        return self.say("that", "relative")
+        return self.emit("that", "relative")
 
     def german(self, case: Case) -> Words:
         form = "pl" if self.plural else self.noun.gender
-        return self.say("denen" if (case, form) == ("dat", "pl") else DEFINITE[case][form], "relative")
+        return self.emit("denen" if (case, form) == ("dat", "pl") else DEFINITE[case][form], "relative")
 
 
-Nominal: TypeAlias = NounPhrase | Pronoun | Speaker | Relative
+Nominal: TypeAlias = NounPhrase | Pronoun | FirstPerson | RelativePronoun
 
 
 @dataclass(frozen=True, eq=False)
-class Prepositional(Node):
-    """A preposition and its noun phrase."""
+class PrepositionalPhrase(Node):
+    """A preposition with its noun phrase; German contracts some of them with the article (in dem: im)."""
 
     preposition: Preposition
     complement: NounPhrase
 
     def english(self) -> Words:
-        return self.say(self.preposition.en, "preposition") + self.complement.english("acc")
+        return self.emit(self.preposition.en, "preposition") + self.complement.english("acc")
 
     def german(self) -> Words:
         first, *rest = self.complement.german(self.preposition.case)
-        fused = CONTRACTED.get((self.preposition.de, first.text))
-        if fused:
-            return [Word(fused, first.keys | {(self, "preposition")}), *rest]
-        return [*self.say(self.preposition.de, "preposition"), first, *rest]
+        contraction = CONTRACTIONS.get((self.preposition.de, first.text))
+        if contraction:
+            return [Word(contraction, first.keys | {(self, "preposition")}), *rest]
+        return [*self.emit(self.preposition.de, "preposition"), first, *rest]
 
 
 @dataclass(frozen=True, eq=False)
 class Adverb(Node):
-    """A word or two that go anywhere as they are: yesterday, gestern."""
+    """An adverb without inflection: yesterday, gestern."""
 
     en: str
     de: str
 
     def english(self) -> Words:
-        return self.say(self.en, "adverb")
+        return self.emit(self.en, "adverb")
 
     def german(self) -> Words:
-        return self.say(self.de, "adverb")
+        return self.emit(self.de, "adverb")
 
 
 Degree: TypeAlias = Literal["", "too", "very"]
@@ -265,23 +272,23 @@ DEGREES: dict[Degree, str] = {"": "", "too": "zu", "very": "sehr"}
 
 
 @dataclass(frozen=True, eq=False)
-class Predicate(Node):
-    """A predicative adjective, with "too" or "very" before it."""
+class PredicateAdjective(Node):
+    """A predicative adjective, optionally with "too" or "very" before it."""
 
     adjective: Adjective
     degree: Degree = ""
 
     def english(self) -> Words:
-        return self.say(self.degree, "degree") + self.say(self.adjective.en, "adjective")
+        return self.emit(self.degree, "degree") + self.emit(self.adjective.en, "adjective")
 
     def german(self) -> Words:
-        return self.say(DEGREES[self.degree], "degree") + self.say(self.adjective.de, "adjective")
+        return self.emit(DEGREES[self.degree], "degree") + self.emit(self.adjective.de, "adjective")
 
 
 # Clauses
 
 Order: TypeAlias = Literal["second", "first", "final"]
-"""Where the German finite verb stands."""
+"""The position of the German finite verb in its clause."""
 
 Form: TypeAlias = Literal["past", "present", "perfect", "passive"] | Modal
 
@@ -298,82 +305,85 @@ def _past(stem: str, person: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Clause(Node):
-    """A subject, a verb and what belongs to it.
+    """A clause: a subject, a verb, and its complements and adjuncts.
 
-    In English the order is fixed; in German ``order`` says where the finite verb stands, the middle field is time,
-    recipient, object, place, negation, prepositional object, goal, predicate, and the rest of the verb closes it.
+    The English word order is fixed. In German, the argument ``order`` gives the position of the finite verb; the middle
+    field is time, recipient, object, place, negation, prepositional object, goal, predicate; the rest of the verb
+    (separable prefix, participle, infinitive) closes the clause.
     """
 
     subject: Nominal
     verb: Verb
     form: Form = "past"
     negated: bool = False
-    recipient: NounPhrase | Relative | None = None
+    recipient: NounPhrase | RelativePronoun | None = None
     object: Nominal | None = None
-    predicate: Predicate | None = None
-    time: Adverb | Prepositional | None = None
-    place: Prepositional | None = None
-    """Where it happens."""
-    goal: Prepositional | None = None
-    """Where to, or by whom: belongs closely to the verb."""
+    predicate: PredicateAdjective | None = None
+    time: Adverb | PrepositionalPhrase | None = None
+    place: PrepositionalPhrase | None = None
+    """The place of the event."""
+    goal: PrepositionalPhrase | None = None
+    """The destination, or the agent of a passive: stands next to the verb."""
     complement: "Clause | None" = None
-    """That he was tired."""
-    purpose: "Purpose | None" = None
+    """An object clause: (he knew) that she was tired."""
+    purpose: "PurposeClause | None" = None
     front: Literal["subject", "time", "place"] = "subject"
-    """What opens the sentence, in both languages."""
+    """The constituent that comes first, in both languages."""
     agrees_with: Nominal | None = None
-    """What the German verb takes its number from; None: the subject, as it should."""
+    """The noun phrase that the German verb agrees with. None: the subject. Another one makes an agreement error."""
 
     # English
 
     def english(self) -> Words:
         subject, verb = self.subject.english("nom"), self._english_verb()
         rest: Words = []
-        moved: Words = []
+        fronted: Words = []
         for nominal in (self.recipient, self.object):
-            if isinstance(nominal, Relative):
-                moved += nominal.english("acc")
+            if isinstance(nominal, RelativePronoun):
+                fronted += nominal.english("acc")
             elif nominal is not None:
                 rest += nominal.english("acc")
         for name in ("goal", "predicate", "place", "time", "complement", "purpose"):
             part = getattr(self, name)
             if part is not None:
                 if name == self.front:
-                    moved += part.english()
+                    fronted += part.english()
                 else:
-                    rest += ([*self.say("that", "that")] if name == "complement" else []) + part.english()
-        return moved + subject + verb + rest
+                    rest += ([*self.emit("that", "that")] if name == "complement" else []) + part.english()
+        return fronted + subject + verb + rest
 
     def _english_verb(self) -> Words:
         verb, person, negated = self.verb, self.subject.person, self.negated
         neg = ["negation"] if negated else []
-        particle = self.say(verb.particle, "verb")
+        particle = self.emit(verb.particle, "verb")
         if isinstance(self.form, Modal):
             if not negated:
                 finite, *to = self.form.en
-                auxiliary = self.say(finite, "finite")
+                auxiliary = self.emit(finite, "finite")
             else:
                 dont, *to = self.form.en_negated
-                auxiliary = self.say(dont, "negation", *([] if to else ["finite"]))
+                auxiliary = self.emit(dont, "negation", *([] if to else ["finite"]))
                 if to:
-                    auxiliary += self.say(to.pop(0), "finite")
-            return auxiliary + self.say(to, "verb") + self.say(verb.base, "verb") + particle
+                    auxiliary += self.emit(to.pop(0), "finite")
+            return auxiliary + self.emit(to, "verb") + self.emit(verb.base, "verb") + particle
         if self.form == "perfect":
             return (
-                self.say(HAVE[person][0] + "n't" * negated, "finite", *neg)
-                + self.say(verb.en_participle, "verb")
+                self.emit(HAVE[person][0] + "n't" * negated, "finite", *neg)
+                + self.emit(verb.en_participle, "verb")
                 + particle
             )
         be = BE_PRESENT if self.form == "present" else BE_PAST
         if self.form == "passive":
-            return self.say(be[person] + "n't" * negated, "finite", *neg) + self.say(verb.en_participle, "verb")
+            return self.emit(be[person] + "n't" * negated, "finite", *neg) + self.emit(verb.en_participle, "verb")
         if verb is BE:
-            return self.say(be[person] + "n't" * negated, "verb", *neg)
+            return self.emit(be[person] + "n't" * negated, "verb", *neg)
         if verb.gerund and (self.form == "present" or verb.gerund != "going"):
-            return self.say(be[person] + "n't" * negated, *(neg or ["verb"])) + self.say(verb.gerund, "verb") + particle
+            return (
+                self.emit(be[person] + "n't" * negated, *(neg or ["verb"])) + self.emit(verb.gerund, "verb") + particle
+            )
         if negated:
-            return self.say("didn't", "negation") + self.say(verb.base, "verb") + particle
-        return self.say(verb.en_past, "verb") + particle
+            return self.emit("didn't", "negation") + self.emit(verb.base, "verb") + particle
+        return self.emit(verb.en_past, "verb") + particle
 
     # German
 
@@ -383,19 +393,19 @@ class Clause(Node):
         late_object = self.object and (indefinite or self.verb.preposition)
         negation: frozenset[Hashable] = frozenset({(self, "negation")}) if self.negated else frozenset()
         subject = self.subject.german("nom")
-        relative: Words = subject if isinstance(self.subject, Relative) else []
+        relative: Words = subject if isinstance(self.subject, RelativePronoun) else []
         parts: dict[str, Words] = {}
         if self.time:
             parts["time"] = self.time.german()
-        if isinstance(self.recipient, Relative):
+        if isinstance(self.recipient, RelativePronoun):
             relative = self.recipient.german("dat")
         elif self.recipient:
             parts["recipient"] = self.recipient.german("dat")
-        if isinstance(self.object, Relative):
+        if isinstance(self.object, RelativePronoun):
             relative = self.object.german(self.verb.case)
         elif self.object and not late_object:
             parts["object"] = self._german_object(negation if kein else frozenset())
-        nicht = self.say("nicht", "negation") if self.negated and not kein else []
+        nicht = self.emit("nicht", "negation") if self.negated and not kein else []
         if self.object is None:
             parts["negation"] = nicht
         if self.place:
@@ -425,51 +435,51 @@ class Clause(Node):
     def _german_object(self, negation: frozenset[Hashable]) -> Words:
         assert self.object is not None
         case: Case = "acc" if self.verb.preposition else self.verb.case
-        preposition = self.say(self.verb.preposition, "verb")
+        preposition = self.emit(self.verb.preposition, "verb")
         if negation and isinstance(self.object, NounPhrase):
             return preposition + self.object.german(case, negation=negation)
         return preposition + self.object.german(case)
 
     def _german_verb(self, order: Order) -> tuple[Words, Words]:
-        """The finite verb, and what closes the clause."""
+        """Return the finite verb and the non-finite rest that closes the clause."""
         verb, person = self.verb, (self.agrees_with or self.subject).person
         if isinstance(self.form, Modal):
-            return self.say(_past(self.form.past, person), "finite"), self.say(verb.infinitive, "verb")
+            return self.emit(_past(self.form.past, person), "finite"), self.emit(verb.infinitive, "verb")
         if self.form == "perfect":
             index = ("1", "3", "pl").index(person)
             auxiliary = HAVE[person][1] if verb.auxiliary == "haben" else BE.present[index]
-            return self.say(auxiliary, "finite"), self.say(verb.participle, "verb")
+            return self.emit(auxiliary, "finite"), self.emit(verb.participle, "verb")
         if self.form == "passive":
-            return self.say(_past("wurde", person), "finite"), self.say(verb.participle, "verb")
+            return self.emit(_past("wurde", person), "finite"), self.emit(verb.participle, "verb")
         present = self.form == "present"
         finite = verb.present[("1", "3", "pl").index(person)] if present else _past(verb.past, person)
         if order == "final" and " " not in verb.infinitive:
-            return self.say(verb.prefix + finite, "verb"), []
-        return self.say(finite, "verb"), self.say(verb.prefix, "verb")
+            return self.emit(verb.prefix + finite, "verb"), []
+        return self.emit(finite, "verb"), self.emit(verb.prefix, "verb")
 
     def _german_tail(self) -> Words:
         words: Words = []
         if self.complement:
-            words += [COMMA, *self.say("dass", "that"), *self.complement.german("final"), COMMA]
+            words += [COMMA, *self.emit("dass", "that"), *self.complement.german("final"), COMMA]
         if self.purpose:
             words += [COMMA, *self.purpose.german(), COMMA]
         return words
 
 
 @dataclass(frozen=True, eq=False)
-class Purpose(Node):
-    """ "to see the boat": um … zu."""
+class PurposeClause(Node):
+    """A purpose clause: "to see the boat", um das Boot zu sehen."""
 
     verb: Verb
     object: NounPhrase
 
     def english(self) -> Words:
-        return self.say("to", "to") + self.say(self.verb.base, "verb") + self.object.english("acc")
+        return self.emit("to", "to") + self.emit(self.verb.base, "verb") + self.object.english("acc")
 
     def german(self) -> Words:
         *zu, infinitive = self.verb.zu_infinitive
-        verb = self.say(zu, "to") + self.say(infinitive, "verb", *([] if zu else ["to"]))
-        return self.say("um", "to") + self.object.german(self.verb.case) + verb
+        verb = self.emit(zu, "to") + self.emit(infinitive, "verb", *([] if zu else ["to"]))
+        return self.emit("um", "to") + self.object.german(self.verb.case) + verb
 
 
 # Sentences
@@ -477,7 +487,7 @@ class Purpose(Node):
 
 @dataclass(frozen=True)
 class Pair:
-    """The same in both languages."""
+    """A text in both languages, as words with keys."""
 
     en: Words = field(default_factory=list)
     de: Words = field(default_factory=list)
@@ -486,52 +496,56 @@ class Pair:
         return Pair(self.en + other.en, self.de + other.de)
 
     def position(self, key: Key) -> int:
-        """Where the English word of a key stands."""
+        """Return the index of the first English word that has this key."""
         return next(index for index, word in enumerate(self.en) if key in word.keys)
 
     def alignment(self) -> tuple[tuple[int, int], ...]:
-        """All (English, German) positions whose words come from the same place."""
-        spoken: dict[Hashable, list[int]] = {}
+        """Return all (English, German) index pairs of words that share a key, sorted."""
+        positions: dict[Hashable, list[int]] = {}
         for j, word in enumerate(self.de):
             for key in word.keys:
-                spoken.setdefault(key, []).append(j)
-        links = {(i, j) for i, word in enumerate(self.en) for key in word.keys for j in spoken.get(key, ())}
+                positions.setdefault(key, []).append(j)
+        links = {(i, j) for i, word in enumerate(self.en) for key in word.keys for j in positions.get(key, ())}
         return tuple(sorted(links))
 
 
-def main(clause: Clause) -> Pair:
-    """A main clause."""
+def main_clause(clause: Clause) -> Pair:
+    """Return a main clause in both languages."""
     return Pair(clause.english(), clause.german())
 
 
 @dataclass(frozen=True, eq=False)
-class Link(Node):
-    """A conjunction at work."""
+class ConjunctionNode(Node):
+    """A conjunction that joins two clauses."""
 
     conjunction: Conjunction
 
-    def join(self, clause: Clause) -> Pair:
-        """The conjunction and its clause, to stand behind another clause."""
-        en, de = self.say(self.conjunction.en, "link"), self.say(self.conjunction.de, "link")
+    def trailing_clause(self, clause: Clause) -> Pair:
+        """Return the conjunction and its clause, to be appended to another clause."""
+        en, de = self._conjunctions()
         if self.conjunction.subordinating:
             return Pair(en + clause.english(), [COMMA, *de, *clause.german("final"), COMMA])
         return Pair([COMMA, *en, *clause.english()], [COMMA, *de, *clause.german()])
 
-    def open(self, subordinate: Clause, clause: Clause) -> Pair:
-        """A subordinate clause and its main clause behind it, which German then opens with the verb."""
-        en, de = self.say(self.conjunction.en, "link"), self.say(self.conjunction.de, "link")
+    def leading_clause(self, subordinate: Clause, clause: Clause) -> Pair:
+        """Return a subordinate clause followed by its main clause, whose German verb then comes first."""
+        en, de = self._conjunctions()
         return Pair(
             en + subordinate.english() + [COMMA] + clause.english(),
             de + subordinate.german("final") + [COMMA] + clause.german("first"),
         )
+
+    def _conjunctions(self) -> tuple[Words, Words]:
+        slot = "conjunction"
+        return self.emit(self.conjunction.en, slot), self.emit(self.conjunction.de, slot)
 
 
 class _Stop(Node):
     pass
 
 
-def sentence(pair: Pair) -> Pair:
-    """A finished sentence: capital letter, full stop, and no comma beside another sign."""
+def finish_sentence(pair: Pair) -> Pair:
+    """Return the text as a sentence: capitalised, with a full stop, and without commas before other punctuation."""
     stop = Word(".", frozenset({(_Stop(), "stop")}))
 
     def finish(words: Sequence[Word]) -> Words:
@@ -546,6 +560,6 @@ def sentence(pair: Pair) -> Pair:
     return Pair(finish(pair.en), finish(pair.de))
 
 
-def text(words: Sequence[Word]) -> str:
-    """Words as they are written."""
+def detokenize(words: Sequence[Word]) -> str:
+    """Return the words as plain text."""
     return " ".join(word.text for word in words).replace(" ,", ",").replace(" .", ".")

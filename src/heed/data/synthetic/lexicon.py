@@ -1,4 +1,4 @@
-"""The words of the built-in corpus, English beside German, with the grammar each of them brings along."""
+"""The bilingual lexicon of the built-in corpus: words in English and German with their grammatical features."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,8 +11,11 @@ Case = Literal["nom", "acc", "dat"]
 class Noun:
     """A noun and its translation.
 
-    ``sex`` is set where English would say he or she, ``weak`` where German declines the noun itself (der Junge, den
-    Jungen); a ``mass`` noun has no indefinite article.
+    Attributes:
+        gender: the German grammatical gender.
+        sex: set if the English pronoun is "he" or "she"; None: "it".
+        weak: the German singular in the accusative and dative, if the noun is weak (der Junge, den Jungen).
+        mass: a mass noun, which has no indefinite article.
     """
 
     en: str
@@ -25,9 +28,11 @@ class Noun:
     mass: bool = False
 
     def english(self, *, plural: bool) -> str:
+        """Return the English form."""
         return self.en_plural if plural else self.en
 
     def german(self, case: Case, *, plural: bool) -> str:
+        """Return the German form."""
         if not plural:
             return self.weak if self.weak and case != "nom" else self.de
         return self.de_plural + ("n" if case == "dat" and self.de_plural[-1] not in "ns" else "")
@@ -35,7 +40,7 @@ class Noun:
 
 @dataclass(frozen=True, eq=False)
 class Adjective:
-    """``stem`` takes the endings where it differs from the uninflected form (müde, ein müd-er Hund)."""
+    """An adjective; ``stem`` is the German stem before endings if it differs from ``de`` (müde: ein müd-er Hund)."""
 
     en: str
     de: str
@@ -44,7 +49,7 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False)
 class Preposition:
-    """A preposition in one of its meanings, and the case it governs in it (in der Tasche, but: into, in die Tasche)."""
+    """A preposition in one sense, with the German case it governs (in: in der Tasche; into: in die Tasche)."""
 
     en: str
     de: str
@@ -53,11 +58,18 @@ class Preposition:
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """A verb with the forms the grammar uses.
+    """A verb with the forms that the grammar uses.
 
-    English: ``particle`` stands behind it (pick *up*); ``gerund`` is given for lasting actions, whose past is
-    progressive (was sleeping). German: ``past`` is the third person singular without the separable ``prefix``;
-    the object stands in ``case``, or behind ``preposition``; ``present``: first and third person singular, plural.
+    Attributes:
+        base, en_past, en_participle: the English forms.
+        infinitive, past, participle: the German forms; ``past`` is the third person singular, without ``prefix``.
+        prefix: the German separable prefix (*auf*heben).
+        particle: the English particle (pick *up*).
+        gerund: the English -ing form, given for durative verbs, whose past is progressive (was sleeping).
+        case: the case of the German object.
+        preposition: the German preposition before the object, if there is one (gegen den Ball treten).
+        auxiliary: the German auxiliary of the perfect.
+        present: German present forms: first person singular, third person singular, plural.
     """
 
     base: str
@@ -76,7 +88,7 @@ class Verb:
 
     @property
     def zu_infinitive(self) -> tuple[str, ...]:
-        """(zu, sehen), but (einzuzahlen,)."""
+        """The words of the zu-infinitive: (zu, sehen), but (einzuzahlen,) for a separable verb."""
         if not self.prefix:
             return "zu", self.infinitive
         return (f"{self.prefix}zu{self.infinitive.removeprefix(self.prefix)}",)
@@ -84,7 +96,7 @@ class Verb:
 
 @dataclass(frozen=True, eq=False)
 class Modal:
-    """English finite forms, affirmative and negated (None: didn't + base), and the German past."""
+    """A modal verb: its English words, affirmative and negated, and its German past."""
 
     en: tuple[str, ...]
     en_negated: tuple[str, ...]
@@ -93,7 +105,7 @@ class Modal:
 
 @dataclass(frozen=True, eq=False)
 class Conjunction:
-    """What joins two clauses; a subordinating one sends the German verb to the end."""
+    """A conjunction; a subordinating one puts the German finite verb at the end of its clause."""
 
     en: str
     de: str
@@ -102,7 +114,12 @@ class Conjunction:
 
 @dataclass(frozen=True, eq=False)
 class Homonym:
-    """One English noun with two German readings, and the places that tell which one is meant."""
+    """An English noun with two German translations.
+
+    Attributes:
+        readings: the noun with each translation.
+        places: for each reading, (preposition, noun) pairs of places that select it.
+    """
 
     readings: tuple[Noun, Noun]
     places: tuple[tuple[tuple[Preposition, Noun], ...], tuple[tuple[Preposition, Noun], ...]]

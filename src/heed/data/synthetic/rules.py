@@ -1,9 +1,10 @@
-"""What the corpus talks about: one rule per phenomenon.
+"""The rules of the grammar: one per linguistic phenomenon.
 
-A rule draws a *scene*. A scene can be told in two contexts (too tired, too wide) and under two readings (it is the
-animal, it is the street). Told in a context under its own reading it is a sentence pair of the corpus; under the other
-reading it is the minimally wrong translation of the challenge set. Where the two German texts are equal there is no
-contrast. Both contexts of every scene are used, so whoever always prefers one reading is right half of the time.
+A rule draws a *schema*, as in a Winograd schema (Levesque et al. 2012): a sentence with two contexts (too tired, too
+wide) and two readings (it is the animal, it is the street). Context i with reading i is a correct sentence pair of the
+corpus. Context i with the other reading is the minimally different wrong translation of the challenge set; if both
+translations are equal, the schema gives no contrastive pair. The challenge set uses both contexts of every schema, so a
+model that always prefers the same reading scores 50 %.
 """
 
 import random
@@ -16,160 +17,176 @@ from heed.data.synthetic import lexicon as lex
 from heed.data.synthetic.grammar import (
     Adverb,
     Clause,
+    ConjunctionNode,
     Degree,
+    FirstPerson,
     Form,
     Key,
-    Link,
     Nominal,
     NounPhrase,
     Pair,
-    Possessor,
-    Predicate,
-    Prepositional,
+    Possessive,
+    PredicateAdjective,
+    PrepositionalPhrase,
     Pronoun,
-    Purpose,
-    Relative,
-    Speaker,
-    main,
-    sentence,
+    PurposeClause,
+    RelativePronoun,
+    finish_sentence,
+    main_clause,
 )
 from heed.data.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition, Verb
 
 T = TypeVar("T")
 
 
-class Dice:
-    """Random choices that are the same in every Python version: only ``random()`` is promised to be."""
+class RandomChoices:
+    """Seeded random choices that are the same in every Python version.
+
+    Python guarantees reproducibility across versions for ``random.Random.random`` only, so everything derives from it.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def choose(self, options: Sequence[T]) -> T:
+        """Return one of the options, uniformly."""
         return options[int(self._random.random() * len(options))]
 
-    def two(self, options: Sequence[T]) -> tuple[T, T]:
-        """Two different ones."""
+    def choose_two(self, options: Sequence[T]) -> tuple[T, T]:
+        """Return two different options, uniformly."""
         first = int(self._random.random() * len(options))
         second = int(self._random.random() * (len(options) - 1))
         return options[first], options[second + (second >= first)]
 
-    def weigh(self, weights: Mapping[str, int]) -> str:
-        """A name, as often as it weighs."""
+    def choose_weighted(self, weights: Mapping[str, int]) -> str:
+        """Return one of the keys, with a probability proportional to its weight."""
         point = self._random.random() * sum(weights.values())
         return next(name for name, top in zip(weights, accumulate(weights.values()), strict=True) if point < top)
 
-    def chance(self, probability: float) -> bool:
+    def bernoulli(self, probability: float) -> bool:
+        """Return True with this probability."""
         return self._random.random() < probability
 
 
 @dataclass(frozen=True)
-class Telling:
-    """A sentence pair with what is known of its meaning, as places in the tree."""
+class AnnotatedPair:
+    """A sentence pair with its annotations, as keys of the tree."""
 
     pair: Pair
     antecedent: Mapping[str, Key] = field(default_factory=dict)
+    """Keys of "pronoun" and of its "right" and "wrong" antecedent; empty if no pronoun is annotated."""
     roles: Mapping[str, Key] = field(default_factory=dict)
+    """Keys of "verb", "agent", "patient" and "recipient", as far as they occur."""
 
 
-Scene: TypeAlias = Callable[[int, int], Telling]
-"""(context, reading) -> telling. English depends on the context alone."""
+Schema: TypeAlias = Callable[[int, int], AnnotatedPair]
+"""``schema(context, reading)``: the sentence pair. Its English side depends on the context alone."""
 
-Rule: TypeAlias = Callable[[Dice], Scene]
+Rule: TypeAlias = Callable[[RandomChoices], Schema]
+"""Draws a schema of one phenomenon."""
 
 DEGREES: tuple[Degree, ...] = ("", "very", "too")
-PERHAPS_VERY = DEGREES[:2]
-FOR_BEINGS = (lex.OLD, lex.YOUNG, lex.BIG, lex.SMALL, lex.BEAUTIFUL)
-FOR_THINGS = (lex.OLD, lex.NEW, lex.BIG, lex.SMALL, lex.BEAUTIFUL, lex.RED)
-FOR_PLACES = (lex.BEAUTIFUL, lex.BIG, lex.SMALL)
-
-
+OPTIONAL_VERY = DEGREES[:2]
+BEING_ADJECTIVES = (lex.OLD, lex.YOUNG, lex.BIG, lex.SMALL, lex.BEAUTIFUL)
+THING_ADJECTIVES = (lex.OLD, lex.NEW, lex.BIG, lex.SMALL, lex.BEAUTIFUL, lex.RED)
+PLACE_ADJECTIVES = (lex.BEAUTIFUL, lex.BIG, lex.SMALL)
 PLACES = (lex.PARK, lex.GARDEN, lex.VILLAGE, lex.CITY, lex.HOUSE, lex.FOREST)
 
 
-def suitable(noun: Noun) -> tuple[Adjective, ...]:
-    """Adjectives that can stand before a noun."""
+def adjectives_for(noun: Noun) -> tuple[Adjective, ...]:
+    """Return the adjectives that can modify a noun."""
     if noun in lex.CHILDREN:
-        return FOR_BEINGS[2:]
+        return BEING_ADJECTIVES[2:]
     if noun in lex.BEINGS:
-        return FOR_BEINGS
+        return BEING_ADJECTIVES
     if noun is lex.FLOWER:
-        return FOR_THINGS[2:]
+        return THING_ADJECTIVES[2:]
     if noun is lex.ICE:
         return ()
     if noun in lex.FOOD:
         return () if noun.mass else (lex.BIG, lex.SMALL)
-    return FOR_THINGS if noun in lex.THINGS + lex.CONTAINERS else FOR_PLACES
+    return THING_ADJECTIVES if noun in lex.THINGS + lex.CONTAINERS else PLACE_ADJECTIVES
 
 
-def phrase(
-    dice: Dice,
+def noun_phrase(
+    rng: RandomChoices,
     noun: Noun,
     *,
     indefinite: float = 0.0,
     adjective: float = 0.18,
     plural: bool = False,
-    but: Sequence[Adjective] = (),
+    exclude: Sequence[Adjective] = (),
 ) -> NounPhrase:
-    """A noun with perhaps an adjective that suits it, none of those in ``but``; two numbers are probabilities."""
-    fitting = [one for one in suitable(noun) if one not in but]
+    """Draw a noun phrase.
+
+    Args:
+        indefinite: probability of the indefinite article; otherwise definite.
+        adjective: probability of an adjective.
+        exclude: adjectives that are not drawn.
+    """
+    candidates = [candidate for candidate in adjectives_for(noun) if candidate not in exclude]
     return NounPhrase(
         noun=noun,
-        determiner="a" if not noun.mass and dice.chance(indefinite) else "the",
-        adjectives=(dice.choose(fitting),) if fitting and dice.chance(adjective) else (),
+        determiner="a" if not noun.mass and rng.bernoulli(indefinite) else "the",
+        adjectives=(rng.choose(candidates),) if candidates and rng.bernoulli(adjective) else (),
         plural=plural,
     )
 
 
-def within(preposition: Preposition, noun: Noun | NounPhrase) -> Prepositional:
-    return Prepositional(preposition=preposition, complement=noun if isinstance(noun, NounPhrase) else NounPhrase(noun))
+def prepositional(preposition: Preposition, noun: Noun | NounPhrase) -> PrepositionalPhrase:
+    """Return a prepositional phrase; a bare noun gets the definite article."""
+    return PrepositionalPhrase(
+        preposition=preposition, complement=noun if isinstance(noun, NounPhrase) else NounPhrase(noun)
+    )
 
 
-def time(dice: Dice) -> Adverb | Prepositional:
-    choice = dice.choose((None, lex.EVENING, lex.MORNING))
-    return Adverb("yesterday", "gestern") if choice is None else within(lex.IN_THE_COURSE_OF, choice)
+def time_adverbial(rng: RandomChoices) -> Adverb | PrepositionalPhrase:
+    """Draw one of: yesterday, in the evening, in the morning."""
+    choice = rng.choose((None, lex.EVENING, lex.MORNING))
+    return Adverb("yesterday", "gestern") if choice is None else prepositional(lex.IN_THE_COURSE_OF, choice)
 
 
-def perhaps_time(dice: Dice) -> Adverb | Prepositional | None:
-    return time(dice) if dice.chance(0.25) else None
+def optional_time(rng: RandomChoices) -> Adverb | PrepositionalPhrase | None:
+    return time_adverbial(rng) if rng.bernoulli(0.25) else None
 
 
-def perhaps_place(dice: Dice) -> Prepositional | None:
-    return within(lex.IN, dice.choose(PLACES)) if dice.chance(0.2) else None
+def optional_place(rng: RandomChoices) -> PrepositionalPhrase | None:
+    return prepositional(lex.IN, rng.choose(PLACES)) if rng.bernoulli(0.2) else None
 
 
-def roles(clause: Clause) -> dict[str, Key]:
-    """Who does what to whom in an active clause."""
-    named: dict[str, Nominal | None] = {
+def semantic_roles(clause: Clause) -> dict[str, Key]:
+    """Return the semantic roles of an active clause."""
+    nominals: dict[str, Nominal | None] = {
         "agent": clause.subject,
         "patient": clause.object,
         "recipient": clause.recipient,
     }
-    heads = {role: node.head for role, node in named.items() if isinstance(node, (NounPhrase, Pronoun))}
+    heads = {role: node.head for role, node in nominals.items() if isinstance(node, (NounPhrase, Pronoun))}
     return {**heads, "verb": (clause, "verb")}
 
 
-def _one_reading(telling: Telling) -> Scene:
-    """A scene with nothing to confuse."""
+def _unambiguous(annotated: AnnotatedPair) -> Schema:
+    """Return a schema that has the same text in every context and reading, so no contrastive pair."""
 
-    def scene(context: int, reading: int) -> Telling:
-        return telling
+    def schema(context: int, reading: int) -> AnnotatedPair:
+        return annotated
 
-    return scene
+    return schema
 
 
-def _two_sentences(tell: Callable[[int], Telling]) -> Scene:
-    """A scene whose wrong translation is the right one of its other context."""
+def _contrast_contexts(realise: Callable[[int], AnnotatedPair]) -> Schema:
+    """Return a schema whose wrong translation is the correct translation of the other context."""
 
-    def scene(context: int, reading: int) -> Telling:
-        telling = tell(context)
+    def schema(context: int, reading: int) -> AnnotatedPair:
+        annotated = realise(context)
         if reading == context:
-            return telling
-        return replace(telling, pair=Pair(telling.pair.en, tell(reading).pair.de))
+            return annotated
+        return replace(annotated, pair=Pair(annotated.pair.en, realise(reading).pair.de))
 
-    return scene
+    return schema
 
 
-# What people and animals do all day
+# Activities of persons and animals
 
 OPENABLE = (lex.DOOR, lex.BOX, lex.SUITCASE, lex.BAG, lex.CABINET)
 ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
@@ -209,69 +226,77 @@ ANIMAL_ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
 )
 
 
-def activity(
-    dice: Dice,
-    used: set[Noun],
+def activity_clause(
+    rng: RandomChoices,
+    mentioned: set[Noun],
     *,
     lasting: bool | None = None,
     forms: Sequence[Form] = ("past",),
     extras: float = 0.2,
     timed: bool = True,
 ) -> Clause:
-    """Somebody does something.
+    """Draw a clause in which a person or an animal does something.
 
     Args:
-        used: who and what the sentence has spoken of: "the king" is always the same king, so others are chosen, and
-            added to it.
-        lasting: only activities that take time, or only those that do not; None: any.
-        extras: how probable a place is, and a time if it may be ``timed``.
+        mentioned: nouns that the sentence contains already. They are not drawn again, because "the king" would refer to
+            the same king. The nouns of this clause are added to the set.
+        lasting: True draws only verbs with a progressive form, False only verbs without; None: any.
+        forms: verb forms to draw from.
+        extras: probability of a place, and of a time if ``timed``.
+        timed: whether a time may be added.
     """
-    opening = not used
-    person = dice.chance(0.7)
-    cast = lex.PERSONS if person else lex.ANIMALS
-    subject = dice.choose([noun for noun in cast if noun not in used] or cast)
-    used.add(subject)
+    is_first = not mentioned
+    person = rng.bernoulli(0.7)
+    participants = lex.PERSONS if person else lex.ANIMALS
+    subject = rng.choose([noun for noun in participants if noun not in mentioned] or participants)
+    mentioned.add(subject)
     options = [
-        (verb, free)
+        (verb, unmentioned)
         for verb, objects in (ACTIVITIES if person else ANIMAL_ACTIVITIES)
         if (lasting is None or bool(verb.gerund) == lasting)
-        and ((free := [noun for noun in objects if noun not in used]) or not objects)
+        and ((unmentioned := [noun for noun in objects if noun not in mentioned]) or not objects)
     ]
-    verb, objects = dice.choose(options)
-    spoken = None
+    verb, objects = rng.choose(options)
+    object_phrase = None
     if objects:
-        indefinite = 0.35 if verb.case == "acc" and not verb.preposition else 0.0  # keinem, keiner: too rare to learn
-        spoken = phrase(dice, dice.choose(objects), indefinite=indefinite, adjective=0.25)
-        used.add(spoken.noun)
-    form = dice.choose(forms)
-    plural = person and form != "past" and dice.chance(0.3)  # auxiliaries agree often enough to be learnt
+        indefinite = (
+            0.35 if verb.case == "acc" and not verb.preposition else 0.0
+        )  # the dative keinem, keiner would be too rare to learn
+        object_phrase = noun_phrase(rng, rng.choose(objects), indefinite=indefinite, adjective=0.25)
+        mentioned.add(object_phrase.noun)
+    form = rng.choose(forms)
+    plural = person and form != "past" and rng.bernoulli(0.3)  # plural auxiliaries are frequent enough to learn
     return Clause(
         subject=(
             Pronoun.of(subject)
-            if opening and subject.sex and not plural and dice.chance(0.06)
-            else phrase(dice, subject, plural=plural)
+            if is_first and subject.sex and not plural and rng.bernoulli(0.06)
+            else noun_phrase(rng, subject, plural=plural)
         ),
         verb=verb,
         form=form,
-        object=spoken,
-        time=time(dice) if timed and form != "perfect" and dice.chance(extras) else None,
-        place=within(lex.IN, dice.choose(PLACES)) if verb is not lex.COME_BACK and dice.chance(extras) else None,
+        object=object_phrase,
+        time=time_adverbial(rng) if timed and form != "perfect" and rng.bernoulli(extras) else None,
+        place=prepositional(lex.IN, rng.choose(PLACES))
+        if verb is not lex.COME_BACK and rng.bernoulli(extras)
+        else None,
     )
 
 
 FEELINGS = (lex.TIRED, lex.HUNGRY, lex.LAZY, lex.WEAK, lex.FRIGHTENED)
 
 
-def because_of_a_feeling(dice: Dice, clause: Clause) -> Pair:
-    """ "… because she was tired", of the clause's subject if English says he or she; else nothing."""
+def reason_clause(rng: RandomChoices, clause: Clause) -> Pair:
+    """Draw "because she was tired" about the subject; empty unless the subject is a singular noun with ``sex`` set."""
     subject = clause.subject
     if not (isinstance(subject, NounPhrase) and subject.noun.sex) or subject.plural:
         return Pair()
-    feeling = Predicate(adjective=dice.choose(FEELINGS), degree=dice.choose(PERHAPS_VERY))
-    return Link(lex.BECAUSE).join(Clause(subject=Pronoun.of(subject.noun), verb=lex.BE, predicate=feeling))
+    feeling = PredicateAdjective(adjective=rng.choose(FEELINGS), degree=rng.choose(OPTIONAL_VERY))
+    return ConjunctionNode(lex.BECAUSE).trailing_clause(
+        Clause(subject=Pronoun.of(subject.noun), verb=lex.BE, predicate=feeling)
+    )
 
 
-# Pronouns: it is the one or the other, and only the adjective tells
+# Pronouns with two possible antecedents, decided by the adjective
 
 OBSTACLES: tuple[tuple[Noun, tuple[Adjective, ...]], ...] = (
     (lex.STREET, (lex.WIDE, lex.CROWDED)),
@@ -281,198 +306,206 @@ OBSTACLES: tuple[tuple[Noun, tuple[Adjective, ...]], ...] = (
     (lex.FIELD, (lex.WIDE, lex.STEEP)),
     (lex.ICE, (lex.SLIPPERY,)),
 )
-CROSSERS = (lex.TIRED, lex.WEAK, lex.LAZY, lex.FRIGHTENED)
-SIZES = (lex.BIG, lex.SMALL)
+CROSSER_ADJECTIVES = (lex.TIRED, lex.WEAK, lex.LAZY, lex.FRIGHTENED)
+SIZE_ADJECTIVES = (lex.BIG, lex.SMALL)
 TOO_BIG, TOO_SMALL = (lex.BIG, lex.THICK), (lex.SMALL, lex.NARROW, lex.FULL)
 
 
-def pronoun(dice: Dice) -> Scene:
-    """The animal didn't cross the street because it was too tired / too wide."""
-    kind = dice.choose(("cross", "cross", "fit", "eat"))
+def ambiguous_pronoun(rng: RandomChoices) -> Schema:
+    """Draw: The animal didn't cross the street because it was too tired / too wide."""
+    kind = rng.choose(("cross", "cross", "fit", "eat"))
     if kind == "cross":
-        place, about_place = dice.choose(OBSTACLES)
-        nouns, verb, negated = (dice.choose(lex.ANIMALS), place), lex.CROSS, True
-        adjectives = dice.choose(CROSSERS), dice.choose(about_place)
+        place, about_place = rng.choose(OBSTACLES)
+        nouns, verb, negated = (rng.choose(lex.ANIMALS), place), lex.CROSS, True
+        adjectives = rng.choose(CROSSER_ADJECTIVES), rng.choose(about_place)
     elif kind == "fit":
-        nouns, verb, negated = (dice.choose(lex.THINGS), dice.choose(lex.CONTAINERS)), lex.FIT, True
-        adjectives = dice.choose(TOO_BIG), dice.choose(TOO_SMALL)
+        nouns, verb, negated = (rng.choose(lex.THINGS), rng.choose(lex.CONTAINERS)), lex.FIT, True
+        adjectives = rng.choose(TOO_BIG), rng.choose(TOO_SMALL)
     else:
-        nouns, verb, negated = (dice.choose(lex.ANIMALS), dice.choose(lex.FOOD)), lex.DEVOUR, False
-        adjectives = dice.choose((lex.HUNGRY, lex.GREEDY)), dice.choose((lex.FRESH, lex.SWEET))
-    degree: Degree = dice.choose(PERHAPS_VERY) if kind == "eat" else "too"
-    first, second = (phrase(dice, noun, adjective=0.3, but=() if kind == "eat" else SIZES) for noun in nouns)
-    clause = Clause(subject=first, verb=verb, negated=negated, time=time(dice) if dice.chance(0.2) else None)
-    clause = replace(clause, goal=within(lex.INTO, second)) if kind == "fit" else replace(clause, object=second)
-    if clause.time and dice.chance(0.5):
+        nouns, verb, negated = (rng.choose(lex.ANIMALS), rng.choose(lex.FOOD)), lex.DEVOUR, False
+        adjectives = rng.choose((lex.HUNGRY, lex.GREEDY)), rng.choose((lex.FRESH, lex.SWEET))
+    degree: Degree = rng.choose(OPTIONAL_VERY) if kind == "eat" else "too"
+    first, second = (
+        noun_phrase(rng, noun, adjective=0.3, exclude=() if kind == "eat" else SIZE_ADJECTIVES) for noun in nouns
+    )
+    clause = Clause(subject=first, verb=verb, negated=negated, time=time_adverbial(rng) if rng.bernoulli(0.2) else None)
+    clause = replace(clause, goal=prepositional(lex.INTO, second)) if kind == "fit" else replace(clause, object=second)
+    if clause.time and rng.bernoulli(0.5):
         clause = replace(clause, front="time")
 
-    def tell(context: int, reading: int) -> Telling:
+    def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", nouns[reading].gender)
-        reason = Clause(subject=it, verb=lex.BE, predicate=Predicate(adjectives[context], degree))
-        return Telling(
-            sentence(main(clause) + Link(lex.BECAUSE).join(reason)),
+        reason = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(adjectives[context], degree))
+        return AnnotatedPair(
+            finish_sentence(main_clause(clause) + ConjunctionNode(lex.BECAUSE).trailing_clause(reason)),
             antecedent={
                 "pronoun": it.head,
                 "right": (first, second)[context].head,
                 "wrong": (second, first)[context].head,
             },
-            roles=roles(clause),
+            roles=semantic_roles(clause),
         )
 
-    return tell
+    return realise
 
 
-# Word sense: one English word, two German ones
-
-PERCEIVE = (lex.SEE, lex.FIND, lex.HEAR)
+# Word sense: one English word with two German translations
 
 
-def sense(dice: Dice) -> Scene:
-    """I am going to the bank to deposit the cheque. The boat went down the river bank."""
-    return dice.choose((_homonym, _homonym, _homonym, _homonym, _bank, _light, _know, _leave, _river_bank))(dice)
+def word_sense(rng: RandomChoices) -> Schema:
+    """Draw: I am going to the bank to deposit the cheque. The boat went down the river bank."""
+    return rng.choose((_homonym, _homonym, _homonym, _homonym, _bank, _light, _know, _leave, _river_bank))(rng)
 
 
-def _homonym(dice: Dice) -> Scene:
-    homonym = dice.choose(lex.HOMONYMS)
-    places = tuple(dice.choose(one) for one in homonym.places)
-    noun, verb = dice.choose(lex.PERSONS), dice.choose((lex.SEE, lex.FIND))
-    describe = (dice.choose(FOR_BEINGS[2:]),) if dice.chance(0.3) else ()
-    frame = dice.choose(("place", "place", "front", "front", "relative", "clause"))
-    subject = phrase(dice, noun)
-    quality = Predicate(dice.choose((lex.OLD, lex.BIG, lex.SMALL, lex.BEAUTIFUL)), dice.choose(PERHAPS_VERY))
-    before = activity(dice, {noun}, extras=0.0)
+def _homonym(rng: RandomChoices) -> Schema:
+    homonym = rng.choose(lex.HOMONYMS)
+    places = tuple(rng.choose(options) for options in homonym.places)
+    noun, verb = rng.choose(lex.PERSONS), rng.choose((lex.SEE, lex.FIND))
+    adjectives = (rng.choose(BEING_ADJECTIVES[2:]),) if rng.bernoulli(0.3) else ()
+    frame = rng.choose(("place", "place", "front", "front", "relative", "clause"))
+    subject = noun_phrase(rng, noun)
+    quality = PredicateAdjective(rng.choose((lex.OLD, lex.BIG, lex.SMALL, lex.BEAUTIFUL)), rng.choose(OPTIONAL_VERY))
+    before = activity_clause(rng, {noun}, extras=0.0)
 
-    def tell(context: int, reading: int) -> Telling:
-        thing = NounPhrase(homonym.readings[reading], adjectives=() if frame == "relative" else describe)
+    def realise(context: int, reading: int) -> AnnotatedPair:
+        thing = NounPhrase(homonym.readings[reading], adjectives=() if frame == "relative" else adjectives)
         preposition, place = places[context]
-        where = within(preposition, place)
+        where = prepositional(preposition, place)
         if frame == "relative":
-            seen = Clause(subject=subject, verb=verb, object=Relative(thing.noun), place=where)
+            seen = Clause(subject=subject, verb=verb, object=RelativePronoun(thing.noun), place=where)
             clause = Clause(subject=replace(thing, relative=seen), verb=lex.BE, predicate=quality)
-            return Telling(sentence(main(clause)), roles=roles(seen))
+            return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(seen))
         clause = Clause(subject=subject, verb=verb, object=thing, place=where)
         if frame == "front":
             clause = replace(clause, front="place")
         if frame == "clause":
-            return Telling(sentence(main(before) + Link(lex.WHEN).join(clause)), roles=roles(clause))
-        return Telling(sentence(main(clause)), roles=roles(clause))
+            return AnnotatedPair(
+                finish_sentence(main_clause(before) + ConjunctionNode(lex.WHEN).trailing_clause(clause)),
+                roles=semantic_roles(clause),
+            )
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return tell
+    return realise
 
 
-def _bank(dice: Dice) -> Scene:
-    speaker = dice.chance(0.4)
-    noun = dice.choose(lex.PERSONS)
-    subject: Nominal = Speaker() if speaker else phrase(dice, noun)
+def _bank(rng: RandomChoices) -> Schema:
+    first_person = rng.bernoulli(0.4)
+    noun = rng.choose(lex.PERSONS)
+    subject: Nominal = FirstPerson() if first_person else noun_phrase(rng, noun)
     errands = (
-        Purpose(dice.choose((lex.DEPOSIT, lex.FIND)), phrase(dice, lex.CHEQUE)),
-        Purpose(dice.choose((lex.SEE, lex.CATCH)), phrase(dice, lex.FISH, indefinite=0.35)),
+        PurposeClause(rng.choose((lex.DEPOSIT, lex.FIND)), noun_phrase(rng, lex.CHEQUE)),
+        PurposeClause(rng.choose((lex.SEE, lex.CATCH)), noun_phrase(rng, lex.FISH, indefinite=0.35)),
     )
-    form: Form = "present" if speaker or dice.chance(0.5) else "past"
-    old = (dice.choose(FOR_PLACES),) if dice.chance(0.3) else ()
-    when = None if form == "present" or dice.chance(0.6) else time(dice)
+    form: Form = "present" if first_person or rng.bernoulli(0.5) else "past"
+    adjectives = (rng.choose(PLACE_ADJECTIVES),) if rng.bernoulli(0.3) else ()
+    when = None if form == "present" or rng.bernoulli(0.6) else time_adverbial(rng)
 
-    def tell(context: int, reading: int) -> Telling:
-        bank = NounPhrase(lex.BANK[reading], adjectives=old)
+    def realise(context: int, reading: int) -> AnnotatedPair:
+        bank = NounPhrase(lex.BANK[reading], adjectives=adjectives)
         clause = Clause(
             subject=subject,
             verb=lex.GO,
             form=form,
-            goal=within(lex.TO, bank),
+            goal=prepositional(lex.TO, bank),
             purpose=errands[context],
             time=when,
             front="time" if when else "subject",
         )
-        return Telling(sentence(main(clause)), roles=roles(clause))
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return tell
+    return realise
 
 
-def _river_bank(dice: Dice) -> Scene:
+def _river_bank(rng: RandomChoices) -> Schema:
     clause = Clause(
-        subject=phrase(dice, lex.BOAT),
+        subject=noun_phrase(rng, lex.BOAT),
         verb=lex.GO_DOWN,
-        object=phrase(dice, dice.choose((lex.RIVER, lex.RIVER_BANK))),
-        time=time(dice) if dice.chance(0.5) else None,
+        object=noun_phrase(rng, rng.choose((lex.RIVER, lex.RIVER_BANK))),
+        time=time_adverbial(rng) if rng.bernoulli(0.5) else None,
     )
-    return _one_reading(Telling(sentence(main(clause)), roles=roles(clause)))
+    return _unambiguous(AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause)))
 
 
-def _light(dice: Dice) -> Scene:
+def _light(rng: RandomChoices) -> Schema:
     subjects = (
-        phrase(dice, dice.choose((lex.BAG, lex.BOX, lex.SUITCASE, lex.BALL, lex.HAT))),
-        phrase(dice, dice.choose((lex.ROOM, lex.HOUSE, lex.KITCHEN, lex.CHURCH))),
+        noun_phrase(rng, rng.choose((lex.BAG, lex.BOX, lex.SUITCASE, lex.BALL, lex.HAT))),
+        noun_phrase(rng, rng.choose((lex.ROOM, lex.HOUSE, lex.KITCHEN, lex.CHURCH))),
     )
-    owner, verb = phrase(dice, dice.choose(lex.PERSONS)), dice.choose((lex.SEE, lex.FIND))
-    when, degree = time(dice), dice.choose(DEGREES)
-    form: Form = dice.choose(("past", "present"))
+    owner, verb = noun_phrase(rng, rng.choose(lex.PERSONS)), rng.choose((lex.SEE, lex.FIND))
+    when, degree = time_adverbial(rng), rng.choose(DEGREES)
+    form: Form = rng.choose(("past", "present"))
 
-    def tell(context: int, reading: int) -> Telling:
-        quality = Predicate((lex.LIGHT_WEIGHT, lex.BRIGHT)[reading], degree)
-        found = Clause(subject=owner, verb=verb, object=Relative(subjects[context].noun), time=when)
+    def realise(context: int, reading: int) -> AnnotatedPair:
+        quality = PredicateAdjective((lex.LIGHT_WEIGHT, lex.BRIGHT)[reading], degree)
+        found = Clause(subject=owner, verb=verb, object=RelativePronoun(subjects[context].noun), time=when)
         clause = Clause(subject=replace(subjects[context], relative=found), verb=lex.BE, form=form, predicate=quality)
-        return Telling(sentence(main(clause)), roles=roles(found))
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(found))
 
-    return tell
+    return realise
 
 
-def _know(dice: Dice) -> Scene:
-    one, other = dice.two(lex.HE_OR_SHE)
-    subject, known = phrase(dice, one), phrase(dice, other)
-    fact = Clause(subject=known, verb=lex.BE, predicate=Predicate(dice.choose(FEELINGS), dice.choose(PERHAPS_VERY)))
-    negated = dice.chance(0.3)
+def _know(rng: RandomChoices) -> Schema:
+    one, other = rng.choose_two(lex.HE_OR_SHE)
+    subject, known = noun_phrase(rng, one), noun_phrase(rng, other)
+    fact = Clause(
+        subject=known, verb=lex.BE, predicate=PredicateAdjective(rng.choose(FEELINGS), rng.choose(OPTIONAL_VERY))
+    )
+    negated = rng.bernoulli(0.3)
 
-    def tell(context: int, reading: int) -> Telling:
+    def realise(context: int, reading: int) -> AnnotatedPair:
         clause = Clause(subject=subject, verb=lex.KNOW[reading], negated=negated)
         clause = replace(clause, complement=fact) if context else replace(clause, object=known)
-        return Telling(sentence(main(clause)), roles=roles(clause))
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return tell
+    return realise
 
 
-def _leave(dice: Dice) -> Scene:
-    subject, place = phrase(dice, dice.choose(lex.PERSONS)), phrase(dice, dice.choose(PLACES))
-    thing, when = phrase(dice, dice.choose(lex.THINGS)), time(dice) if dice.chance(0.5) else None
+def _leave(rng: RandomChoices) -> Schema:
+    subject, place = noun_phrase(rng, rng.choose(lex.PERSONS)), noun_phrase(rng, rng.choose(PLACES))
+    thing, when = noun_phrase(rng, rng.choose(lex.THINGS)), time_adverbial(rng) if rng.bernoulli(0.5) else None
 
-    def tell(context: int, reading: int) -> Telling:
+    def realise(context: int, reading: int) -> AnnotatedPair:
         clause = Clause(subject=subject, verb=lex.LEAVE[reading], time=when)
-        clause = replace(clause, object=thing, goal=within(lex.IN, place)) if context else replace(clause, object=place)
-        return Telling(sentence(main(clause)), roles=roles(clause))
+        clause = (
+            replace(clause, object=thing, goal=prepositional(lex.IN, place))
+            if context
+            else replace(clause, object=place)
+        )
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return tell
-
-
-# Who does what: the same words, and the order tells
-
-PASSIVE = (lex.SEE, lex.HEAR, lex.FIND, lex.CHASE, lex.BITE, lex.CATCH)
-REVERSIBLE = (*PASSIVE, lex.FOLLOW, lex.HELP)
+    return realise
 
 
-def who_does_what(dice: Dice) -> Scene:
-    """The man bit the dog / the dog bit the man.
+# Semantic roles: the same words in another order
 
-    Whoever takes the first noun for the agent is right half of the time.
-    """
+PASSIVE_VERBS = (lex.SEE, lex.HEAR, lex.FIND, lex.CHASE, lex.BITE, lex.CATCH)
+REVERSIBLE_VERBS = (*PASSIVE_VERBS, lex.FOLLOW, lex.HELP)
+
+
+def role_reversal(rng: RandomChoices) -> Schema:
+    """Draw: The man bit the dog / the dog bit the man. The first noun is the agent in half of the schemas."""
     agent_first, patient_first = (_active, _eating, _giving, _subject_relative), (_passive, _object_relative)
-    return dice.choose(dice.choose((agent_first, patient_first)))(dice)
+    return rng.choose(rng.choose((agent_first, patient_first)))(rng)
 
 
-def _active(dice: Dice) -> Scene:
-    verb, cast = dice.choose(REVERSIBLE), [phrase(dice, noun) for noun in dice.two(lex.BEINGS)]
-    when, where = perhaps_time(dice), perhaps_place(dice)
+def _active(rng: RandomChoices) -> Schema:
+    verb, participants = rng.choose(REVERSIBLE_VERBS), [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
+    when, where = optional_time(rng), optional_place(rng)
 
-    def tell(context: int) -> Telling:
-        clause = Clause(subject=cast[context], verb=verb, object=cast[1 - context], time=when, place=where)
-        return Telling(sentence(main(clause)), roles=roles(clause))
+    def realise(context: int) -> AnnotatedPair:
+        clause = Clause(
+            subject=participants[context], verb=verb, object=participants[1 - context], time=when, place=where
+        )
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return _two_sentences(tell)
+    return _contrast_contexts(realise)
 
 
-def _eating(dice: Dice) -> Scene:
-    person, animal = dice.choose(lex.PERSONS), dice.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
-    when, where = perhaps_time(dice), perhaps_place(dice)
+def _eating(rng: RandomChoices) -> Schema:
+    person, animal = rng.choose(lex.PERSONS), rng.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
+    when, where = optional_time(rng), optional_place(rng)
 
-    def tell(context: int) -> Telling:
+    def realise(context: int) -> AnnotatedPair:
         agent, patient = (person, animal) if context == 0 else (animal, person)
         clause = Clause(
             subject=NounPhrase(agent),
@@ -481,140 +514,143 @@ def _eating(dice: Dice) -> Scene:
             time=when,
             place=where,
         )
-        return Telling(sentence(main(clause)), roles=roles(clause))
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return _two_sentences(tell)
-
-
-def _giving(dice: Dice) -> Scene:
-    verb, cast = dice.choose((lex.GIVE, lex.SHOW)), [phrase(dice, noun) for noun in dice.two(lex.PERSONS)]
-    gift, when = phrase(dice, dice.choose(lex.THINGS), indefinite=0.35), perhaps_time(dice)
-
-    def tell(context: int) -> Telling:
-        clause = Clause(subject=cast[context], verb=verb, recipient=cast[1 - context], object=gift, time=when)
-        return Telling(sentence(main(clause)), roles=roles(clause))
-
-    return _two_sentences(tell)
+    return _contrast_contexts(realise)
 
 
-def _passive(dice: Dice) -> Scene:
-    verb, cast = dice.choose(PASSIVE), [phrase(dice, noun) for noun in dice.two(lex.BEINGS)]
-    when = perhaps_time(dice)
+def _giving(rng: RandomChoices) -> Schema:
+    verb = rng.choose((lex.GIVE, lex.SHOW))
+    participants = [noun_phrase(rng, noun) for noun in rng.choose_two(lex.PERSONS)]
+    gift, when = noun_phrase(rng, rng.choose(lex.THINGS), indefinite=0.35), optional_time(rng)
 
-    def tell(context: int) -> Telling:
-        agent, patient = cast[context], cast[1 - context]
-        clause = Clause(subject=patient, verb=verb, form="passive", goal=within(lex.BY, agent), time=when)
+    def realise(context: int) -> AnnotatedPair:
+        clause = Clause(
+            subject=participants[context], verb=verb, recipient=participants[1 - context], object=gift, time=when
+        )
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+
+    return _contrast_contexts(realise)
+
+
+def _passive(rng: RandomChoices) -> Schema:
+    verb, participants = rng.choose(PASSIVE_VERBS), [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
+    when = optional_time(rng)
+
+    def realise(context: int) -> AnnotatedPair:
+        agent, patient = participants[context], participants[1 - context]
+        clause = Clause(subject=patient, verb=verb, form="passive", goal=prepositional(lex.BY, agent), time=when)
         who = {"agent": agent.head, "patient": patient.head, "verb": (clause, "verb")}
-        return Telling(sentence(main(clause)), roles=who)
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=who)
 
-    return _two_sentences(tell)
-
-
-def _subject_relative(dice: Dice) -> Scene:
-    return _relative(dice, of="agent")
+    return _contrast_contexts(realise)
 
 
-def _object_relative(dice: Dice) -> Scene:
-    return _relative(dice, of="patient")
+def _subject_relative(rng: RandomChoices) -> Schema:
+    return _relative(rng, of="agent")
 
 
-def _relative(dice: Dice, *, of: Literal["agent", "patient"]) -> Scene:
-    """The dog that bit the man was tired; the dog that the man bit was tired."""
-    verb, cast = dice.choose(REVERSIBLE), [phrase(dice, noun) for noun in dice.two(lex.BEINGS)]
-    where, quality = perhaps_place(dice), Predicate(dice.choose(FEELINGS), dice.choose(DEGREES))
+def _object_relative(rng: RandomChoices) -> Schema:
+    return _relative(rng, of="patient")
 
-    def tell(context: int) -> Telling:
-        head, other = cast[context], cast[1 - context]
-        that = Relative(head.noun)
+
+def _relative(rng: RandomChoices, *, of: Literal["agent", "patient"]) -> Schema:
+    """Draw: The dog that bit the man was tired; the dog that the man bit was tired."""
+    verb, participants = rng.choose(REVERSIBLE_VERBS), [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
+    where, quality = optional_place(rng), PredicateAdjective(rng.choose(FEELINGS), rng.choose(DEGREES))
+
+    def realise(context: int) -> AnnotatedPair:
+        head, other = participants[context], participants[1 - context]
+        that = RelativePronoun(head.noun)
         agent, patient = (that, other) if of == "agent" else (other, that)
         inner = Clause(subject=agent, verb=verb, object=patient, place=where)
         described = replace(head, relative=inner)
         who = {"agent": other.head, "patient": other.head, "verb": (inner, "verb"), of: described.head}
         clause = Clause(subject=described, verb=lex.BE, predicate=quality)
-        return Telling(sentence(main(clause)), roles=who)
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=who)
 
-    return _two_sentences(tell)
+    return _contrast_contexts(realise)
 
 
 # Reference across sentences
 
-WALKS = (lex.PARK, lex.GARDEN, lex.CITY, lex.FOREST, lex.VILLAGE)
+WALK_PLACES = (lex.PARK, lex.GARDEN, lex.CITY, lex.FOREST, lex.VILLAGE)
 BUILDINGS = (lex.HOUSE, lex.CHURCH, lex.BARN, lex.TOWER)
 
 
-def far_reference(dice: Dice) -> Scene:
-    """Sarah was walking in the park with her cat, Alex. She was wearing a beautiful gold watch."""
-    return _walk(dice) if dice.chance(0.6) else _parts(dice)
+def distant_reference(rng: RandomChoices) -> Schema:
+    """Draw: Sarah was walking in the park with her cat, Alex. She was wearing a beautiful gold watch."""
+    return _walk_with_pet(rng) if rng.bernoulli(0.6) else _part_and_whole(rng)
 
 
-def _walk(dice: Dice) -> Scene:
-    walker = NounPhrase(dice.choose(lex.NAMES), determiner=None)
-    possessor = Possessor.of(walker.noun)
-    pet = NounPhrase(dice.choose(lex.PETS), determiner=possessor, name=dice.choose(lex.PET_NAMES))
-    park = phrase(dice, dice.choose(WALKS))
-    first = Clause(subject=walker, verb=lex.WALK, goal=within(lex.IN, park), place=within(lex.WITH, pet))
-    degree = dice.choose(PERHAPS_VERY)
-    if dice.chance(0.35):
+def _walk_with_pet(rng: RandomChoices) -> Schema:
+    walker = NounPhrase(rng.choose(lex.NAMES), determiner=None)
+    possessive = Possessive.of(walker.noun)
+    pet = NounPhrase(rng.choose(lex.PETS), determiner=possessive, name=rng.choose(lex.PET_NAMES))
+    park = noun_phrase(rng, rng.choose(WALK_PLACES))
+    first = Clause(subject=walker, verb=lex.WALK, goal=prepositional(lex.IN, park), place=prepositional(lex.WITH, pet))
+    degree = rng.choose(OPTIONAL_VERY)
+    if rng.bernoulli(0.35):
         she = Pronoun.of(walker.noun)
         worn = NounPhrase(
-            dice.choose((lex.WATCH, lex.HAT)),
+            rng.choose((lex.WATCH, lex.HAT)),
             determiner="a",
-            adjectives=dice.choose(
+            adjectives=rng.choose(
                 ((lex.BEAUTIFUL, lex.GOLD), (lex.NEW, lex.GOLD), (lex.OLD, lex.RED), (lex.BEAUTIFUL, lex.RED))
             ),
         )
         second = Clause(subject=she, verb=lex.WEAR, object=worn)
-        telling = Telling(
-            sentence(main(first)) + sentence(main(second)),
+        annotated = AnnotatedPair(
+            finish_sentence(main_clause(first)) + finish_sentence(main_clause(second)),
             antecedent={"pronoun": she.head, "right": walker.head, "wrong": pet.head},
-            roles=roles(second),
+            roles=semantic_roles(second),
         )
-        return _one_reading(telling)
-    qualities = dice.choose((lex.HUNGRY, lex.TIRED, lex.LAZY, lex.FRIGHTENED)), dice.choose((lex.GREEN, lex.CROWDED))
+        return _unambiguous(annotated)
+    qualities = rng.choose((lex.HUNGRY, lex.TIRED, lex.LAZY, lex.FRIGHTENED)), rng.choose((lex.GREEN, lex.CROWDED))
     candidates = pet, park
 
-    def tell(context: int, reading: int) -> Telling:
+    def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", candidates[reading].noun.gender)
-        second = Clause(subject=it, verb=lex.BE, predicate=Predicate(qualities[context], degree))
-        return Telling(
-            sentence(main(first)) + sentence(main(second)),
+        second = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(qualities[context], degree))
+        return AnnotatedPair(
+            finish_sentence(main_clause(first)) + finish_sentence(main_clause(second)),
             antecedent={"pronoun": it.head, "right": candidates[context].head, "wrong": candidates[1 - context].head},
-            roles=roles(first),
+            roles=semantic_roles(first),
         )
 
-    return tell
+    return realise
 
 
-def _parts(dice: Dice) -> Scene:
-    owners = phrase(dice, dice.choose(lex.ANIMALS)), phrase(dice, dice.choose(BUILDINGS))
+def _part_and_whole(rng: RandomChoices) -> Schema:
+    owners = noun_phrase(rng, rng.choose(lex.ANIMALS)), noun_phrase(rng, rng.choose(BUILDINGS))
     first = Clause(
         subject=owners[0],
         verb=lex.SLEEP,
-        place=within(dice.choose((lex.BEHIND, lex.BESIDE, lex.IN)), owners[1]),
-        time=time(dice) if dice.chance(0.3) else None,
+        place=prepositional(rng.choose((lex.BEHIND, lex.BESIDE, lex.IN)), owners[1]),
+        time=time_adverbial(rng) if rng.bernoulli(0.3) else None,
     )
-    part = dice.choose((lex.TAIL, lex.HEAD, lex.NOSE)), dice.choose((lex.DOOR, lex.DOOR, lex.ROOF, lex.WINDOW))
-    quality = Predicate(dice.choose((lex.BIG, lex.SMALL, lex.BEAUTIFUL)), dice.choose(PERHAPS_VERY))
+    part = rng.choose((lex.TAIL, lex.HEAD, lex.NOSE)), rng.choose((lex.DOOR, lex.DOOR, lex.ROOF, lex.WINDOW))
+    quality = PredicateAdjective(rng.choose((lex.BIG, lex.SMALL, lex.BEAUTIFUL)), rng.choose(OPTIONAL_VERY))
 
-    def tell(context: int, reading: int) -> Telling:
-        its = NounPhrase(part[context], determiner=Possessor("its", owners[reading].noun.gender))
+    def realise(context: int, reading: int) -> AnnotatedPair:
+        its = NounPhrase(part[context], determiner=Possessive("its", owners[reading].noun.gender))
         second = Clause(subject=its, verb=lex.BE, predicate=quality)
-        return Telling(
-            sentence(main(first)) + sentence(main(second)),
+        return AnnotatedPair(
+            finish_sentence(main_clause(first)) + finish_sentence(main_clause(second)),
             antecedent={
                 "pronoun": (its, "determiner"),
                 "right": owners[context].head,
                 "wrong": owners[1 - context].head,
             },
-            roles=roles(first),
+            roles=semantic_roles(first),
         )
 
-    return tell
+    return realise
 
 
-# Agreement over what stands between
+# Subject-verb agreement across an intervening noun
 
-LYING: tuple[tuple[Preposition, tuple[Noun, ...]], ...] = (
+LOCATIONS: tuple[tuple[Preposition, tuple[Noun, ...]], ...] = (
     (lex.ON, (lex.TABLE, lex.CHAIR, lex.BOX)),
     (lex.UNDER, (lex.TABLE, lex.CHAIR, lex.CAR)),
     (lex.IN, (lex.BAG, lex.CABINET, lex.CAR, lex.BOX)),
@@ -622,28 +658,30 @@ LYING: tuple[tuple[Preposition, tuple[Noun, ...]], ...] = (
 )
 
 
-def agreement(dice: Dice) -> Scene:
-    """The keys to the cabinet are old."""
+def agreement(rng: RandomChoices) -> Schema:
+    """Draw: The keys to the cabinet are old."""
     places: tuple[Noun, ...]
-    noun = dice.choose((lex.KEY, lex.CUP, lex.FLOWER, lex.BOOK, lex.PICTURE))
-    if noun is lex.KEY and dice.chance(0.7):
+    noun = rng.choose((lex.KEY, lex.CUP, lex.FLOWER, lex.BOOK, lex.PICTURE))
+    if noun is lex.KEY and rng.bernoulli(0.7):
         preposition, places = lex.TO, (lex.CABINET, lex.HOUSE, lex.BOX, lex.CAR)
     else:
-        preposition, places = dice.choose(LYING)
-    inner, outer = phrase(dice, dice.choose(places)), phrase(dice, noun)
-    qualities = [one for one in (lex.BEAUTIFUL, lex.RED) if one not in outer.adjectives]
-    quality = Predicate(dice.choose(qualities if outer.adjectives else suitable(noun)), dice.choose(PERHAPS_VERY))
-    same_number = dice.chance(0.3)
-    form: Form = dice.choose(("present", "past"))
-    finder = phrase(dice, dice.choose(lex.PERSONS)) if dice.chance(0.3) else None
-    verb = dice.choose((lex.SEE, lex.BUY, lex.FIND))
-    negated = dice.chance(0.2)
+        preposition, places = rng.choose(LOCATIONS)
+    inner, outer = noun_phrase(rng, rng.choose(places)), noun_phrase(rng, noun)
+    qualities = [adjective for adjective in (lex.BEAUTIFUL, lex.RED) if adjective not in outer.adjectives]
+    quality = PredicateAdjective(
+        rng.choose(qualities if outer.adjectives else adjectives_for(noun)), rng.choose(OPTIONAL_VERY)
+    )
+    same_number = rng.bernoulli(0.3)
+    form: Form = rng.choose(("present", "past"))
+    finder = noun_phrase(rng, rng.choose(lex.PERSONS)) if rng.bernoulli(0.3) else None
+    verb = rng.choose((lex.SEE, lex.BUY, lex.FIND))
+    negated = rng.bernoulli(0.2)
 
-    def tell(context: int, reading: int) -> Telling:
+    def realise(context: int, reading: int) -> AnnotatedPair:
         near = replace(inner, plural=bool(context) != same_number)
-        head = replace(outer, plural=not context, attribute=within(preposition, near))
+        head = replace(outer, plural=not context, attribute=prepositional(preposition, near))
         if finder:
-            seen = Clause(subject=finder, verb=verb, object=Relative(noun, plural=not context))
+            seen = Clause(subject=finder, verb=verb, object=RelativePronoun(noun, plural=not context))
             head = replace(head, relative=seen)
         clause = Clause(
             subject=head,
@@ -653,97 +691,111 @@ def agreement(dice: Dice) -> Scene:
             negated=negated,
             agrees_with=head if context == reading else near,
         )
-        return Telling(sentence(main(clause)), roles=roles(clause))
+        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
 
-    return tell
+    return realise
 
 
-# Negation: nicht has its place, and kein its noun
+# Negation: the position of nicht, and kein before indefinite nouns
 
 MAIN_FORMS: tuple[Form, ...] = ("past", "past", "perfect", "perfect", *lex.MODALS)
 JOINED_FORMS: tuple[Form, ...] = ("past", "past", "past", *lex.MODALS)
 
 
-def negation(dice: Dice) -> Scene:
-    """The man didn't buy a book: Der Mann kaufte kein Buch."""
-    clause = activity(dice, set(), forms=MAIN_FORMS)
-    reason = because_of_a_feeling(dice, clause) if dice.chance(0.25) else Pair()
+def negation(rng: RandomChoices) -> Schema:
+    """Draw: The man didn't buy a book. Der Mann kaufte kein Buch."""
+    clause = activity_clause(rng, set(), forms=MAIN_FORMS)
+    reason = reason_clause(rng, clause) if rng.bernoulli(0.25) else Pair()
 
-    def tell(context: int) -> Telling:
-        told = replace(clause, negated=not context)
-        return Telling(sentence(main(told) + reason), roles=roles(told))
+    def realise(context: int) -> AnnotatedPair:
+        realised = replace(clause, negated=not context)
+        return AnnotatedPair(finish_sentence(main_clause(realised) + reason), roles=semantic_roles(realised))
 
-    return _two_sentences(tell)
-
-
-# Long-distance order: the German verb waits for its clause's end
+    return _contrast_contexts(realise)
 
 
-def _joined(dice: Dice, used: set[Noun], conjunction: Conjunction) -> Clause:
-    """A clause that makes sense behind this conjunction."""
+# Long-distance word order: the German verb at the end of its clause
+
+
+def _conjoined_clause(rng: RandomChoices, mentioned: set[Noun], conjunction: Conjunction) -> Clause:
+    """Draw a clause that fits this conjunction: progressive after "while", not progressive after "when"."""
     lasting = {lex.WHILE: True, lex.WHEN: False}.get(conjunction)
     forms: Sequence[Form] = JOINED_FORMS if lasting is None else ("past",)
-    return activity(dice, used, lasting=lasting, forms=forms, extras=0.1, timed=False)
+    return activity_clause(rng, mentioned, lasting=lasting, forms=forms, extras=0.1, timed=False)
 
 
-def order(dice: Dice) -> Scene:
-    """When the farmer came back, the children were sleeping. The man has called the woman."""
-    kind = dice.choose(("main", "main", "joined", "opened", "that"))
+def word_order(rng: RandomChoices) -> Schema:
+    """Draw: When the farmer came back, the children were sleeping. The man has called the woman."""
+    kind = rng.choose(("main", "main", "joined", "opened", "that"))
     if kind == "main":
-        clause = activity(dice, set(), forms=("perfect", "perfect", "perfect", *lex.MODALS), extras=0.35)
-        if clause.time and dice.chance(0.5):
+        clause = activity_clause(rng, set(), forms=("perfect", "perfect", "perfect", *lex.MODALS), extras=0.35)
+        if clause.time and rng.bernoulli(0.5):
             clause = replace(clause, front="time")
-        return _one_reading(Telling(sentence(main(clause)), roles=roles(clause)))
+        return _unambiguous(AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause)))
     if kind == "that":
-        knower = dice.choose(lex.PERSONS)
-        fact = activity(dice, {knower}, forms=("past", *lex.MODALS))
-        verb = dice.choose((lex.KNOW[1], lex.HEAR, lex.SEE))
-        clause = Clause(subject=phrase(dice, knower), verb=verb, complement=fact)
-        return _one_reading(Telling(sentence(main(clause)), roles=roles(fact)))
-    conjunction = dice.choose((lex.BECAUSE, lex.WHEN, lex.WHILE, lex.ALTHOUGH))
-    used: set[Noun] = set()
-    clause = activity(dice, used, forms=JOINED_FORMS, extras=0.1)
-    joined = _joined(dice, used, conjunction)
+        knower = rng.choose(lex.PERSONS)
+        fact = activity_clause(rng, {knower}, forms=("past", *lex.MODALS))
+        verb = rng.choose((lex.KNOW[1], lex.HEAR, lex.SEE))
+        clause = Clause(subject=noun_phrase(rng, knower), verb=verb, complement=fact)
+        return _unambiguous(AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(fact)))
+    conjunction = rng.choose((lex.BECAUSE, lex.WHEN, lex.WHILE, lex.ALTHOUGH))
+    mentioned: set[Noun] = set()
+    clause = activity_clause(rng, mentioned, forms=JOINED_FORMS, extras=0.1)
+    joined = _conjoined_clause(rng, mentioned, conjunction)
     if kind == "opened":
-        return _one_reading(Telling(sentence(Link(conjunction).open(joined, clause)), roles=roles(clause)))
-    return _one_reading(Telling(sentence(main(clause) + Link(conjunction).join(joined)), roles=roles(clause)))
+        return _unambiguous(
+            AnnotatedPair(
+                finish_sentence(ConjunctionNode(conjunction).leading_clause(joined, clause)),
+                roles=semantic_roles(clause),
+            )
+        )
+    return _unambiguous(
+        AnnotatedPair(
+            finish_sentence(main_clause(clause) + ConjunctionNode(conjunction).trailing_clause(joined)),
+            roles=semantic_roles(clause),
+        )
+    )
 
 
-# Length: clauses chain
+# Length: chains of clauses
 
 
-def chain(dice: Dice, *, at_least: int = 13) -> Scene:
-    """The man opened the door because the dog was hungry, and the woman laughed when …"""
-    used: set[Noun] = set()
-    first = activity(dice, used, forms=JOINED_FORMS, extras=0.1)
-    pair, last = main(first), first
+def clause_chain(rng: RandomChoices, *, at_least: int = 13) -> Schema:
+    """Draw: The man opened the door because the dog was hungry, and the woman laughed when …
+
+    Args:
+        at_least: English words before the full stop, at least.
+    """
+    mentioned: set[Noun] = set()
+    first = activity_clause(rng, mentioned, forms=JOINED_FORMS, extras=0.1)
+    pair, last = main_clause(first), first
     subordinated = False
     while len(pair.en) < at_least:
-        if not subordinated and dice.chance(0.3) and (reason := because_of_a_feeling(dice, last)).en:
+        if not subordinated and rng.bernoulli(0.3) and (reason := reason_clause(rng, last)).en:
             pair, subordinated = pair + reason, True
             continue
         conjunctions = (
             (lex.AND, lex.BUT) if subordinated else (lex.AND, lex.BUT, lex.BECAUSE, lex.WHEN, lex.WHILE, lex.ALTHOUGH)
         )
-        conjunction = dice.choose(conjunctions)
-        last = _joined(dice, used, conjunction)
-        pair, subordinated = pair + Link(conjunction).join(last), conjunction.subordinating
-    return _one_reading(Telling(sentence(pair), roles=roles(first)))
+        conjunction = rng.choose(conjunctions)
+        last = _conjoined_clause(rng, mentioned, conjunction)
+        pair, subordinated = pair + ConjunctionNode(conjunction).trailing_clause(last), conjunction.subordinating
+    return _unambiguous(AnnotatedPair(finish_sentence(pair), roles=semantic_roles(first)))
 
 
 RULES: dict[str, Rule] = {
-    "pronoun": pronoun,
-    "sense": sense,
-    "roles": who_does_what,
-    "far": far_reference,
+    "pronoun": ambiguous_pronoun,
+    "sense": word_sense,
+    "roles": role_reversal,
+    "far": distant_reference,
     "agreement": agreement,
     "negation": negation,
-    "order": order,
-    "chain": chain,
+    "order": word_order,
+    "chain": clause_chain,
 }
 """The rule of each phenomenon tag."""
 
-SHARES = {
+TAG_PERCENTAGES = {
     "pronoun": 16,
     "sense": 15,
     "roles": 22,
@@ -753,7 +805,7 @@ SHARES = {
     "order": 13,
     "chain": 6,
 }
-"""How often each is drawn, in per cent."""
+"""How often each tag is drawn, in percent."""
 
-CONTRASTED = ("pronoun", "sense", "roles", "far", "agreement", "negation")
-"""Those with readings to confuse."""
+CONTRASTIVE_TAGS = ("pronoun", "sense", "roles", "far", "agreement", "negation")
+"""Tags whose schemas have two readings, so that they give contrastive pairs."""

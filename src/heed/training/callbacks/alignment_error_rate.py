@@ -8,7 +8,7 @@ import lightning as L
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.synthetic import words
+from heed.data.synthetic import split_punctuation
 from heed.evaluation.alignment import Counts, Extraction, Gold, aer, align, best_extraction, candidates, matches
 from heed.inference.translator import Translator
 from heed.training.module import TranslationModule
@@ -80,7 +80,9 @@ class AlignmentErrorRate(Callback):
         for attended, (src, tgt, gold) in zip(translator.attend(sources, targets), pairs, strict=True):
             if attended.cross is None:
                 return None
-            maps = candidates(attended.cross, attended.src_pieces, attended.tgt_pieces, words(src), words(tgt))
+            maps = candidates(
+                attended.cross, attended.src_pieces, attended.tgt_pieces, split_punctuation(src), split_punctuation(tgt)
+            )
             counts.append(matches(align(maps, "target"), gold))
         total: Counts = np.sum(counts, axis=0)
         return total
