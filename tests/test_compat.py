@@ -14,6 +14,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch.plugins.precision import MixedPrecision
 from omegaconf import OmegaConf
+from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
 
 from heed import compat
@@ -94,6 +95,20 @@ def test_uncount_started_batch_takes_back_one_started_batch() -> None:
     before = compat.fit_progress(L.Trainer(accelerator="cpu", barebones=True))
     compat.uncount_started_batch(trainer)
     assert compat.fit_progress(trainer) == before
+
+
+# ---- sacrebleu
+
+
+def test_sacrebleu_statistics_are_the_counts_of_each_sentence() -> None:
+    hypotheses, references = ["a b c", "a"], ["a b c d", "b"]
+    # Lengths of hypothesis and reference, matching n-grams and all n-grams of the hypothesis for n = 1 to 4.
+    expected = [[3, 4, 3, 2, 1, 0, 3, 2, 1, 0], [1, 1, 0, 0, 0, 0, 1, 0, 0, 0]]
+    assert compat.sacrebleu_sentence_statistics(BLEU(force=True), hypotheses, references) == expected
+    # For n = 1 to 6: character n-grams of the hypothesis, of the reference, and the matching ones.
+    chrf = compat.sacrebleu_sentence_statistics(CHRF(), hypotheses, references)
+    assert [row[:6] for row in chrf] == [[3, 4, 3, 2, 3, 2], [1, 1, 0, 0, 0, 0]]
+    assert {len(row) for row in chrf} == {18}
 
 
 # ---- torch

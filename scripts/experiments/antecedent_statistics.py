@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heed.evaluation.words import Map
+from heed.evaluation.bootstrap import bootstrap_interval
+from heed.evaluation.words import AttentionMap
 
 Floats = npt.NDArray[np.float64]
 
 
-def attention_difference(weights: Map, antecedent: Mapping[str, int]) -> Floats:
+def attention_difference(weights: AttentionMap, antecedent: Mapping[str, int]) -> Floats:
     """Attention from the pronoun to its right antecedent, minus that to the wrong one: "L H", from −1 to 1.
 
     Args:
@@ -51,13 +52,12 @@ def distribution(differences: Sequence[float] | Floats, *, seed: int = 0, resamp
     """Describe the differences of one head, "N"."""
     values = np.asarray(differences, dtype=np.float64)
     number = len(values)
-    drawn = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=resamples)
-    low, high = np.quantile(drawn @ values / number, (0.025, 0.975))
+    interval = bootstrap_interval(values, lambda sums: sums / number, seed=seed, resamples=resamples)
     smallest, lower, median, upper, largest = (float(q) for q in np.quantile(values, (0.0, 0.25, 0.5, 0.75, 1.0)))
     return Distribution(
         number=number,
         mean=float(values.mean()),
-        interval=(float(low), float(high)),
+        interval=interval,
         quantiles=(smallest, lower, median, upper, largest),
         positive=float((values > 0).mean()),
     )

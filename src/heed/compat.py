@@ -76,6 +76,15 @@ def uncount_started_batch(trainer: Any) -> None:
     progress.current.ready -= 1
 
 
+# ---- sacrebleu
+
+
+def sacrebleu_sentence_statistics(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
+    """Return the counts of each sentence that a BLEU or CHRF metric sums. sacrebleu 2.6: Metric."""
+    statistics: list[list[int]] = metric._extract_corpus_statistics(hypotheses, [references])
+    return statistics
+
+
 # ---- torch
 
 

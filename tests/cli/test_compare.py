@@ -15,7 +15,8 @@ import pytest
 
 from heed.cli import main
 from heed.data.synthetic import challenge, generate
-from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
+from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
+from heed.evaluation.words import casefolded_words
 
 EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -49,7 +50,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         }
         for suffix, column in lines.items():
             (run / "translations" / f"test.{suffix}").write_text("".join(f"{line}\n" for line in column))
-        vocabulary = {word for src in lines["src"] for word in words(src)}
+        vocabulary = {word for src in lines["src"] for word in casefolded_words(src)}
         counts = count_words((example.src for example in EXAMPLES["train"]), vocabulary)
         write_counts(run / "translations" / WORD_COUNTS, counts, pairs=200, of=200)
         facts = {
@@ -128,7 +129,7 @@ def test_verdict_names_the_better_run(
     out = capsys.readouterr().out
     assert out.startswith(verdict)
     assert out.endswith(f"Page: {tmp_path / 'out' / 'index.html'}\n")
-    assert found["warnings"] == ["One seed each: how far other seeds would scatter is unknown."]
+    assert found["warnings"] == ["One seed each: the variance over seeds is unknown."]
     assert [fact["name"] for fact in found["facts"] if not fact["equal"]] == ["Parameters"]
     for side, run in zip(found["sides"], (worse, better), strict=True):
         command = [sys.executable, "-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "-w", "8"]
@@ -205,8 +206,8 @@ def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -
         "training data differ",
         "tokenizers differ",
         "b had 2.0× the tokens of a",
-        "searches differ",
-        "weights are chosen differently",
+        "search settings differ",
+        "weights are selected differently",
     ):
         assert part in warnings
     alone, twin, odd = make_run("c", 0.1), make_run("d", 0.2), make_run("e", 0.3, seed=9, params=7)
@@ -223,7 +224,7 @@ def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -
         (["{a}", "{tmp}"], "is not a finished run"),
         (["{a}", "{a}"], "named 2 times"),
         (["{a}", "{b}", "--split", "dev"], "It has translations of test: choose with --split"),
-        (["{a}", "{empty}"], "It holds no translations"),
+        (["{a}", "{empty}"], "It has no translations"),
         (["{a}", "{short}"], "test.hyp has 149 lines where 150 are expected"),
         (["{a}", "{other}"], "line 3 of their test.ref differs"),
         (["{a}", "{b}", "--group", "x={a}", "y={b}"], "not both"),

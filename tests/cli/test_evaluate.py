@@ -89,12 +89,12 @@ def test_scores_that_are_not_comparable_are_labelled(files: dict[str, Path], hee
 
     assert labels() == labels("--tokenize", "13a") == [None, None, None]
     assert labels("--lowercase") == ["lower-cased", "lower-cased", None]
-    assert labels("--tokenize", "none") == ["words cut by tokenizer none, not 13a", None, None]
+    assert labels("--tokenize", "none") == ["words split by tokenizer none, not 13a", None, None]
     assert labels("--tokenize", "zh", "--tgt-lang", "zh") == [None, None, None]
     small = write(tmp_path / "small", [line.lower() for line in REFERENCES[0]])
     assert labels(ref=small) == ["the references have no upper case"] * 3
     cut = write(tmp_path / "cut", [line.replace(".", " .") for line in REFERENCES[0]])
-    assert labels("--lowercase", ref=cut)[0] == "lower-cased; the references look tokenised"
+    assert labels("--lowercase", ref=cut)[0] == "lower-cased; the references look tokenized"
 
     _, out, _ = heed("evaluate", "--hyp", files["hyp"], "--ref", files["ref"], "--lowercase")
     lines = out.splitlines()

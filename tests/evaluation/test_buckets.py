@@ -1,4 +1,4 @@
-"""Kinds of sentences: hand-counted examples, and that no sentence is lost."""
+"""Sentence buckets: examples counted by hand, and each sentence has one bucket."""
 
 from pathlib import Path
 
@@ -8,47 +8,40 @@ from hypothesis import strategies as st
 
 from heed.errors import HeedError
 from heed.evaluation.buckets import (
-    by_copied_words,
-    by_length,
-    by_rarest_word,
-    by_tag,
-    by_unknown_words,
     count_words,
+    group_by_copied_words,
+    group_by_length,
+    group_by_rarest_word,
+    group_by_tag,
+    group_by_unknown_words,
     read_counts,
-    words,
     write_counts,
 )
 
 SOURCES = ["The dog sleeps.", "A zyx and a qux saw Anna's dog!", "", "dog " * 12]
 
 
-def test_words() -> None:
-    assert words("The well-known man's 2nd dog, über…") == ["the", "well-known", "man's", "2nd", "dog", "über"]
-    assert words("猫が好き don't") == ["猫", "が", "好", "き", "don't"]
-    assert words(" — ") == []
-
-
-def test_hand_counted_buckets() -> None:
+def test_buckets_by_hand() -> None:
     counts = {"the": 5000, "dog": 9, "sleeps": 10, "a": 100, "and": 100, "saw": 1, "anna's": 3, "zyx": 0}
-    assert by_length(SOURCES).buckets == {"0–9": [0, 1, 2], "10–19": [3]}
-    assert by_rarest_word(SOURCES, counts).buckets == {"0": [1], "1–9": [0, 3]}
-    assert by_unknown_words(SOURCES, counts).buckets == {"0": [0, 2, 3], "2–3": [1]}
+    assert group_by_length(SOURCES).buckets == {"0–9": [0, 1, 2], "10–19": [3]}
+    assert group_by_rarest_word(SOURCES, counts).buckets == {"0": [1], "1–9": [0, 3]}
+    assert group_by_unknown_words(SOURCES, counts).buckets == {"0": [0, 2, 3], "2–3": [1]}
     references = ["Der Hund schläft.", "Zyx und qux sahen Annas dog.", "", "dog dog dog Hund dog"]
-    assert by_copied_words(SOURCES, references).buckets == {"0": [0, 2], "2–3": [1], "4 or more": [3]}
-    assert by_tag(["b", "a", "b"]).buckets == {"a": [1], "b": [0, 2]}
+    assert group_by_copied_words(SOURCES, references).buckets == {"0": [0, 2], "2–3": [1], "4 or more": [3]}
+    assert group_by_tag(["b", "a", "b"]).buckets == {"a": [1], "b": [0, 2]}
 
 
 @given(st.lists(st.text("ab .")))
-def test_every_sentence_has_one_length(sources: list[str]) -> None:
-    rows = [row for bucket in by_length(sources).buckets.values() for row in bucket]
+def test_every_sentence_is_in_one_length_bucket(sources: list[str]) -> None:
+    rows = [row for bucket in group_by_length(sources).buckets.values() for row in bucket]
     assert sorted(rows) == list(range(len(sources)))
 
 
-def test_counts_survive_their_file(tmp_path: Path) -> None:
+def test_word_counts_are_read_back(tmp_path: Path) -> None:
     counts = count_words(["The dog, the cat.", "A dog"], {"dog", "the", "größe"})
     assert counts == {"dog": 2, "größe": 0, "the": 2}
     write_counts(tmp_path / "counts.tsv", counts, pairs=2, of=10)
     assert read_counts(tmp_path / "counts.tsv") == (counts, 2, 10)
     (tmp_path / "counts.tsv").write_text("2\t10\ndog\n")
-    with pytest.raises(HeedError, match=r"counts\.tsv is not what a run writes"):
+    with pytest.raises(HeedError, match=r"counts\.tsv is damaged"):
         read_counts(tmp_path / "counts.tsv")

@@ -1,9 +1,9 @@
-"""Each monitor sees its symptom, and nothing in what is well."""
+"""Each symptom is found in an example, and none in references."""
 
 import pytest
 
 from heed.data.synthetic import generate
-from heed.evaluation.health import MONITORS, symptoms
+from heed.evaluation.health import SYMPTOMS, find_symptoms
 
 REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
 
@@ -26,19 +26,19 @@ REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
 )
 def test_symptoms(hypothesis: str, expected: set[str]) -> None:
     sources = ["A dog.", "The old man sleeps on the green bench in the park."]
-    found = symptoms(sources, ["Ein Hund.", REFERENCE], ["Ein Hund.", hypothesis])
-    assert found.keys() == MONITORS.keys()
+    found = find_symptoms(sources, ["Ein Hund.", REFERENCE], ["Ein Hund.", hypothesis])
+    assert found.keys() == SYMPTOMS.keys()
     assert {name for name, rows in found.items() if rows} == expected
     assert all(rows in ([], [1]) for rows in found.values())
 
 
-def test_references_are_well() -> None:
+def test_references_have_no_symptoms() -> None:
     examples = generate(seed=1, train=300, valid=1, test=1, long=20)
     pairs = [*examples["train"], *examples["long"]]
     references = [pair.tgt for pair in pairs]
-    assert not any(symptoms([pair.src for pair in pairs], references, references).values())
+    assert not any(find_symptoms([pair.src for pair in pairs], references, references).values())
 
 
-def test_what_the_reference_shows_is_no_symptom() -> None:
+def test_what_the_reference_also_has_is_no_symptom() -> None:
     references = ["na na na na hey", "OK", "Привет, ⁇"]
-    assert not any(symptoms(["la la la la hey", "OK", "Hi, ⁇"], references, references).values())
+    assert not any(find_symptoms(["la la la la hey", "OK", "Hi, ⁇"], references, references).values())

@@ -1,4 +1,4 @@
-"""Scores against the sacrebleu program run on files, and against known answers."""
+"""Scores: equal to the sacrebleu command on the same files, and known answers."""
 
 import importlib.util
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heed.errors import HeedError
-from heed.evaluation.scores import corpus_scores, report
+from heed.evaluation.scores import corpus_scores, metric_scores
 
 REFERENCES = [
     "Der Mann fährt mit dem Fahrrad .",
@@ -25,7 +25,7 @@ HYPOTHESES = [
 ]
 
 
-def test_equal_to_sacrebleu_run_on_the_files(tmp_path: Path) -> None:
+def test_scores_equal_the_sacrebleu_command(tmp_path: Path) -> None:
     for name, lines in (("hyp", HYPOTHESES), ("ref", REFERENCES)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-m", "bleu", "chrf", "-w", "10"]
@@ -53,43 +53,43 @@ def test_the_target_language_chooses_the_tokenizer() -> None:
     for language in ("zh", "zh-Hant", "ZH_cn"):
         scores = corpus_scores(["我喜欢猫和狗"], ["我喜欢猫和鸟"], tgt_lang=language)
         assert "tok:zh|" in scores.bleu_signature
-        assert scores.bleu > 10  # one word to 13a, six to zh
+        assert scores.bleu > 10  # one word by 13a, six by zh
     for language, module in (("ja", "MeCab"), ("ko", "mecab_ko")):
         mecab = importlib.util.find_spec(module) is not None
         scores = corpus_scores(["猫が好きです"], ["猫が好きだ"], tgt_lang=language)
         assert f"tok:{language}-mecab" in scores.bleu_signature if mecab else "tok:char|" in scores.bleu_signature
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
+def test_invalid_lines_are_errors() -> None:
     with pytest.raises(HeedError, match="nothing to score"):
         corpus_scores([], [], tgt_lang="de")
     with pytest.raises(HeedError, match="2 translations cannot be scored against 1 reference"):
         corpus_scores(["a", "b"], ["a"], tgt_lang="de")
 
 
-def test_a_report_of_known_answers() -> None:
-    perfect = report(REFERENCES, [REFERENCES], tgt_lang="de")
+def test_known_answers_with_several_references() -> None:
+    perfect = metric_scores(REFERENCES, [REFERENCES], tgt_lang="de")
     assert {name: score.value for name, score in perfect.items()} == {"BLEU": pytest.approx(100), "chrF": 100, "TER": 0}
-    # One substitution and one deletion in five words (Snover et al. 2006), and case costs TER nothing.
-    assert report(["A b x d"], [["a b c d e"]], tgt_lang="en")["TER"].value == pytest.approx(40)
-    # Of several references the nearest counts.
-    assert report(["a b x d"], [["a b c d e"], ["a b x d"]], tgt_lang="en")["TER"].value == 0
-    # Characters, where there are no spaces: one of five.
-    assert report(["我喜欢猫吗"], [["我喜欢猫吧"]], tgt_lang="zh")["TER"].value == pytest.approx(20)
+    # One substitution and one deletion in five words (Snover et al. 2006); TER ignores case.
+    assert metric_scores(["A b x d"], [["a b c d e"]], tgt_lang="en")["TER"].value == pytest.approx(40)
+    # TER uses the closest of several references.
+    assert metric_scores(["a b x d"], [["a b c d e"], ["a b x d"]], tgt_lang="en")["TER"].value == 0
+    # In Chinese TER counts characters: one of five.
+    assert metric_scores(["我喜欢猫吗"], [["我喜欢猫吧"]], tgt_lang="zh")["TER"].value == pytest.approx(20)
 
 
-def test_a_report_agrees_with_the_scores_of_a_run() -> None:
+def test_metric_scores_equal_corpus_scores() -> None:
     for language in ("de", "zh"):
         scores = corpus_scores(HYPOTHESES, REFERENCES, tgt_lang=language)
-        found = report(HYPOTHESES, [REFERENCES], tgt_lang=language)
+        found = metric_scores(HYPOTHESES, [REFERENCES], tgt_lang=language)
         assert (found["BLEU"].value, found["BLEU"].signature) == (scores.bleu, scores.bleu_signature)
         assert (found["chrF"].value, found["chrF"].signature) == (scores.chrf, scores.chrf_signature)
 
 
-def test_what_cannot_be_reported_is_refused() -> None:
+def test_invalid_references_and_tokenizers_are_errors() -> None:
     with pytest.raises(HeedError, match="2 translations cannot be scored against 1 reference"):
-        report(["a", "b"], [["a", "b"], ["a"]], tgt_lang="de")
+        metric_scores(["a", "b"], [["a", "b"], ["a"]], tgt_lang="de")
     with pytest.raises(HeedError, match="nothing to score"):
-        report([], [[]], tgt_lang="de")
-    with pytest.raises(HeedError, match="no tokenizer 'words': choose one of none, "):
-        report(["a"], [["a"]], tgt_lang="de", tokenize="words")
+        metric_scores([], [[]], tgt_lang="de")
+    with pytest.raises(HeedError, match="BLEU has no tokenizer 'words': choose one of none, "):
+        metric_scores(["a"], [["a"]], tgt_lang="de", tokenize="words")

@@ -1,4 +1,4 @@
-"""Pieces to words, with real tokenizers; SentencePiece's own offsets are the reference."""
+"""Words, and attention over pieces pooled to words; the reference are the offsets of real SentencePiece tokenizers."""
 
 import io
 
@@ -8,7 +8,7 @@ import sentencepiece as spm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.evaluation.words import pool, split_words, word_shares
+from heed.evaluation.words import casefolded_words, pool, split_words, word_shares
 
 TEXT = [
     "The animal didn't cross the street because it was too tired.",
@@ -38,7 +38,7 @@ def tokenizer(**settings: object) -> spm.SentencePieceProcessor:
 BYTES = tokenizer(
     model_type="bpe", vocab_size=400, byte_fallback=True, character_coverage=0.98, normalization_rule_name="identity"
 )
-NORMALISED = tokenizer(model_type="unigram", vocab_size=150, normalization_rule_name="nmt_nfkc")
+NORMALIZED = tokenizer(model_type="unigram", vocab_size=150, normalization_rule_name="nmt_nfkc")
 
 WORDS = st.lists(
     st.one_of(
@@ -55,10 +55,10 @@ def pieces_of(processor: spm.SentencePieceProcessor, text: str) -> list[str]:
 
 
 def by_offsets(processor: spm.SentencePieceProcessor, text: str, spans: list[tuple[int, int]]) -> np.ndarray:
-    """The shares as SentencePiece's own offsets into the UTF-8 text give them; words are spans of it."""
+    """Compute word shares from SentencePiece's offsets into the UTF-8 text; words are spans of the text."""
     rows = []
     for piece in processor.encode(text, return_type="proto").pieces:
-        # The first bytes of a character have an empty span at it.
+        # All bytes of a character but the last have an empty span at its start.
         stop = max(piece.end, piece.begin + 1)
         row = [max(0, min(end, stop) - max(begin, piece.begin)) for begin, end in spans]
         if piece.piece == "▁":
@@ -69,7 +69,7 @@ def by_offsets(processor: spm.SentencePieceProcessor, text: str, spans: list[tup
 
 @settings(max_examples=150, deadline=None)
 @given(words=WORDS, spaces=st.booleans())
-def test_equals_the_tokenizers_own_offsets(words: list[str], spaces: bool) -> None:
+def test_word_shares_equal_the_offsets_of_the_tokenizer(words: list[str], spaces: bool) -> None:
     gap = " " if spaces else ""
     starts = np.cumsum([0, *(len((word + gap).encode()) for word in words[:-1])])
     spans = [(int(start), int(start) + len(word.encode())) for start, word in zip(starts, words, strict=True)]
@@ -80,13 +80,13 @@ def test_equals_the_tokenizers_own_offsets(words: list[str], spaces: bool) -> No
 
 @settings(max_examples=100, deadline=None)
 @given(words=WORDS, seed=st.integers(0, 2**32 - 1))
-def test_pooling_keeps_what_does_not_go_to_eos(words: list[str], seed: int) -> None:
+def test_pooling_keeps_the_attention_on_words(words: list[str], seed: int) -> None:
     shares = word_shares(pieces_of(BYTES, " ".join(words)), words)
     weights = np.random.default_rng(seed).dirichlet(np.ones(len(shares)), size=(2, 3, len(shares)))
     pooled = pool(weights, shares, shares)
     assert pooled.shape == (2, 3, len(words), len(words))
-    belongs = shares.sum(1)
-    on_words = (weights * belongs).sum(-1)
+    on_any_word = shares.sum(1)
+    on_words = (weights * on_any_word).sum(-1)
     expected = np.stack([np.average(on_words, axis=-1, weights=shares[:, word]) for word in range(len(words))], -1)
     np.testing.assert_allclose(pooled.sum(-1), expected)
 
@@ -103,15 +103,15 @@ def test_byte_pieces_and_long_pieces_belong_to_their_words() -> None:
     "words",
     [
         ["№", "5", "ﬁsh", "and", "ＡＢＣ", "dog"],  # NFKC: No, fish, ABC
-        ["the", "𐍈𐍈𐍈", "old", "𐍈", "man"],  # not in its vocabulary: <unk>
+        ["the", "𐍈𐍈𐍈", "old", "𐍈", "man"],  # not in the vocabulary: <unk>
         ["the", "№", "𐍈", "sea", "…"],
         ["a\u0308pfel", "und", "ﬀ"],  # combining marks join
     ],
 )
-def test_normalised_and_unknown_pieces_find_their_words(words: list[str]) -> None:
-    pieces = pieces_of(NORMALISED, " ".join(words))
+def test_normalized_and_unknown_pieces_belong_to_their_words(words: list[str]) -> None:
+    pieces = pieces_of(NORMALIZED, " ".join(words))
     shares = word_shares(pieces, words)
-    # Between spaces there is one word: that is where its pieces must be.
+    # Every space mark starts the next word.
     word = -1
     for piece, row in zip(pieces, shares, strict=True):
         word += piece.startswith("▁")
@@ -121,10 +121,10 @@ def test_normalised_and_unknown_pieces_find_their_words(words: list[str]) -> Non
             assert row.tolist() == [float(i == word) for i in range(len(words))], piece
 
 
-def test_a_word_the_tokenizer_drops_looks_nowhere() -> None:
-    # A zero-width space is no character to nmt_nfkc.
+def test_a_word_without_pieces_has_no_attention() -> None:
+    # nmt_nfkc removes zero-width spaces.
     words = ["the", "\u200b", "sea"]
-    shares = word_shares(pieces_of(NORMALISED, " ".join(words)), words)
+    shares = word_shares(pieces_of(NORMALIZED, " ".join(words)), words)
     assert not shares[:, 1].any()
     weights = np.full((len(shares), len(shares)), 1 / len(shares))
     assert not pool(weights, shares, shares)[1].any()
@@ -138,6 +138,13 @@ def test_a_literal_space_mark_is_a_space() -> None:
     assert words == ["the▁old", "man"]
 
 
-def test_words_are_what_spaces_separate() -> None:
+def test_split_words_splits_at_spaces_and_tabs() -> None:
     assert split_words("  10\u00a0000 Euro\t, bitte ") == ["10\u00a0000", "Euro", ",", "bitte"]
     assert split_words("") == []
+
+
+def test_casefolded_words_have_no_case_or_punctuation() -> None:
+    words = ["the", "well-known", "man's", "2nd", "dog", "über"]
+    assert casefolded_words("The well-known man's 2nd dog, über…") == words
+    assert casefolded_words("猫が好き don't") == ["猫", "が", "好", "き", "don't"]
+    assert casefolded_words(" — ") == []

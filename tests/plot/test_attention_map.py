@@ -1,4 +1,4 @@
-"""Maps as pictures: what their pixels say, that no label meets another, and which map tells most."""
+"""Attention maps as pictures: their pixels, their layout, and the selection of the most informative head."""
 
 import logging
 from pathlib import Path
@@ -10,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
-from heed.plot import attention_map as maps
-from heed.plot.attention_map import MapSet, draw_filmstrip, draw_map, draw_overview, label, map_sets, most_telling, save
+from heed.plot.attention_map import (
+    MapSet,
+    draw_filmstrip,
+    draw_map,
+    draw_overview,
+    map_sets,
+    most_informative_head,
+    piece_label,
+    save_png,
+)
+from heed.plot.canvas import FULL, Canvas
 
 SRC = ["▁The", "▁old", "▁woman", "▁is", "▁ti", "red", ".", "</s>"]
 TGT = ["▁Die", "▁mü", "de", "▁äl", "tere", "▁Frau", ".", "</s>"]
@@ -22,25 +31,25 @@ def random_maps(*shape: int, seed: int = 0) -> np.ndarray:
     return weights.astype(np.float32)
 
 
-def one_kind(rows: list[str], columns: list[str], *, layers: int = 1, heads: int = 1) -> MapSet:
+def random_map_set(rows: list[str], columns: list[str], *, layers: int = 1, heads: int = 1) -> MapSet:
     return MapSet("cross", random_maps(layers, heads, len(rows), len(columns)), rows, columns)
 
 
-def test_kinds_come_with_the_pieces_along_their_sides() -> None:
+def test_map_sets_have_the_pieces_along_their_sides() -> None:
     cross, decoder = random_maps(1, 1, 8, 8), random_maps(1, 1, 8, 8, seed=1)
     read = ["<s>", *TGT[:-1]]
-    seen = SimpleNamespace(
+    pair = SimpleNamespace(
         src_pieces=SRC, tgt_pieces=TGT, read_pieces=read, cross=cross, encoder_self=None, decoder_self=decoder
     )
-    assert [(s.kind, s.rows, s.columns) for s in map_sets(seen)] == [
+    assert [(s.kind, s.rows, s.columns) for s in map_sets(pair)] == [
         ("cross", TGT, SRC),
         ("decoder_self", read, read),
     ]
-    assert map_sets(seen)[1].weights is decoder
+    assert map_sets(pair)[1].weights is decoder
 
 
 @pytest.mark.parametrize(
-    ("piece", "written"),
+    ("piece", "expected"),
     [
         ("▁Straße", "Straße"),
         ("ße", "·ße"),
@@ -52,65 +61,65 @@ def test_kinds_come_with_the_pieces_along_their_sides() -> None:
         ("7", "·7"),
     ],
 )
-def test_labels(piece: str, written: str) -> None:
-    assert label(piece) == written
+def test_piece_labels(piece: str, expected: str) -> None:
+    assert piece_label(piece) == expected
 
 
-def test_the_most_telling_map_points_somewhere_else_in_every_row() -> None:
+def test_the_most_informative_head_attends_elsewhere_in_every_row() -> None:
     uniform = np.full((6, 6), 1 / 6)
-    sharp_but_always_there = np.eye(6)[[5] * 6]
+    sharp_but_constant = np.eye(6)[[5] * 6]
     halfway = 0.5 * np.eye(6) + 0.5 * uniform
     crossing = np.eye(6)[::-1]
-    weights = np.stack([uniform, sharp_but_always_there, halfway, crossing]).reshape(2, 2, 6, 6)
-    assert most_telling(weights) == (1, 1)
-    assert most_telling(weights[:, :1]) == (1, 0)
+    weights = np.stack([uniform, sharp_but_constant, halfway, crossing]).reshape(2, 2, 6, 6)
+    assert most_informative_head(weights) == (1, 1)
+    assert most_informative_head(weights[:, :1]) == (1, 0)
 
 
-def test_a_single_map_shows_its_weights_as_tiles_darker_with_more_weight() -> None:
+def test_larger_weights_are_darker_tiles() -> None:
     weights = np.array([[1.0, 0.0, 0.25], [0.1, 0.5, 0.02]])
     picture = draw_map(MapSet("cross", weights[None, None], ["▁a", "▁b"], ["▁c", "▁d", "▁e"]), 0, 0, heading=[])
     pixels, grey = np.asarray(picture), np.asarray(picture.convert("L")).astype(int)
     lightness = {}
     for weight in weights.flat:
-        # The legend repeats all shades, but it is a strip of 20 pixels: a tile is a square of 38.
-        here = pixels == round(weight**0.5 * maps.FULL)
-        square = here[:-37, :-37] & here[37:, 37:] & here[:-37, 37:] & here[37:, :-37]
+        # Tiles are squares of 38 pixels; the colour scale has the same shades but is only 20 pixels high.
+        mask = pixels == round(weight**0.5 * FULL)
+        square = mask[:-37, :-37] & mask[37:, 37:] & mask[:-37, 37:] & mask[37:, :-37]
         assert square.any()
         lightness[weight] = grey[tuple(np.argwhere(square)[0])]
     assert [lightness[weight] for weight in sorted(lightness)] == sorted(lightness.values(), reverse=True)
     assert len(set(lightness.values())) == 6
 
 
-words = st.lists(st.sampled_from([*SRC, *TGT, "▁Donaudampfschiff", "WWWW", "ÄÖÜ"]), min_size=1, max_size=45)
+PIECES = st.lists(st.sampled_from([*SRC, *TGT, "▁Donaudampfschiff", "WWWW", "ÄÖÜ"]), min_size=1, max_size=45)
 
 
 @settings(max_examples=15, deadline=None)
-@given(rows=words, columns=words, layers=st.integers(1, 3), heads=st.integers(1, 3))
-def test_no_label_meets_another_or_leaves_the_picture(
+@given(rows=PIECES, columns=PIECES, layers=st.integers(1, 3), heads=st.integers(1, 3))
+def test_no_label_overlaps_another_or_leaves_the_picture(
     rows: list[str], columns: list[str], layers: int, heads: int
 ) -> None:
-    """Every text's own rectangle, from the font itself, against all others and against the tiles."""
+    """Compare the bounding box of every text, as measured by its font, with all others and with the tiles."""
     boxes: list[tuple[float, float, float, float]] = []
     sizes: list[tuple[int, float]] = []
-    original = maps._Page.painted
+    original = Canvas.render
 
-    def spying(page: maps._Page) -> Image.Image:
-        sizes.append((page.width, page.bottom))
-        for x, y, text, style, anchor, upwards in page._texts:
-            font: ImageFont.FreeTypeFont = style.font(text, 1)
-            left, top, right, bottom = font.getbbox(text, anchor=f"{anchor}m")
-            if upwards:
-                left, top, right, bottom = font.getbbox(text, anchor="lm")
+    def spy(canvas: Canvas) -> Image.Image:
+        sizes.append((canvas.width, canvas.bottom))
+        for item in canvas._texts:
+            font: ImageFont.FreeTypeFont = item.style.font(item.text, 1)
+            left, top, right, bottom = font.getbbox(item.text, anchor=f"{item.anchor}m")
+            if item.vertical:
+                left, top, right, bottom = font.getbbox(item.text, anchor="lm")
                 left, top, right, bottom = top, -right, bottom, -left
-            boxes.append((x + left, y + top, x + right, y + bottom))
-        for x, y, tiles in page._tiles:
+            boxes.append((item.x + left, item.y + top, item.x + right, item.y + bottom))
+        for x, y, tiles in canvas._tiles:
             boxes.append((x, y, x + tiles.shape[1], y + tiles.shape[0]))
-        return original(page)
+        return original(canvas)
 
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(maps._Page, "painted", spying)
+    monkeypatch.setattr(Canvas, "render", spy)
     try:
-        sets = [one_kind(rows, columns, layers=layers, heads=heads), one_kind(columns, columns)]
+        sets = [random_map_set(rows, columns, layers=layers, heads=heads), random_map_set(columns, columns)]
         draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
     finally:
         monkeypatch.undo()
@@ -119,21 +128,21 @@ def test_no_label_meets_another_or_leaves_the_picture(
     assert found.min() >= 0
     assert found[:, 2].max() <= width
     assert found[:, 3].max() <= height
-    slack = 1  # a pixel of an overhanging letter is no overlap
+    tolerance = 1  # letters may overhang by a pixel
     apart = (
-        (found[:, None, 2] - slack <= found[None, :, 0])
-        | (found[:, None, 3] - slack <= found[None, :, 1])
-        | (found[None, :, 2] - slack <= found[:, None, 0])
-        | (found[None, :, 3] - slack <= found[:, None, 1])
+        (found[:, None, 2] - tolerance <= found[None, :, 0])
+        | (found[:, None, 3] - tolerance <= found[None, :, 1])
+        | (found[None, :, 2] - tolerance <= found[:, None, 0])
+        | (found[None, :, 3] - tolerance <= found[:, None, 1])
     )
-    meeting = np.argwhere(~apart & ~np.eye(len(found), dtype=bool))
-    assert not len(meeting), found[meeting[0]]
+    overlaps = np.argwhere(~apart & ~np.eye(len(found), dtype=bool))
+    assert not len(overlaps), found[overlaps[0]]
 
 
 def test_an_overview_has_a_panel_for_every_layer_and_head() -> None:
-    """As many as there are: another layer makes it higher, another head wider, and one weight changes one tile."""
+    """Another layer makes it higher, another head makes it wider, and one weight changes one tile."""
     small, higher, wider = (
-        draw_overview([one_kind(TGT, SRC, layers=layers, heads=heads)], heading=["a"])
+        draw_overview([random_map_set(TGT, SRC, layers=layers, heads=heads)], heading=["a"])
         for layers, heads in ((2, 2), (3, 2), (2, 3))
     )
     assert higher.height > small.height
@@ -149,8 +158,8 @@ def test_an_overview_has_a_panel_for_every_layer_and_head() -> None:
     assert 0 < np.ptp(columns) < 20
 
 
-def test_a_filmstrip_has_all_its_frames() -> None:
-    cross = one_kind(TGT, SRC)
+def test_a_filmstrip_has_a_panel_for_every_frame() -> None:
+    cross = random_map_set(TGT, SRC)
     frames = {f"step {n}": random_maps(len(TGT), len(SRC), seed=n) for n in range(1, 12)}
     strip = np.asarray(draw_filmstrip(cross, frames, 0, 0, heading=["a"]))
     for name in frames:
@@ -158,11 +167,11 @@ def test_a_filmstrip_has_all_its_frames() -> None:
         assert (np.asarray(draw_filmstrip(cross, blank, 0, 0, heading=["a"])) != strip).any()
 
 
-def test_any_script_is_saved_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cross = one_kind(["▁猫が", "ですよ", "▁$x_1$", "\u0634", "\U0001f600"], ["▁müde", "ß"])
+def test_any_script_is_drawn_without_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cross = random_map_set(["▁猫が", "ですよ", "▁$x_1$", "\u0634", "\U0001f600"], ["▁müde", "ß"])
     with caplog.at_level(logging.DEBUG - 1):
         caplog.clear()
-        save(draw_map(cross, 0, 0, heading=["猫が座った。" * 30, "$\\frac"]), tmp_path / "a.png")
+        save_png(draw_map(cross, 0, 0, heading=["猫が座った。" * 30, "$\\frac"]), tmp_path / "a.png")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size > (400, 200)

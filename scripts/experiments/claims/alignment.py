@@ -12,22 +12,22 @@ from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.data.synthetic import split_punctuation
 from heed.evaluation.alignment import (
     Alignment,
-    Counts,
     Gold,
+    MatchCounts,
     aer,
     aer_interval,
+    align_each_target,
     best_extraction,
-    by_target,
-    candidates,
-    matches,
+    candidate_maps,
+    match_counts,
 )
 
 SENTENCES = 500
 MODELS = {RNN_LONGER: "RNN + attention", TRANSFORMER_LONGER: "transformer"}
 
 
-def counts(run: TrainedModel, split: str) -> tuple[Counts, Counts]:
-    """Return the `matches` of every candidate map, "N 2 L H 4", and of the diagonal, "N 4"."""
+def counts(run: TrainedModel, split: str) -> tuple[MatchCounts, MatchCounts]:
+    """Return the `match_counts` of every candidate map, "N 2 L H 4", and of the diagonal, "N 4"."""
     sources, references = (run.lines(split, kind)[:SENTENCES] for kind in ("src", "ref"))
     found, diagonals = [], []
     for attended, meta in zip(run.translator.attend(sources, references), run.meta(split), strict=False):
@@ -35,9 +35,9 @@ def counts(run: TrainedModel, split: str) -> tuple[Counts, Counts]:
         links = frozenset((int(src), int(tgt)) for src, tgt in meta["alignment"])
         gold = Gold(sure=links, possible=links)
         assert attended.cross is not None
-        maps = candidates(attended.cross, attended.src_pieces, attended.tgt_pieces, src_words, tgt_words)
-        found.append(matches(by_target(maps), gold))
-        diagonals.append(matches(diagonal(len(src_words), len(tgt_words)), gold))
+        maps = candidate_maps(attended.cross, attended.src_pieces, attended.tgt_pieces, src_words, tgt_words)
+        found.append(match_counts(align_each_target(maps), gold))
+        diagonals.append(match_counts(diagonal(len(src_words), len(tgt_words)), gold))
     return np.stack(found), np.stack(diagonals)
 
 

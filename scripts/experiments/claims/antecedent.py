@@ -14,7 +14,7 @@ from experiments.runner import ExperimentRunner
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.compare.challenge import contrastive_accuracy
 from heed.data.synthetic import split_punctuation
-from heed.plot.svg import WordMap, heat_map
+from heed.plot.svg import heat_map
 
 STACKS = {
     "residual and norm": TRANSFORMER,
@@ -36,8 +36,9 @@ def figures(report: AntecedentReport, found: Sequence[PronounAttention], part: P
     for one in median_twins(found, head):
         src, tgt, antecedent = split_punctuation(one.case.src), split_punctuation(one.case.tgt), one.case.antecedent
         pronoun = "it" if part == "encoder" else tgt[german_pronoun(tgt)]
-        row = WordMap(src, [f"{pronoun} (= {src[antecedent['right']]})"], one.weights[head][None])
-        drawn.append(f'<div class="side-0">{heat_map(row, name=one.case.src)}</div>')
+        label = f"{pronoun} (= {src[antecedent['right']]})"
+        grid = heat_map([label], src, one.weights[head][None], name=one.case.src)
+        drawn.append(f'<div class="side-0">{grid}</div>')
     return drawn
 
 

@@ -13,7 +13,7 @@ from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
-from heed.evaluation.words import Map, pool, word_shares
+from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.models.ablation import heads_off
 from heed.models.transformer import Transformer
 
@@ -25,7 +25,7 @@ SENTENCES = 150
 KINDS = {"encoder_self": "encoder self-attention", "decoder_self": "decoder self-attention", "cross": "cross-attention"}
 
 
-def divergence(weights: Map) -> Floats:
+def divergence(weights: AttentionMap) -> Floats:
     """Mean Jensen-Shannon divergence of the heads of each layer, over pairs of heads and rows.
 
     Args:
@@ -40,13 +40,13 @@ def divergence(weights: Map) -> Floats:
     return mean
 
 
-def _jensen_shannon(p: Map, q: Map) -> Floats:
+def _jensen_shannon(p: AttentionMap, q: AttentionMap) -> Floats:
     """JS(p, q) = H((p + q) / 2) − (H(p) + H(q)) / 2 over the last axis (Lin 1991)."""
     difference: Floats = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
     return difference
 
 
-def _entropy(p: Map) -> Floats:
+def _entropy(p: AttentionMap) -> Floats:
     terms = p * np.log2(p, out=np.zeros(p.shape), where=p > 0)
     total: Floats = -terms.sum(-1)
     return total

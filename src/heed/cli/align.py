@@ -13,7 +13,7 @@ from heed.cli.lines import check_line_counts, read_file, with_progress, write_li
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
-    from heed.evaluation.alignment import Counts, Extraction
+    from heed.evaluation.alignment import Extraction, MatchCounts
     from heed.inference.translator import Attended, Translator
 
 PAIRS_AT_ONCE = 100
@@ -69,7 +69,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.evaluation.alignment import SYMMETRIZATIONS, align, candidates, links, matches, parse_links, pharaoh
+    from heed.evaluation.alignment import (
+        SYMMETRIZATIONS,
+        align,
+        candidate_maps,
+        format_pharaoh,
+        match_counts,
+        parse_pharaoh,
+        to_gold,
+    )
     from heed.evaluation.words import split_words
     from heed.inference.attention_archive import attention_archive
 
@@ -78,7 +86,7 @@ def _run(args: argparse.Namespace) -> None:
     sources, targets = read_file(args.src), read_file(args.tgt)
     check_line_counts({args.src: sources, args.tgt: targets})
     words = [(split_words(src), split_words(tgt)) for src, tgt in zip(sources, targets, strict=True)]
-    golds = args.gold and parse_links(
+    golds = args.gold and parse_pharaoh(
         read_file(args.gold),
         [(len(src), len(tgt)) for src, tgt in words],
         name=str(args.gold),
@@ -88,17 +96,17 @@ def _run(args: argparse.Namespace) -> None:
     folder = load_models(args)
     translator = build_translator(folder, args)
     extraction: Extraction | None = None
-    counts: list[Counts] = []
+    counts: list[MatchCounts] = []
     with ExitStack() as stack:
         save_maps = args.npz and stack.enter_context(attention_archive(args.npz, compress=False))
         for number, pair in enumerate(with_progress(_attend(translator, sources, targets))):
             if pair.cross is None:
                 raise HeedError(f"{args.model} has no cross-attention, so it gives no alignments.")
             extraction = extraction or _choose_extraction(args, folder.config, *pair.cross.shape[:2])
-            maps = candidates(pair.cross, pair.src_pieces, pair.tgt_pieces, *words[number])
-            write_lines([pharaoh(links(align(maps[extraction.index], args.symmetrize)))])
+            maps = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words[number])
+            write_lines([format_pharaoh(to_gold(align(maps[extraction.index], args.symmetrize)))])
             if golds:
-                counts.append(matches(align(maps, args.symmetrize), golds[number]))
+                counts.append(match_counts(align(maps, args.symmetrize), golds[number]))
             if save_maps:
                 save_maps(str(number), pair)
     if counts and extraction:
@@ -113,9 +121,9 @@ def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[
 
 def _choose_extraction(args: argparse.Namespace, config: Mapping[str, Any], layers: int, heads: int) -> "Extraction":
     """Return the attention map to read alignments from: that of the model folder's config, changed by the options."""
-    from heed.evaluation.alignment import saved_extraction
+    from heed.evaluation.alignment import extraction_from_config
 
-    chosen = saved_extraction(config.get("alignment"), layers=layers, heads=heads)
+    chosen = extraction_from_config(config.get("alignment"), layers=layers, heads=heads)
     if args.layer is not None and args.layer != chosen.layer:
         chosen = replace(chosen, layer=args.layer, head=None)  # the saved head belongs to the saved layer
     if args.head is not None:
@@ -130,7 +138,7 @@ def _choose_extraction(args: argparse.Namespace, config: Mapping[str, Any], laye
     return chosen
 
 
-def _format_error_rates(counts: "Sequence[Counts]", written: "Extraction") -> str:
+def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") -> str:
     """Return a table of the AER of each row, layer and head, and confidence intervals of the written and the best."""
     import numpy as np
 

@@ -54,7 +54,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.report.attention import System, page
+    from heed.report.attention import System, render
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> None:
         pairs_by_model.append(pairs)
         systems.append(System(path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:
-        file.write_text(page(systems, given=bool(args.tgt)), encoding="utf-8")
+        file.write_text(render(systems, given=bool(args.tgt)), encoding="utf-8")
     write_lines([str(args.out)])
     if args.png:
         for number, pairs in enumerate(pairs_by_model, start=1):
@@ -81,19 +81,19 @@ def _run(args: argparse.Namespace) -> None:
 
 def _draw(folder: Path, pairs: "Sequence[Attended]") -> None:
     """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
-    from heed.plot.attention_map import draw_map, draw_overview, map_sets, save
+    from heed.plot.attention_map import draw_map, draw_overview, map_sets, save_png
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
         heading = [pair.source, pair.target]
         sets = map_sets(pair)
         if sets:
-            save(draw_overview(sets, heading=heading), folder / f"{number}.png")
+            save_png(draw_overview(sets, heading=heading), folder / f"{number}.png")
         for maps in sets:
             for layer, heads in enumerate(maps.weights):
                 for head, _ in enumerate(heads):
                     picture = draw_map(maps, layer, head, heading=heading)
-                    save(picture, folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.png")
+                    save_png(picture, folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.png")
 
 
 def _save_arrays(path: Path, pairs_by_model: "Sequence[Sequence[Attended]]") -> None:

@@ -15,8 +15,8 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.compare.challenge import Contrast
     from heed.compare.comparison import Comparison
+    from heed.compare.models import Evidence
     from heed.compare.runs import Side
-    from heed.report.comparison import Evidence
 
 CONTRASTS_PER_TAG = 200
 """Sentences per phenomenon from the built-in challenge set: enough to distinguish 60 % accuracy from chance."""
@@ -121,8 +121,7 @@ def _collect_evidence(
     Returns:
         The evidence, and a warning for each model that could not be used.
     """
-    from heed.compare.models import ask
-    from heed.report.comparison import Evidence
+    from heed.compare.models import Evidence, evaluate_model
 
     accuracy, maps, extractions, warnings = [], [], [], []
     for number, side in enumerate(sides):
@@ -132,7 +131,7 @@ def _collect_evidence(
             examples = [(each.source, each.translations[number]) for each in comparison.examples] if first else []
             try:
                 if run.has_model:
-                    answers.append(ask(run.path, contrasts, examples))
+                    answers.append(evaluate_model(run.path, contrasts, examples))
             except HeedError as error:
                 # For example a model of another version of heed. Its translations can still be compared.
                 warnings.append(f"The model of {run.path} was not used: {error}")

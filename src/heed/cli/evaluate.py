@@ -19,7 +19,7 @@ from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_fil
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
-    from heed.evaluation.scores import Score
+    from heed.evaluation.scores import MetricScore
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from heed.evaluation.comet import Comet
-    from heed.evaluation.scores import report
+    from heed.evaluation.scores import metric_scores
 
     if (args.model is None) == (args.hyp is None):
         raise HeedError("Give either a model to translate with (--model DIR) or translations (--hyp FILE).")
@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> None:
     references = [files[path] for path in args.ref]
     hypotheses, tgt_lang = (files[args.hyp], "") if args.hyp else _translate(args, files[args.src])
     settings = {"tgt_lang": args.tgt_lang or tgt_lang, "lowercase": args.lowercase, "tokenize": args.tokenize}
-    scores = report(hypotheses, references, **settings)
+    scores = metric_scores(hypotheses, references, **settings)
     if comet:
         scores["COMET"] = comet.score(files[args.src], hypotheses, references)
     write_lines([_format_json(args, scores) if args.json else _format_text(scores)])
@@ -81,7 +81,7 @@ def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str],
     return list(translations), str(folder.config.get("tgt_lang", ""))
 
 
-def _format_text(scores: "Mapping[str, Score]") -> str:
+def _format_text(scores: "Mapping[str, MetricScore]") -> str:
     lines = []
     for name, score in scores.items():
         decimals = 4 if name == "COMET" else 2
@@ -91,7 +91,7 @@ def _format_text(scores: "Mapping[str, Score]") -> str:
     return "\n".join(lines)
 
 
-def _format_json(args: argparse.Namespace, scores: "Mapping[str, Score]") -> str:
+def _format_json(args: argparse.Namespace, scores: "Mapping[str, MetricScore]") -> str:
     inputs = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     plain = {
         **{name: path_text(path) for name, path in inputs.items() if path},

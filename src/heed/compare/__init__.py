@@ -1,5 +1,6 @@
-"""A verdict between trained systems, from the folders their runs left, as a page.
+"""A comparison of trained systems, computed from their run folders. It draws nothing.
 
-`runs` reads the folders, `comparison` computes everything that is said, `models` asks the models where they are there,
-`page` and `figures` draw.
+`runs` reads the folders, `models` evaluates the models if they were copied along, and `comparison` computes the
+comparison: `pairs` (significance tests), `confounders` (what else differs between the sides) and `breakdown` (scores
+by bucket, example sentences).
 """

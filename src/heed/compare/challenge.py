@@ -1,4 +1,4 @@
-"""Contrastive accuracy: is the right translation likelier to a model than a minimally wrong one (Sennrich 2017)?"""
+"""Contrastive accuracy: how often a model prefers the correct translation to a minimally wrong one (Sennrich 2017)."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Contrast(Protocol):
-    """A source, and two translations of it that differ in what matters."""
+    """A source sentence with a correct and a minimally wrong translation."""
 
     @property
     def src(self) -> str: ...
@@ -28,7 +28,7 @@ class Contrast(Protocol):
 
 @dataclass(frozen=True)
 class ReadContrast:
-    """A `Contrast` from a file."""
+    """A `Contrast` read from a file."""
 
     src: str
     good: str
@@ -38,19 +38,19 @@ class ReadContrast:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many contrasts a model gets right."""
+    """The number of contrasts for which a model prefers the correct translation."""
 
     right: int
     total: int
 
     @property
     def share(self) -> float:
-        """From 0 to 1; chance is 0.5."""
+        """The accuracy, from 0 to 1; chance is 0.5."""
         return self.right / self.total
 
 
 def contrastive_accuracy(translator: "Translator", contrasts: Sequence[Contrast]) -> dict[str, Accuracy]:
-    """By tag, how often log p of the good translation, summed over its tokens, is above the other's. A tie is wrong."""
+    """Return by tag how often the log-probability, summed over tokens, prefers the good translation; ties are wrong."""
     sources = [contrast.src for contrast in contrasts]
     good = translator.score(sources, [contrast.good for contrast in contrasts])
     bad = translator.score(sources, [contrast.bad for contrast in contrasts])
@@ -60,10 +60,10 @@ def contrastive_accuracy(translator: "Translator", contrasts: Sequence[Contrast]
 
 
 def read_challenge(path: Path) -> list[ReadContrast]:
-    """A challenge set in JSONL: an object with the strings "src", "good", "bad" and "tag" in each line.
+    """Read a challenge set in JSONL: each line is an object with the strings "src", "good", "bad" and "tag".
 
     Raises:
-        HeedError: naming the line that is none.
+        HeedError: The file cannot be read, has no contrasts, or has a line of another form.
     """
     try:
         lines = path.read_bytes().decode().split("\n")
@@ -75,18 +75,20 @@ def read_challenge(path: Path) -> list[ReadContrast]:
             continue
         try:
             fields = json.loads(line)
-            contrasts.append(ReadContrast(**{name: _text(fields[name]) for name in ("src", "good", "bad", "tag")}))
+            contrasts.append(
+                ReadContrast(**{name: _check_string(fields[name]) for name in ("src", "good", "bad", "tag")})
+            )
         except (ValueError, TypeError, KeyError) as error:
             raise HeedError(
-                f'Line {number} of {path} is no contrast: it must be a JSON object with the strings "src", "good", '
+                f'Line {number} of {path} is not a contrast: write a JSON object with the strings "src", "good", '
                 '"bad" and "tag".'
             ) from error
     if not contrasts:
-        raise HeedError(f"{path} holds no contrasts.")
+        raise HeedError(f"{path} has no contrasts: write at least one line.")
     return contrasts
 
 
-def _text(value: object) -> str:
+def _check_string(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value

@@ -1,6 +1,6 @@
-"""What only the models themselves can tell. Runs that were copied without them are compared without it."""
+"""Results that need the models themselves: contrastive accuracy and attention maps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,51 +8,77 @@ import torch
 
 from heed.compare.challenge import Accuracy, Contrast, contrastive_accuracy
 from heed.decoding import GreedySearch
-from heed.evaluation.alignment import candidates, saved_extraction
-from heed.evaluation.words import split_words
+from heed.evaluation.alignment import candidate_maps, extraction_from_config
+from heed.evaluation.words import AttentionMap, split_words
 from heed.inference import model_folder
 from heed.inference.translator import Translator
-from heed.plot.svg import WordMap
 
 BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What one model was asked."""
+class WordMap:
+    """The cross-attention of one sentence pair over words."""
+
+    src_words: list[str]
+    tgt_words: list[str]
+    weights: AttentionMap
+    """ "T S"; a row sums to at most 1, because attention on EOS belongs to no word."""
+
+
+@dataclass(frozen=True)
+class ModelResults:
+    """The results of one model."""
 
     accuracy: dict[str, Accuracy]
     """By tag of the challenge set."""
     maps: list[WordMap] | None
-    """One for each sentence pair."""
+    """One for each sentence pair; None if the model has no cross-attention or there are no pairs."""
     extraction: str
-    """Which of its maps these are, or why there are none."""
+    """The layer and head of the maps, or the reason why there are none."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The results of all models, by side. Sides without models have an empty list or None."""
+
+    challenge: str
+    """The name of the challenge set."""
+    accuracy: Sequence[Sequence[Mapping[str, Accuracy]]]
+    """By side and run, by tag."""
+    maps: Sequence[Sequence[WordMap] | None]
+    """By side, by example."""
+    extractions: Sequence[str]
+    """By side, `ModelResults.extraction`."""
 
 
 def load_translator(run: Path) -> Translator:
-    """The model of a run, on the GPU where there is one. It scores and attends; its search is greedy."""
+    """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
     return _translator(model_folder.load(run))
 
 
-def ask(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tuple[str, str]]) -> Answers:
-    """The model's accuracy on the contrasts, and its maps of (source, translation) pairs, read as its alignment is."""
+def evaluate_model(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tuple[str, str]]) -> ModelResults:
+    """Return a model's accuracy on contrasts, and its attention maps for (source, translation) pairs.
+
+    The maps are those that the model folder's ``alignment`` section selects.
+    """
     folder = model_folder.load(run)
     translator = _translator(folder)
     accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
-    seen = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
-    if not seen:
-        return Answers(accuracy, None, "")
-    if seen[0].cross is None:
-        return Answers(accuracy, None, "no cross-attention")
-    layers, heads = seen[0].cross.shape[:2]
-    extraction = saved_extraction(folder.config.get("alignment"), layers=layers, heads=heads)
+    attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
+    if not attended:
+        return ModelResults(accuracy, None, "")
+    if attended[0].cross is None:
+        return ModelResults(accuracy, None, "no cross-attention")
+    layers, heads = attended[0].cross.shape[:2]
+    extraction = extraction_from_config(folder.config.get("alignment"), layers=layers, heads=heads)
     maps = []
-    for pair in seen:
+    for pair in attended:
         assert pair.cross is not None
         src_words, tgt_words = split_words(pair.source), split_words(pair.target)
-        found = candidates(pair.cross, pair.src_pieces, pair.tgt_pieces, src_words, tgt_words)
-        maps.append(WordMap(src_words, tgt_words, found[extraction.index]))
-    return Answers(accuracy, maps, str(extraction))
+        candidates = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, src_words, tgt_words)
+        maps.append(WordMap(src_words, tgt_words, candidates[extraction.index]))
+    return ModelResults(accuracy, maps, str(extraction))
 
 
 def _translator(folder: model_folder.ModelFolder) -> Translator:

@@ -1,4 +1,4 @@
-"""COMET, a learned metric (Rei et al. 2020): by the package ``unbabel-comet`` and a model, where both are there."""
+"""COMET, a learned metric (Rei et al. 2020), if the package ``unbabel-comet`` and a model are installed."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from heed.errors import HeedError
-from heed.evaluation.scores import Score
+from heed.evaluation.scores import MetricScore
 
 
 class Comet:
-    """A COMET model, loaded from a checkpoint or from the Hugging Face cache; nothing is downloaded.
-
-    Raises:
-        HeedError: the package is not installed, or the model is not on this machine.
-    """
+    """A COMET model, loaded from a checkpoint or from the Hugging Face cache; nothing is downloaded."""
 
     def __init__(self, name: str) -> None:
+        """Load the model.
+
+        Args:
+            name: A checkpoint file, or a model of the Hugging Face hub that is in the local cache.
+
+        Raises:
+            HeedError: The package is not installed, or the model is not on this machine.
+        """
         try:
             from comet import load_from_checkpoint
         except ImportError as error:
@@ -24,11 +28,13 @@ class Comet:
         self.name = name
         try:
             self._model: Any = load_from_checkpoint(str(_checkpoint(name)), local_files_only=True)
-        except Exception as error:  # it raises plain Exception
+        except Exception as error:  # load_from_checkpoint raises plain Exception
             raise HeedError(f"The COMET model {name} cannot be loaded: {' '.join(str(error).split())}") from error
 
-    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
-        """The mean over sentences, and over references where there are several; usually between 0 and 1."""
+    def score(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> MetricScore:
+        """Return the mean over sentences and references, usually between 0 and 1."""
         import torch
 
         samples = [
@@ -38,7 +44,7 @@ class Comet:
         ]
         predicted = self._model.predict(samples, gpus=int(torch.cuda.is_available()), progress_bar=False)
         signature = f"nrefs:{len(references)}|model:{self.name}|version:{version('unbabel-comet')}"
-        return Score(float(predicted.system_score), signature, None)
+        return MetricScore(float(predicted.system_score), signature, None)
 
 
 def _checkpoint(name: str) -> Path:
@@ -48,7 +54,7 @@ def _checkpoint(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, local_files_only=True)) / "checkpoints" / "model.ckpt"
-    except (OSError, ValueError) as error:  # not in the cache; not even a name
+    except (OSError, ValueError) as error:  # not in the cache, or not a valid model name
         raise HeedError(
             f"There is no COMET model {name} on this machine: give its checkpoint (….ckpt), or fetch it first with "
             f"`hf download {name}`."

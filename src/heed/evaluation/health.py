@@ -1,4 +1,4 @@
-"""Signs of a sick system, sentence by sentence: what no average score shows."""
+"""Symptoms of a broken translation system, found in single sentences; average scores hide them."""
 
 import re
 import unicodedata
@@ -6,38 +6,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 REPEATED_WORDS = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?: \1){2}(?!\S)")
+"""The same one to four words three times in a row."""
 REPEATED_LETTERS = re.compile(r"([^\W\d]{2,10}?)\1{3}", re.IGNORECASE)
-"""Three times the same one to four words on end, or four times the same two to ten letters."""
+"""The same two to ten letters four times in a row."""
 UNKNOWN = "⁇"
-"""What SentencePiece writes for an unknown piece."""
+"""SentencePiece's text for an unknown piece."""
 
-MONITORS: Mapping[str, str] = {
-    "empty": "nothing, where the reference says something",
+SYMPTOMS: Mapping[str, str] = {
+    "empty": "no text, but the reference has some",
     "too short": "less than half as many characters as the reference",
     "too long": "more than twice as many characters as the reference",
-    "repeats": "a phrase three times on end, which the reference has not",
-    "copied source": "the source itself, which the reference is not",
+    "repeats": "a phrase three times in a row, but not in the reference",
+    "copied source": "equal to the source, but the reference is not",
     "foreign letters": "letters of a script that no reference uses",
-    "unknown pieces": f"{UNKNOWN}, which stands for what the vocabulary cannot write",
+    "unknown pieces": f"{UNKNOWN}, the text of an unknown piece, but not in the reference",
 }
-"""What is looked for, and what it means."""
+"""The name of each symptom, and its definition."""
 
-SLACK = 10
-"""Characters by which a short sentence may be shorter or longer without being wrong."""
+LENGTH_TOLERANCE = 10
+"""Characters that are added to the length limits, so that short sentences are not flagged."""
 
 
-def symptoms(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list[int]]:
-    """By each of `MONITORS`, the sentences that show it, counted from 0."""
-    known = _scripts(references)
-    found: dict[str, list[int]] = {name: [] for name in MONITORS}
+def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list[int]]:
+    """Return the sentences that show each of `SYMPTOMS`, counted from 0."""
+    known_scripts = _scripts(references)
+    found: dict[str, list[int]] = {name: [] for name in SYMPTOMS}
     for i, (src, ref, hyp) in enumerate(zip(sources, references, hypotheses, strict=True)):
         shows = {
             "empty": bool(ref.strip()) and not hyp.strip(),
-            "too short": bool(hyp.strip()) and 2 * len(hyp) + SLACK < len(ref),
-            "too long": len(hyp) > 2 * len(ref) + SLACK,
-            "repeats": _repeats(hyp) and not _repeats(ref),
-            "copied source": _plain(src) == _plain(hyp) != _plain(ref) and bool(hyp.strip()),
-            "foreign letters": not _scripts([hyp]) <= known,
+            "too short": bool(hyp.strip()) and 2 * len(hyp) + LENGTH_TOLERANCE < len(ref),
+            "too long": len(hyp) > 2 * len(ref) + LENGTH_TOLERANCE,
+            "repeats": _has_repeats(hyp) and not _has_repeats(ref),
+            "copied source": _normalize(src) == _normalize(hyp) != _normalize(ref) and bool(hyp.strip()),
+            "foreign letters": not _scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
         }
         for name in found:
@@ -46,11 +47,12 @@ def symptoms(sources: Sequence[str], references: Sequence[str], hypotheses: Sequ
     return found
 
 
-def _repeats(line: str) -> bool:
+def _has_repeats(line: str) -> bool:
     return bool(REPEATED_WORDS.search(line) or REPEATED_LETTERS.search(line))
 
 
-def _plain(line: str) -> str:
+def _normalize(line: str) -> str:
+    """Ignore case and the amount of white space."""
     return " ".join(line.casefold().split())
 
 
@@ -60,5 +62,5 @@ def _scripts(lines: Iterable[str]) -> set[str]:
 
 @cache
 def _script(letter: str) -> str:
-    """The first word of a letter's name is its script's: LATIN SMALL LETTER A."""
+    """Return the script of a letter: the first word of its Unicode name (LATIN SMALL LETTER A)."""
     return unicodedata.name(letter, "unnamed").split()[0]

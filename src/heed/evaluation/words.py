@@ -1,4 +1,9 @@
-"""From pieces to words: attention maps are over subword pieces, but alignments and antecedents are about words."""
+"""Words of a line, and attention over subword pieces pooled to attention over words.
+
+Two definitions of a word are used in evaluation: `split_words` for alignments and attention, and `casefolded_words`
+for word counts and sentence buckets. The positions in the synthetic corpus's annotation count the words of
+`heed.data.synthetic`, where punctuation marks are words, too.
+"""
 
 import re
 import unicodedata
@@ -9,42 +14,57 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Shares = npt.NDArray[np.float64]
-"""Pieces × words: how much of a piece belongs to each word. A row sums to 1, or to 0 where it belongs to none."""
-Map = npt.NDArray[np.floating[Any]]
-"""Attention weights "… T S": how much of what position t looked at was position s."""
+WordShares = npt.NDArray[np.float64]
+"""Pieces × words: the share of each piece that belongs to each word. A row sums to 1, or to 0 for no word."""
+AttentionMap = npt.NDArray[np.floating[Any]]
+"""Attention weights "… T S" of target position t on source position s."""
 
 SPACE = "▁"
 """SentencePiece's mark for a space (U+2581)."""
 SPECIAL = ("<pad>", "<s>", "</s>")
 UNKNOWN = "<unk>"
-NO_CHARACTER = b"\xff"
-"""What an unknown piece is written as: a byte that occurs in no UTF-8 text."""
+UNKNOWN_BYTES = b"\xff"
+"""Stands for the text of an unknown piece: a byte that never occurs in UTF-8."""
+
+CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+"""Kana and Han, written without spaces: each character is a word."""
+CASEFOLDED_WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+(?:['’-][^\W{CJK}]+)*")
+
+
+# ---- words of a line
 
 
 def split_words(line: str) -> list[str]:
-    """The words that alignments between lines of text count: what spaces and tabs separate."""
+    """Split a line at spaces and tabs only: the words that Pharaoh alignments count."""
     return re.findall(r"[^ \t]+", line)
 
 
-def word_shares(pieces: Sequence[str], words: Sequence[str]) -> Shares:
-    """Which word each SentencePiece piece belongs to, in shares of the piece's UTF-8 bytes.
+def casefolded_words(line: str) -> list[str]:
+    """Return the words of a line without case and punctuation; each kana or Han character is a word."""
+    return CASEFOLDED_WORD.findall(line.casefold())
 
-    Pieces and words write the same text, so that a byte's place in it decides. Where they do not (the tokenizer
-    normalised "№" to "No", or a piece is unknown), the differing stretches are laid over each other proportionally,
-    between the nearest stretches that agree. Bytes of byte fallback ("<0xC3>") count like others. BOS, EOS, a lone
-    "▁" and whatever stands between the words belong to no word.
+
+# ---- from pieces to words
+
+
+def word_shares(pieces: Sequence[str], words: Sequence[str]) -> WordShares:
+    """Return the share of each SentencePiece piece that belongs to each word, in UTF-8 bytes.
+
+    Pieces and words spell the same text, so that byte offsets match them. Where the texts differ (the tokenizer
+    normalized "№" to "No", or a piece is unknown), each differing span is matched proportionally between the nearest
+    equal spans. Pieces of byte fallback ("<0xC3>") count as their byte. BOS, EOS, a lone "▁" and text between the
+    words belong to no word.
     """
-    spelled = [_piece_bytes(piece) for piece in pieces]
+    piece_texts = [_piece_bytes(piece) for piece in pieces]
     as_given = [_word_bytes(word) for word in words]
-    # SentencePiece's default normalisation is NFKC at heart.
-    normalised = [_word_bytes(unicodedata.normalize("NFKC", word)) for word in words]
-    written = max(as_given, normalised, key=lambda form: _likeness(b"".join(spelled), b"".join(form)))
-    starts, stops = _edges(spelled)
-    first, last = _edges(written)
+    # SentencePiece's default normalization is based on NFKC.
+    normalized = [_word_bytes(unicodedata.normalize("NFKC", word)) for word in words]
+    word_texts = max(as_given, normalized, key=lambda texts: _similarity(b"".join(piece_texts), b"".join(texts)))
+    starts, stops = _offsets(piece_texts)
+    first, last = _offsets(word_texts)
     shares = np.zeros((len(pieces), len(words)))
-    for a, b, c, d in _stretches(b"".join(spelled), b"".join(written)):
-        # Bytes a…b of the pieces write bytes c…d of the words.
+    for a, b, c, d in _matching_spans(b"".join(piece_texts), b"".join(word_texts)):
+        # Bytes a…b of the pieces correspond to bytes c…d of the words.
         scale = (d - c) / (b - a)
         start, stop = (c + scale * (edge.clip(a, b) - a) for edge in (starts, stops))
         overlap = np.minimum(stop[:, None], last) - np.maximum(start[:, None], first)
@@ -52,18 +72,23 @@ def word_shares(pieces: Sequence[str], words: Sequence[str]) -> Shares:
     return _divide(shares, shares.sum(1, keepdims=True))
 
 
-def pool(weights: Map, tgt: Shares, src: Shares) -> npt.NDArray[np.float64]:
-    """A map over pieces "… T S" as one over words "… J I", given `word_shares` of both sides.
+def pool(weights: AttentionMap, tgt: WordShares, src: WordShares) -> npt.NDArray[np.float64]:
+    """Pool attention over pieces "… T S" to attention over words "… J I".
 
-    A word is looked at as much as its pieces together (sum over S), and looks where its pieces look on average (mean
-    over T, each piece counted by its share). A row sums to at most 1: what went to EOS went to no word. The row of a
-    word without pieces is zero.
+    The weights of a source word's pieces are summed. The rows of a target word's pieces are averaged, weighted by
+    their shares. A row sums to at most 1, because attention on EOS belongs to no word. The row of a word without
+    pieces is zero.
+
+    Args:
+        weights: Attention over pieces.
+        tgt: `word_shares` of the target, "T J".
+        src: `word_shares` of the source, "S I".
     """
     return _divide(tgt.T @ (weights @ src), tgt.sum(0)[:, None])
 
 
-def _divide(numerator: npt.NDArray[Any], denominator: Shares) -> Shares:
-    """The quotient, zero where there is nothing to divide by."""
+def _divide(numerator: npt.NDArray[Any], denominator: WordShares) -> WordShares:
+    """Return the quotient, and 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
 
 
@@ -71,7 +96,7 @@ def _piece_bytes(piece: str) -> bytes:
     if piece in SPECIAL:
         return b""
     if piece == UNKNOWN:
-        return NO_CHARACTER
+        return UNKNOWN_BYTES
     if byte := re.fullmatch("<0x([0-9A-F]{2})>", piece):
         return bytes.fromhex(byte[1])
     return _word_bytes(piece)
@@ -81,20 +106,20 @@ def _word_bytes(word: str) -> bytes:
     return word.replace(SPACE, "").encode()
 
 
-def _edges(strings: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each string starts and stops in their concatenation."""
+def _offsets(strings: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the start and stop of each string in their concatenation."""
     lengths = np.array([len(string) for string in strings], dtype=np.int64)
     stops = lengths.cumsum()
     return stops - lengths, stops
 
 
-def _likeness(a: bytes, b: bytes) -> float:
+def _similarity(a: bytes, b: bytes) -> float:
     return 1.0 if a == b else SequenceMatcher(None, a, b, autojunk=False).ratio()
 
 
-def _stretches(a: bytes, b: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(start in a, stop in a, start in b, stop in b) of the parts in which both say the same, and of those between."""
-    matched = [("equal", 0, len(a), 0, len(b))] if a == b else SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-    for _, start_a, stop_a, start_b, stop_b in matched:
+def _matching_spans(a: bytes, b: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (start in a, stop in a, start in b, stop in b) of the equal spans, and of the spans between them."""
+    spans = [("equal", 0, len(a), 0, len(b))] if a == b else SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+    for _, start_a, stop_a, start_b, stop_b in spans:
         if start_a < stop_a and start_b < stop_b:
             yield start_a, stop_a, start_b, stop_b

@@ -1,1 +1,1 @@
-"""Arrays to pictures."""
+"""Arrays to pictures: attention maps as PNG, plots as SVG."""

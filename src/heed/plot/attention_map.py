@@ -1,105 +1,102 @@
-"""Attention maps as pictures: one map, all maps of a sentence pair, and how a map forms over training.
-
-A picture is laid out in pixels and painted by pillow, with matplotlib's colours and fonts: an overview of 36 maps and
-400 words costs some 50 ms, where an axes object per map costs seconds.
-"""
+"""Attention maps as pictures: one map, all maps of a sentence pair, and one map at several training steps."""
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from heed.plot.canvas import INK, SOFT_INK, WHITE, Canvas, Pixels, TextStyle, is_wide, shade
+
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from PIL.ImageFont import FreeTypeFont
 
 Weights = npt.NDArray[np.floating[Any]]
-"""Attention weights, each row a distribution: "Q K", with Q that look and K that are looked at."""
-Pixels = npt.NDArray[np.uint8]
-"""Numbers of the palette's colours, "height width"."""
+"""Attention weights of Q queries on K keys, each row a distribution: "Q K"."""
 
 TITLES = {
-    "cross": ("Cross-attention", "rows: what is written, columns: the source"),
-    "encoder_self": ("Encoder self-attention", "rows look at columns, both are the source"),
-    "decoder_self": ("Decoder self-attention", "rows look at columns, both are what was written so far"),
+    "cross": ("Cross-attention", "rows: target pieces, columns: source pieces"),
+    "encoder_self": ("Encoder self-attention", "rows attend to columns, both are source pieces"),
+    "decoder_self": ("Decoder self-attention", "rows attend to columns, both are decoder input"),
 }
-"""Of each kind of maps, and what its sides are."""
+"""The title of each kind of attention, and what its rows and columns are."""
 SMALLEST_CELL, LARGEST_CELL = 11, 20
-"""Pixels. In the smallest a token can still be read; in the largest a short sentence does not look lost."""
-COMFORTABLE_WIDTH = 850
-"""Pixels that a row of panels may fill before its cells become smaller than the largest."""
+"""Pixels. Labels are still readable beside the smallest cells."""
+MAX_GRID_WIDTH = 850
+"""Cells get smaller than `LARGEST_CELL` if a row of panels is wider than this, in pixels."""
+FILMSTRIP_CELL = 14
 MARGIN, GAP = 18, 14
-FULL, INK, SOFT_INK, WHITE = 199, 200, 218, 255
-"""The palette: weights from 0 (light) to `FULL` (dark blue), then from the letters' ink to white, so that letters drawn
-in these numbers have smooth edges."""
 TICKS = (0.0, 0.1, 0.25, 0.5, 1.0)
-CJK_FONTS = (
-    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans CJK KR", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR",
-    "Source Han Sans", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "IPAGothic", "IPAexGothic", "Droid Sans Fallback",
-    "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic",
-    "Arial Unicode MS",
-)  # fmt: skip
+"""Labels of the colour scale."""
+NOTE = TextStyle(11, SOFT_INK)
 
 
-@dataclass(frozen=True)
-class MapSet:
-    """All layers' and heads' maps of one kind, for one sentence pair."""
-
-    kind: str
-    """cross, encoder_self or decoder_self."""
-    weights: Weights
-    """ "L H Q K" """
-    rows: Sequence[str]
-    """Pieces that look."""
-    columns: Sequence[str]
-    """Pieces that are looked at."""
-
-
-class Attended(Protocol):
-    """What `heed.inference.translator.Attended` is, of which this room knows no more."""
+class HasAttention(Protocol):
+    """The attention maps of one sentence pair, with the pieces along their sides."""
 
     @property
     def src_pieces(self) -> Sequence[str]: ...
     @property
     def tgt_pieces(self) -> Sequence[str]: ...
     @property
-    def read_pieces(self) -> Sequence[str]: ...
+    def read_pieces(self) -> Sequence[str]:
+        """The decoder's input."""
+
     @property
-    def cross(self) -> Weights | None: ...
+    def cross(self) -> Weights | None:
+        """ "L H T S"; None if the model has no attention of this kind."""
+
     @property
-    def encoder_self(self) -> Weights | None: ...
+    def encoder_self(self) -> Weights | None:
+        """ "L H S S" or None."""
+
     @property
-    def decoder_self(self) -> Weights | None: ...
+    def decoder_self(self) -> Weights | None:
+        """ "L H T T" or None."""
 
 
-def map_sets(seen: Attended) -> list[MapSet]:
-    """The kinds of maps that there are of a sentence pair, each with the pieces along its sides."""
-    sides = (
-        ("cross", seen.cross, seen.tgt_pieces, seen.src_pieces),
-        ("encoder_self", seen.encoder_self, seen.src_pieces, seen.src_pieces),
-        ("decoder_self", seen.decoder_self, seen.read_pieces, seen.read_pieces),
+@dataclass(frozen=True)
+class MapSet:
+    """The maps of all layers and heads, for one kind of attention and one sentence pair."""
+
+    kind: str
+    """A key of `TITLES`."""
+    weights: Weights
+    """ "L H Q K" """
+    rows: Sequence[str]
+    """The pieces of the queries."""
+    columns: Sequence[str]
+    """The pieces of the keys."""
+
+
+def map_sets(pair: HasAttention) -> list[MapSet]:
+    """Return the maps of each kind of attention that the model has, with the pieces along their sides."""
+    kinds = (
+        ("cross", pair.cross, pair.tgt_pieces, pair.src_pieces),
+        ("encoder_self", pair.encoder_self, pair.src_pieces, pair.src_pieces),
+        ("decoder_self", pair.decoder_self, pair.read_pieces, pair.read_pieces),
     )
-    return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in sides if weights is not None]
+    return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in kinds if weights is not None]
 
 
-def label(piece: str) -> str:
-    """A piece as it is written beside a map: without the mark of a word's beginning, "·" where it goes on in a word."""
+def piece_label(piece: str) -> str:
+    """Return the label of a piece: without SentencePiece's space mark, and with "·" if it continues a word."""
     if piece.startswith("▁"):
         return piece[1:] or "▁"
-    return f"·{piece}" if piece[:1].isalnum() and not _is_wide(piece[0]) else piece
+    return f"·{piece}" if piece[:1].isalnum() and not is_wide(piece[0]) else piece
 
 
-def most_telling(weights: Weights) -> tuple[int, int]:
-    """(layer, head), from 0, of the map in "L H Q K" that says most about who looks where.
+def most_informative_head(weights: Weights) -> tuple[int, int]:
+    """Return (layer, head), from 0, of the map with the largest mutual information between query and key.
 
-    The mutual information of row and column, rows being equally likely: it is zero where all rows look alike, however
-    sharply, and largest where each has a column of its own.
+    Queries are equally likely. The mutual information is zero if all rows are equal, and largest if each row puts its
+    weight on a column of its own.
+
+    Args:
+        weights: "L H Q K".
     """
     joint = np.asarray(weights, dtype=np.float64) / weights.shape[2]
     independent = joint.sum(2, keepdims=True) / weights.shape[2]
@@ -109,14 +106,14 @@ def most_telling(weights: Weights) -> tuple[int, int]:
 
 
 def draw_map(maps: MapSet, layer: int, head: int, *, heading: Sequence[str]) -> "Image":
-    """One map at full size; ``layer`` and ``head`` count from 0."""
+    """Draw one map at full size; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines."""
     panel = _Panel(f"layer {layer + 1}, head {head + 1}", maps.weights[layer, head])
     grid = _Grid(*TITLES[maps.kind], [[panel]], maps.rows, maps.columns)
     return _draw([grid], heading, cell=LARGEST_CELL, scale=2)
 
 
 def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> "Image":
-    """Every layer (a row of panels) and head (a column) of every kind."""
+    """Draw all maps of a sentence pair: for each kind a grid with a row for each layer and a column for each head."""
     grids = [
         _Grid(
             *TITLES[maps.kind],
@@ -130,198 +127,117 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> "Image":
         for maps in sets
     ]
     widest = max(len(grid.panels[0]) * len(grid.columns) for grid in grids)
-    return _draw(grids, heading, cell=COMFORTABLE_WIDTH // widest, scale=1)
+    return _draw(grids, heading, cell=MAX_GRID_WIDTH // widest, scale=1)
 
 
 def draw_filmstrip(
     maps: MapSet, frames: Mapping[str, Weights], layer: int, head: int, *, heading: Sequence[str]
 ) -> "Image":
-    """One map as it was at several times: ``frames`` are "Q K", by a name for the time; pieces as in ``maps``."""
+    """Draw one map at several training steps.
+
+    Args:
+        maps: The kind of attention and the pieces; its weights are not drawn.
+        frames: Weights "Q K" by title, in order.
+        layer: Layer of the map, from 0.
+        head: Head of the map, from 0.
+        heading: Lines above the picture.
+    """
     panels = [_Panel(name, weights) for name, weights in frames.items()]
-    cell = 14
-    abreast = max(1, COMFORTABLE_WIDTH // (cell * max(len(maps.columns), 6)))
-    lines = [panels[start : start + abreast] for start in range(0, len(panels), abreast)]
-    title, sides = TITLES[maps.kind]
-    grid = _Grid(f"{title}, layer {layer + 1}, head {head + 1}", sides, lines, maps.rows, maps.columns)
-    return _draw([grid], heading, cell=cell, scale=1)
+    per_row = max(1, MAX_GRID_WIDTH // (FILMSTRIP_CELL * max(len(maps.columns), 6)))
+    rows = [panels[start : start + per_row] for start in range(0, len(panels), per_row)]
+    title, axes = TITLES[maps.kind]
+    grid = _Grid(f"{title}, layer {layer + 1}, head {head + 1}", axes, rows, maps.rows, maps.columns)
+    return _draw([grid], heading, cell=FILMSTRIP_CELL, scale=1)
 
 
-def save(picture: "Image", path: Path) -> None:
-    """Write a PNG."""
+def save_png(picture: "Image", path: Path) -> None:
+    """Write a PNG, with the fastest compression."""
     picture.save(path, compress_level=1)
 
 
 @dataclass(frozen=True)
 class _Panel:
-    name: str
+    title: str
     weights: Weights
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Panels that share what stands along their sides, written once: beside the first and above the topmost."""
+    """Panels with the same labels: rows are labelled beside the first panel, columns above the top row of panels."""
 
     title: str
-    sides: str
+    axes: str
+    """What the rows and columns are."""
     panels: Sequence[Sequence[_Panel]]
     rows: Sequence[str]
     columns: Sequence[str]
 
 
 def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: int) -> "Image":
+    """Draw the heading, the grids below each other, and the colour scale.
+
+    Args:
+        grids: The grids.
+        heading: Lines above them.
+        cell: Width and height of a weight's cell, in pixels; clipped to `SMALLEST_CELL` … `LARGEST_CELL`.
+        scale: Scale factor of the whole picture.
+    """
     cell = min(max(cell, SMALLEST_CELL), LARGEST_CELL)
-    small = _Style(min(cell - 2, 13))
-    beside = MARGIN + 8 + max(_width(label(piece), small) for grid in grids for piece in grid.rows)
-    width = beside + MARGIN + max(400, *(len(grid.panels[0]) * _pitch(grid, cell) - GAP for grid in grids))
-    page = _Page(math.ceil(width), scale)
-    for number, line in enumerate(heading):
-        style = _Style(14, SOFT_INK if number else INK)
-        for part in _wrap(line, width - 2 * MARGIN, style):
-            page.text(MARGIN, page.bottom + 8, part, style)
-            page.bottom += 20
+    label_style = TextStyle(min(cell - 2, 13))
+    left = MARGIN + 8 + max(label_style.width(piece_label(piece)) for grid in grids for piece in grid.rows)
+    width = left + MARGIN + max(400, *(len(grid.panels[0]) * _panel_pitch(grid, cell) - GAP for grid in grids))
+    canvas = Canvas(math.ceil(width), bottom=MARGIN, scale=scale)
+    _add_heading(canvas, heading, width - 2 * MARGIN)
     for grid in grids:
-        page.text(beside, page.bottom + 26, grid.title, _Style(15, bold=True))
-        page.text(beside, page.bottom + 45, grid.sides, NOTE)
-        page.bottom += 54
-        above = 8 + math.ceil(max(_width(label(piece), small) for piece in grid.columns))
-        for panels in grid.panels:
-            top = page.bottom + 20 + above
-            for number, panel in enumerate(panels):
-                left = beside + number * _pitch(grid, cell)
-                page.text(left, top - above - 8, panel.name, NOTE)
-                page.paint(left, top, _tiles(panel.weights, cell))
-                for place, piece in enumerate(grid.columns if above else ()):
-                    page.text(left + cell * (place + 0.5), top - 4, label(piece), small, upwards=True)
-            for place, piece in enumerate(grid.rows):
-                page.text(beside - 6, top + cell * (place + 0.5), label(piece), small, anchor="r")
-            page.bottom = top + cell * len(grid.rows)
-            above = 0  # the panels below have the same columns
-    bar = 200
-    page.paint(beside, page.bottom + 26, _shades(np.linspace(0, 1, bar)[None] ** 2).repeat(10, 0))
-    page.text(beside + bar + 12, page.bottom + 31, "attention weight", NOTE)
+        _add_grid(canvas, grid, left, cell, label_style)
+    _add_colour_scale(canvas, left)
+    return canvas.render()
+
+
+def _add_heading(canvas: Canvas, heading: Sequence[str], width: float) -> None:
+    for number, line in enumerate(heading):
+        style = TextStyle(14, SOFT_INK if number else INK)
+        for part in style.wrap(line, width):
+            canvas.add_text(MARGIN, canvas.bottom + 8, part, style)
+            canvas.bottom += 20
+
+
+def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: TextStyle) -> None:
+    canvas.add_text(left, canvas.bottom + 26, grid.title, TextStyle(15, bold=True))
+    canvas.add_text(left, canvas.bottom + 45, grid.axes, NOTE)
+    canvas.bottom += 54
+    labels_height = 8 + math.ceil(max(label_style.width(piece_label(piece)) for piece in grid.columns))
+    for panels in grid.panels:
+        top = canvas.bottom + 20 + labels_height
+        for number, panel in enumerate(panels):
+            x = left + number * _panel_pitch(grid, cell)
+            canvas.add_text(x, top - labels_height - 8, panel.title, NOTE)
+            canvas.add_tiles(x, top, _tiles(panel.weights, cell))
+            for column, piece in enumerate(grid.columns if labels_height else ()):
+                canvas.add_text(x + cell * (column + 0.5), top - 4, piece_label(piece), label_style, vertical=True)
+        for row, piece in enumerate(grid.rows):
+            canvas.add_text(left - 6, top + cell * (row + 0.5), piece_label(piece), label_style, anchor="r")
+        canvas.bottom = top + cell * len(grid.rows)
+        labels_height = 0  # only the top row of panels has column labels
+
+
+def _add_colour_scale(canvas: Canvas, left: float) -> None:
+    length = 200
+    canvas.add_tiles(left, canvas.bottom + 26, shade(np.linspace(0, 1, length)[None] ** 2).repeat(10, 0))
+    canvas.add_text(left + length + 12, canvas.bottom + 31, "attention weight", NOTE)
     for tick in TICKS:
-        page.text(beside + bar * math.sqrt(tick), page.bottom + 46, f"{tick:g}", NOTE, anchor="m")
-    page.bottom += 52 + MARGIN
-    return page.painted()
+        canvas.add_text(left + length * math.sqrt(tick), canvas.bottom + 46, f"{tick:g}", NOTE, anchor="m")
+    canvas.bottom += 52 + MARGIN
 
 
-def _pitch(grid: _Grid, cell: int) -> int:
-    """From one panel to the next."""
-    names = max(_width(panel.name, NOTE) for panels in grid.panels for panel in panels)
-    return max(cell * len(grid.columns), math.ceil(names)) + GAP
-
-
-@dataclass(frozen=True)
-class _Style:
-    size: float
-    """Pixels."""
-    colour: int = INK
-    bold: bool = False
-
-    def font(self, text: str, scale: int) -> "FreeTypeFont":
-        return _font(self.size * scale, bold=self.bold, wide=any(map(_is_wide, text)))
-
-
-NOTE = _Style(11, SOFT_INK)
-
-
-class _Page:
-    """Things at places, in pixels from the top left; painted all at once, each pixel ``scale`` × ``scale`` times."""
-
-    def __init__(self, width: int, scale: int) -> None:
-        self.width, self.scale = width, scale
-        self.bottom = MARGIN
-        """How far down it is filled."""
-        self._texts: list[tuple[float, float, str, _Style, str, bool]] = []
-        self._tiles: list[tuple[float, float, Pixels]] = []
-
-    def text(self, x: float, y: float, text: str, style: _Style, *, anchor: str = "l", upwards: bool = False) -> None:
-        """``anchor``: whether x is its left end, middle or right end; y is the middle of its height.
-
-        ``upwards``: turned left; x is the middle of its height, and it begins at y.
-        """
-        self._texts.append((x, y, text, style, anchor, upwards))
-
-    def paint(self, x: float, y: float, tiles: Pixels) -> None:
-        self._tiles.append((x, y, tiles))
-
-    def painted(self) -> "Image":
-        from PIL import Image, ImageDraw
-
-        scale = self.scale
-        page = Image.new("L", (self.width * scale, math.ceil(self.bottom) * scale), WHITE)
-        for x, y, tiles in self._tiles:
-            page.paste(Image.fromarray(tiles.repeat(scale, 0).repeat(scale, 1)), (round(x * scale), round(y * scale)))
-        draw = ImageDraw.Draw(page)
-        for x, y, text, style, anchor, upwards in self._texts:
-            font = style.font(text, scale)
-            if not upwards:
-                draw.text((x * scale, y * scale), text, style.colour, font, anchor=f"{anchor}m")
-                continue
-            length, height = math.ceil(font.getlength(text)) + 1, sum(font.getmetrics())
-            mask = Image.new("L", (length, height))
-            ImageDraw.Draw(mask).text((0, height / 2), text, 255, font, anchor="lm")
-            corner = round(x * scale - height / 2), round(y * scale) - length
-            page.paste(style.colour, corner, mask.transpose(Image.Transpose.ROTATE_90))
-        page.putpalette(_palette())
-        return page
+def _panel_pitch(grid: _Grid, cell: int) -> int:
+    """Return the distance between the left sides of neighbouring panels."""
+    titles = max(NOTE.width(panel.title) for panels in grid.panels for panel in panels)
+    return max(cell * len(grid.columns), math.ceil(titles)) + GAP
 
 
 def _tiles(weights: Weights, cell: int) -> Pixels:
-    """One tile per weight, a thin gap between them."""
-    tiles = _shades(weights).repeat(cell, 0).repeat(cell, 1)
+    """Return a tile for each weight, with a gap of one pixel between them."""
+    tiles = shade(weights).repeat(cell, 0).repeat(cell, 1)
     tiles[cell - 1 :: cell] = tiles[:, cell - 1 :: cell] = WHITE
     return tiles
-
-
-def _shades(weights: Weights) -> Pixels:
-    """Darker with the square root: a weight of 0.1 is seen, and one of 1 stands out."""
-    return (np.sqrt(np.clip(weights, 0, 1)) * FULL).round().astype(np.uint8)
-
-
-@cache
-def _palette() -> bytes:
-    """256 colours, RGB."""
-    from matplotlib import colormaps
-
-    blues = colormaps["Blues"](np.linspace(0.04, 1, FULL + 1), bytes=True)[:, :3]
-    greys = np.linspace((27, 33, 48), (255, 255, 255), WHITE - INK + 1)
-    return bytes(np.concatenate([blues, greys.round().astype(np.uint8)]).tobytes())
-
-
-@cache
-def _font(size: float, *, bold: bool, wide: bool) -> "FreeTypeFont":
-    """matplotlib brings DejaVu Sans; for ``wide`` characters some font that has them, if one is installed."""
-    from matplotlib import font_manager
-    from PIL import ImageFont
-
-    file: str = font_manager.findfont(
-        font_manager.FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
-    )
-    if wide:
-        installed = {font.name: font.fname for font in font_manager.fontManager.ttflist}
-        file = next((installed[name] for name in CJK_FONTS if name in installed), file)
-    # Not raqm, which fails on some strings; tokens are short and need no shaping.
-    return ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC)
-
-
-def _is_wide(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in "WF"
-
-
-def _width(text: str, style: _Style) -> float:
-    return style.font(text, 1).getlength(text)
-
-
-def _wrap(text: str, width: float, style: _Style) -> list[str]:
-    """Lines of at most this width, broken at spaces; a longer word is broken where it must."""
-    lines = [""]
-    for word in text.split(" "):
-        if lines[-1] and _width(f"{lines[-1]} {word}", style) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-        while _width(lines[-1], style) > width and len(lines[-1]) > 1:
-            whole = lines.pop()
-            fits = next((n for n in range(len(whole) - 1, 1, -1) if _width(whole[:n], style) <= width), 1)
-            lines += [whole[:fits], whole[fits:]]
-    return lines

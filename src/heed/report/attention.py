@@ -1,4 +1,4 @@
-"""Attention maps as one page that needs nothing else: no network, no server, no library (the page is attend.html)."""
+"""Attention maps as one HTML page without dependencies: no network, server or library. The template is attend.html."""
 
 import base64
 import json
@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from heed.plot.attention_map import TITLES, Attended, MapSet, label, map_sets, most_telling
+from heed.plot.attention_map import TITLES, HasAttention, MapSet, map_sets, most_informative_head, piece_label
 
 
-class Pair(Attended, Protocol):
-    """What `heed.inference.translator.Attended` is."""
+class Pair(HasAttention, Protocol):
+    """A sentence pair with its text and attention maps, such as `heed.inference.translator.Attended`."""
 
     @property
     def source(self) -> str: ...
@@ -23,50 +23,56 @@ class Pair(Attended, Protocol):
 
 @dataclass(frozen=True)
 class System:
-    """A model and what it made of the sentences, which are the same for all systems of a page."""
+    """A model with its attention maps. All systems of a page have the same source sentences."""
 
     name: str
     family: str
+    """transformer or rnn."""
     pairs: Sequence[Pair]
 
 
-def page(systems: Sequence[System], *, given: bool) -> str:
-    """The HTML of the page. ``given``: the translations are not the models' own."""
+def render(systems: Sequence[System], *, given: bool) -> str:
+    """Return the HTML of the page.
+
+    Args:
+        systems: The models.
+        given: The translations were given by the user, not produced by the models.
+    """
     data = {
         "given": given,
         "titles": {kind: title for kind, (title, _) in TITLES.items()},
         "systems": [
-            {"name": system.name, "family": system.family, "pairs": [_pair(pair) for pair in system.pairs]}
+            {"name": system.name, "family": system.family, "pairs": [_pair_data(pair) for pair in system.pairs]}
             for system in systems
         ],
     }
-    # A "<" could end the script that the data stands in.
+    # A "<" in the data could close the script element.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return files("heed.evaluation").joinpath("attend.html").read_text(encoding="utf-8").replace("@DATA@", text)
+    return files("heed.report").joinpath("attend.html").read_text(encoding="utf-8").replace("@DATA@", text)
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair_data(pair: Pair) -> dict[str, Any]:
     return {
         "source": pair.source,
         "target": pair.target,
-        "maps": {maps.kind: _maps(maps) for maps in map_sets(pair)},
+        "maps": {maps.kind: _map_data(maps) for maps in map_sets(pair)},
     }
 
 
-def _maps(maps: MapSet) -> dict[str, Any]:
-    """Weights in 255ths, one byte each, in the order of "L H Q K"."""
+def _map_data(maps: MapSet) -> dict[str, Any]:
+    """Encode weights as one byte each, 255 for a weight of 1, in the order of "L H Q K"."""
     weights = (np.clip(maps.weights, 0, 1) * 255).round().astype(np.uint8)
     return {
         "shape": weights.shape,
         "weights": base64.b64encode(weights.tobytes()).decode(),
-        "telling": most_telling(maps.weights),
-        "rows": [_piece(piece) for piece in maps.rows],
-        "columns": [_piece(piece) for piece in maps.columns],
+        "best": most_informative_head(maps.weights),
+        "rows": [_piece_data(piece) for piece in maps.rows],
+        "columns": [_piece_data(piece) for piece in maps.columns],
     }
 
 
-def _piece(piece: str) -> dict[str, Any]:
-    """``opens``: a word begins here, so that there is a gap before it."""
+def _piece_data(piece: str) -> dict[str, Any]:
+    """Return the texts of a piece; ``opens`` says that it starts a word and has a space before it."""
     special = piece in ("<s>", "</s>", "<unk>", "<pad>")
     opens = special or piece.startswith("▁")
-    return {"text": piece.removeprefix("▁") or "▁", "label": label(piece), "opens": opens, "special": special}
+    return {"text": piece.removeprefix("▁") or "▁", "label": piece_label(piece), "opens": opens, "special": special}

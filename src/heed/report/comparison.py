@@ -1,54 +1,46 @@
-"""The comparison as one HTML page that needs nothing but itself: verdict first, evidence after it."""
+"""The comparison of runs as one HTML page without dependencies: verdict first, then the evidence for it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from html import escape
 
+from heed.compare.breakdown import BucketingReport, Example
 from heed.compare.challenge import Accuracy
-from heed.compare.comparison import BucketingReport, Comparison, Example, PairReport
-from heed.evaluation.health import MONITORS
-from heed.evaluation.significance import SCORES, Spread, wilson
-from heed.plot.svg import Mark, Row, WordMap, dot_plot, heat_map
+from heed.compare.comparison import Comparison
+from heed.compare.models import Evidence
+from heed.compare.pairs import PairReport
+from heed.evaluation.health import SYMPTOMS
+from heed.evaluation.significance import METRICS, Spread, wilson
+from heed.plot.svg import Mark, Row, dot_plot, heat_map
 from heed.report.style import STYLE
 
-LINES_SHOWN = 12
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the models said, by side; where a side came without models its place is empty or None."""
-
-    challenge: str
-    """What the contrasts are called."""
-    accuracy: Sequence[Sequence[Mapping[str, Accuracy]]]
-    """By side and run, by tag."""
-    maps: Sequence[Sequence[WordMap] | None]
-    """By side, by example."""
-    extractions: Sequence[str]
-    """By side, which maps these are, or why there are none."""
+MAX_LINES = 12
+"""Line numbers in a cell of the table of symptoms."""
 
 
 def render(comparison: Comparison, evidence: Evidence) -> str:
-    """The page."""
+    """Return the HTML of the page."""
     names = [side.name for side in comparison.sides]
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(' and '.join(names))} compared</title>"
+        f"<title>Comparison of {escape(' and '.join(names))}</title>"
         '<link rel="icon" href="data:,">'
         f"<style>{STYLE}</style></head><body><main>"
         + _verdict(comparison)
         + _differences(comparison.pairs)
         + _scores(comparison)
-        + _fairness(comparison)
-        + _kinds(comparison)
+        + _facts(comparison)
+        + _bucketings(comparison)
         + _challenge(names, evidence)
-        + _health(comparison)
+        + _symptoms(comparison)
         + _examples(comparison, evidence)
-        + _notes(comparison)
+        + _methods(comparison)
         + "</main></body></html>\n"
     )
+
+
+# ---- sections
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -65,7 +57,7 @@ def _verdict(comparison: Comparison) -> str:
 
 def _differences(pairs: Sequence[PairReport]) -> str:
     figures = []
-    for metric in SCORES:
+    for metric in METRICS:
         rows = []
         for pair in pairs:
             if pair.identical:
@@ -73,24 +65,24 @@ def _differences(pairs: Sequence[PairReport]) -> str:
             found = pair.differences[metric]
             marks = [Mark(found.value, found.interval, "both", f"{found.value:+.2f}".replace("-", "−"))]
             if found.over_seeds:
-                marks.append(Mark(found.value, found.over_sentences, "only", "other sentences"))
-                marks.append(Mark(found.value, found.over_seeds, "only", "other seeds"))
-            rows.append(Row(pair.better, marks, f"above {pair.worse}"))
+                marks.append(Mark(found.value, found.over_sentences, "only", "over sentences"))
+                marks.append(Mark(found.value, found.over_seeds, "only", "over seeds"))
+            rows.append(Row(pair.better, marks, f"minus {pair.worse}"))
         if rows:
             figures.append(f"<h3>{metric}</h3>" + dot_plot(rows, name=f"Differences in {metric}", line=0))
     if not figures:
         return ""
     return _section(
-        "The difference",
-        "Bars are 95 % intervals: what to expect on other sentences and, where a side has several runs, from other "
-        "seeds. One that reaches zero leaves open who is better.",
+        "Differences",
+        "Bars are 95 % intervals over sentences and, if a side has several runs, over seeds. If a bar includes zero, "
+        "the data do not show which side is better.",
         *figures,
-        _tests(pairs),
+        _paired_tests(pairs),
     )
 
 
-def _tests(pairs: Sequence[PairReport]) -> str:
-    """All p-values, where sacreBLEU's tests were run."""
+def _paired_tests(pairs: Sequence[PairReport]) -> str:
+    """Return a table of the p-values of sacreBLEU's tests, before adjustment."""
     rows = [
         [
             f"{pair.better} − {pair.worse}",
@@ -100,7 +92,7 @@ def _tests(pairs: Sequence[PairReport]) -> str:
         ]
         for pair in pairs
         if pair.tests
-        for metric in SCORES
+        for metric in METRICS
     ]
     head = ["", "", "p, paired bootstrap", "p, approximate randomization"]
     return _table(head, rows) if rows else ""
@@ -108,51 +100,34 @@ def _tests(pairs: Sequence[PairReport]) -> str:
 
 def _scores(comparison: Comparison) -> str:
     figures = []
-    for metric in SCORES:
+    for metric in METRICS:
         rows = [
             Row(
                 side.name,
                 [_spread_mark(side.scores[metric], number, side.scores_by_run[metric])],
-                _runs(len(side.runs)),
+                "one run" if len(side.runs) == 1 else f"{len(side.runs)} runs",
             )
             for number, side in enumerate(comparison.sides)
         ]
         figures.append(f"<h3>{metric}</h3>" + dot_plot(rows, name=metric))
+    columns = ("mean", "95 % over sentences", "SD over seeds")
     table = _table(
-        ["", *(f"{metric}, {what}" for metric in SCORES for what in ("mean", "95 % over sentences", "sd over seeds"))],
+        ["", *(f"{metric}, {column}" for metric in METRICS for column in columns)],
         [
-            [side.name, *(cell for metric in SCORES for cell in _spread_cells(side.scores[metric]))]
+            [side.name, *(cell for metric in METRICS for cell in _spread_cells(side.scores[metric]))]
             for side in comparison.sides
         ],
     )
     return _section(
-        "The scores",
-        "Bars: 95 % over sentences, with the seeds there are. Small dots: one for each seed. The two are different "
-        "uncertainties, and neither contains the other.",
+        "Scores",
+        "Bars are 95 % intervals over sentences for the given seeds; small dots are single seeds. The uncertainty over "
+        "sentences does not include the uncertainty over seeds, and vice versa.",
         *figures,
         table,
     )
 
 
-def _runs(number: int) -> str:
-    return "one run" if number == 1 else f"{number} runs"
-
-
-def _spread_mark(found: Spread, side: int, others: Sequence[float] = ()) -> Mark:
-    return Mark(found.mean, found.over_sentences, _colour(side), f"{found.mean:.1f}", others if len(others) > 1 else ())
-
-
-def _spread_cells(found: Spread) -> list[str]:
-    low, high = found.over_sentences
-    return [
-        f"{found.mean:.2f}",
-        f"{low:.2f} – {high:.2f}",
-        "–" if found.over_seeds is None else f"{found.over_seeds:.2f}",
-    ]
-
-
-def _fairness(comparison: Comparison) -> str:
-    head = "".join(f"<th>{escape(side.name)}</th>" for side in comparison.sides)
+def _facts(comparison: Comparison) -> str:
     rows = "".join(
         f'<tr class="{"equal" if fact.equal else "unequal"}"><th>{escape(fact.name)}</th>'
         + "".join(f"<td>{escape(value or 'unknown')}</td>" for value in fact.values)
@@ -160,24 +135,21 @@ def _fairness(comparison: Comparison) -> str:
         for fact in comparison.facts
         if any(fact.values)
     )
-    table = (
-        f'<div class="wide"><table><thead><tr><th></th>{head}<th></th></tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    head = _side_heads(comparison) + "<th></th>"
     return _section(
-        "The conditions",
-        "A comparison is about the models as far as all else is equal. Times and speeds depend on the machine, too.",
-        table,
+        "Conditions",
+        "Rows marked ≠ differ between the sides and may explain part of the difference. Times and speeds also depend "
+        "on the machine.",
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>',
     )
 
 
-def _kinds(comparison: Comparison) -> str:
+def _bucketings(comparison: Comparison) -> str:
     figures = [_bucketing(bucketing) for bucketing in comparison.bucketings]
     if not figures:
         return ""
     legend = _legend([side.name for side in comparison.sides])
-    return _section(
-        "Which sentences", "BLEU by kind of sentence, with 95 % intervals over sentences.", legend, *figures
-    )
+    return _section("Scores by sentence type", "BLEU with 95 % intervals over sentences.", legend, *figures)
 
 
 def _bucketing(bucketing: BucketingReport) -> str:
@@ -195,70 +167,71 @@ def _bucketing(bucketing: BucketingReport) -> str:
 
 def _challenge(names: Sequence[str], evidence: Evidence) -> str:
     tags = list(dict.fromkeys(tag for runs in evidence.accuracy for run in runs for tag in run))
+    if not tags:
+        return ""
     rows = []
     for tag in tags:
-        marks = []
-        for side, runs in enumerate(evidence.accuracy):
-            found = [run[tag] for run in runs]
-            if found:
-                right, total = sum(each.right for each in found), sum(each.total for each in found)
-                # Seeds answer the same questions: the interval is that of as many as one of them answered.
-                low, high = wilson(round(right / len(found)), found[0].total)
-                others = [100 * each.share for each in found] if len(found) > 1 else []
-                share = 100 * right / total
-                marks.append(Mark(share, (100 * low, 100 * high), _colour(side), f"{share:.1f} %", others))
-        rows.append(Row(tag, marks, f"{found[0].total:,} contrasts" if found else ""))
-    if not rows:
-        return ""
+        by_side = [[run[tag] for run in runs] for runs in evidence.accuracy]
+        marks = [_accuracy_mark(side, found) for side, found in enumerate(by_side) if found]
+        rows.append(Row(tag, marks, f"{next(found for found in by_side if found)[0].total:,} contrasts"))
     return _section(
-        "Reading it right",
-        f"How often the right translation is likelier than a minimally wrong one ({escape(evidence.challenge)}). "
-        "The line is chance.",
+        "Contrastive accuracy",
+        "How often the model gives the correct translation a higher probability than a minimally wrong one "
+        f"({escape(evidence.challenge)}). The dashed line is chance.",
         _legend(names),
         dot_plot(rows, name="Contrastive accuracy in per cent", line=50),
     )
 
 
-def _health(comparison: Comparison) -> str:
-    def cell(runs: Sequence[Sequence[int]]) -> str:
-        worst = max(runs, key=len)
-        if not worst:
-            return '<td class="none">0</td>'
-        counts = ", ".join(str(len(lines)) for lines in runs)
-        shown = ", ".join(map(str, worst[:LINES_SHOWN])) + (" …" if len(worst) > LINES_SHOWN else "")
-        return f"<td>{counts}<br><small>line{'s' if len(worst) > 1 else ''} {shown}</small></td>"
+def _accuracy_mark(side: int, runs: Sequence[Accuracy]) -> Mark:
+    """Return the mean accuracy of a side's runs, in per cent."""
+    right, total = sum(run.right for run in runs), sum(run.total for run in runs)
+    # All runs see the same contrasts, so the sample size of the interval is that of one run.
+    low, high = wilson(round(right / len(runs)), runs[0].total)
+    others = [100 * run.share for run in runs] if len(runs) > 1 else []
+    percent = 100 * right / total
+    return Mark(percent, (100 * low, 100 * high), _side_class(side), f"{percent:.1f} %", others)
 
-    head = "".join(f"<th>{escape(side.name)}</th>" for side in comparison.sides)
+
+def _symptoms(comparison: Comparison) -> str:
     rows = "".join(
-        f"<tr><th>{escape(monitor)}<br><small>{escape(meaning)}</small></th>"
-        + "".join(cell(side.symptoms[monitor]) for side in comparison.sides)
+        f"<tr><th>{escape(symptom)}<br><small>{escape(meaning)}</small></th>"
+        + "".join(_symptom_cell(side.symptoms[symptom]) for side in comparison.sides)
         + "</tr>"
-        for monitor, meaning in MONITORS.items()
+        for symptom, meaning in SYMPTOMS.items()
     )
-    table = f'<table class="health"><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    head = _side_heads(comparison)
     return _section(
-        "Health",
-        f"Translations out of {comparison.sentences:,} that show it, run by run.",
-        f'<div class="wide">{table}</div>',
+        "Symptoms",
+        f"How many of {comparison.sentences:,} translations show a symptom of a broken system, for each run.",
+        f'<div class="wide"><table class="health"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>',
     )
+
+
+def _symptom_cell(runs: Sequence[Sequence[int]]) -> str:
+    """Return the number of lines of each run, and the first line numbers of the worst run."""
+    worst = max(runs, key=len)
+    if not worst:
+        return '<td class="none">0</td>'
+    counts = ", ".join(str(len(lines)) for lines in runs)
+    numbers = ", ".join(map(str, worst[:MAX_LINES])) + (" …" if len(worst) > MAX_LINES else "")
+    return f"<td>{counts}<br><small>line{'s' if len(worst) > 1 else ''} {numbers}</small></td>"
 
 
 def _examples(comparison: Comparison, evidence: Evidence) -> str:
     if not comparison.examples:
         return ""
-    drawn = dict.fromkeys(
+    maps = dict.fromkeys(
         f"{side.name}: {extraction}"
         for side, extraction in zip(comparison.sides, evidence.extractions, strict=True)
         if extraction
     )
-    note = f" Maps: each word written and where the model looked ({escape('; '.join(drawn))})." if drawn else ""
-    cards = [
-        _example(example, number, [side.name for side in comparison.sides], evidence)
-        for number, example in enumerate(comparison.examples)
-    ]
+    note = f" Heat maps show cross-attention, target words by source words ({escape('; '.join(maps))})." if maps else ""
+    names = [side.name for side in comparison.sides]
+    cards = [_example(example, number, names, evidence) for number, example in enumerate(comparison.examples)]
     return _section(
-        "Where they differ most",
-        f"The sentences with the largest differences in chrF; each side by its first run.{note}",
+        "Sentences with the largest differences",
+        f"By the difference in chrF between the first runs of the sides.{note}",
         *cards,
     )
 
@@ -267,10 +240,12 @@ def _example(example: Example, number: int, names: Sequence[str], evidence: Evid
     tag = f" · {escape(example.tag)}" if example.tag else ""
     sides = []
     for side, name in enumerate(names):
-        maps = evidence.maps[side]
-        figure = heat_map(maps[number], name=f"Attention of {name}, line {example.line}") if maps else ""
+        figure = ""
+        if maps := evidence.maps[side]:
+            word_map, label = maps[number], f"Attention of {name}, line {example.line}"
+            figure = heat_map(word_map.tgt_words, word_map.src_words, word_map.weights, name=label)
         sides.append(
-            f'<div class="side {_colour(side)}"><p class="who">{escape(name)} '
+            f'<div class="side {_side_class(side)}"><p class="who">{escape(name)} '
             f"<small>chrF {example.chrf[side]:.0f}</small></p>"
             f'<p dir="auto">{escape(example.translations[side]) or "<em>empty</em>"}</p>{figure}</div>'
         )
@@ -282,7 +257,7 @@ def _example(example: Example, number: int, names: Sequence[str], evidence: Evid
     )
 
 
-def _notes(comparison: Comparison) -> str:
+def _methods(comparison: Comparison) -> str:
     signatures = "".join(
         f"<li>{metric}: <code>{escape(text)}</code></li>" for metric, text in comparison.signatures.items()
     )
@@ -292,24 +267,26 @@ def _notes(comparison: Comparison) -> str:
         for run, seed in zip(side.runs, side.seeds, strict=True)
     )
     return (
-        "<footer><h2>How it was computed</h2>"
-        "<p>Two runs: p by approximate randomization, 10,000 trials (Riezler and Maxwell 2005); intervals by paired "
-        "bootstrap over sentences (Koehn 2004). Several runs a side: sentences, the same for both sides, and seeds, "
-        "within each side, are resampled at once, 10,000 times (Owen 2007). More than one pair: p-values after Holm "
-        "(1979). All on sacreBLEU's statistics of every sentence.</p>"
+        "<footer><h2>Methods</h2>"
+        "<p>Two single runs: p-values by approximate randomization with 10,000 trials (Riezler and Maxwell 2005), "
+        "intervals by the paired bootstrap over sentences (Koehn 2004). Several runs on a side: sentences, the same "
+        "for both sides, and seeds, within each side, are resampled together, 10,000 times (Owen 2007). With more than "
+        "one pair, p-values are adjusted by Holm's method (1979). All tests use sacreBLEU's statistics of each "
+        "sentence.</p>"
         f"<ul>{signatures}{runs}</ul></footer>"
     )
 
 
-# ---- pieces
+# ---- elements
 
 
 def _section(title: str, lead: str, *parts: str) -> str:
-    """``lead`` is HTML."""
+    """Return a section; ``lead`` and ``parts`` are HTML."""
     return f"<section><h2>{escape(title)}</h2><p>{lead}</p>{''.join(parts)}</section>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; the first cell of each row is its heading."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     lines = "".join(
         f"<tr><th>{escape(first)}</th>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
@@ -318,10 +295,30 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
+def _side_heads(comparison: Comparison) -> str:
+    """Return the heading cells of a table with one column for each side."""
+    return "<th></th>" + "".join(f"<th>{escape(side.name)}</th>" for side in comparison.sides)
+
+
 def _legend(names: Sequence[str]) -> str:
-    entries = "".join(f'<li class="{_colour(side)}">{escape(name)}</li>' for side, name in enumerate(names))
+    entries = "".join(f'<li class="{_side_class(side)}">{escape(name)}</li>' for side, name in enumerate(names))
     return f'<ul class="legend">{entries}</ul>'
 
 
-def _colour(side: int) -> str:
+def _spread_mark(found: Spread, side: int, by_run: Sequence[float] = ()) -> Mark:
+    others = by_run if len(by_run) > 1 else ()
+    return Mark(found.mean, found.over_sentences, _side_class(side), f"{found.mean:.1f}", others)
+
+
+def _spread_cells(found: Spread) -> list[str]:
+    low, high = found.over_sentences
+    return [
+        f"{found.mean:.2f}",
+        f"{low:.2f} – {high:.2f}",
+        "–" if found.over_seeds is None else f"{found.over_seeds:.2f}",
+    ]
+
+
+def _side_class(side: int) -> str:
+    """Return the CSS class with the colour of a side."""
     return f"side-{side % 6}"

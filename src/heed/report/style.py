@@ -1,4 +1,4 @@
-"""The page's style sheet: light and dark, screen and paper."""
+"""The style sheet of the pages: light and dark theme, screen and print."""
 
 STYLE = """
 :root {

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from heed.data.cache import blocks
 from heed.errors import HeedError
-from heed.evaluation.buckets import WORD_COUNTS, count_words, words, write_counts
+from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
+from heed.evaluation.words import casefolded_words
 from heed.files import replacing
 from heed.runs import results
 from heed.runs.checkpoints import latest_checkpoint
@@ -69,7 +70,7 @@ class RunFolder:
 
     def write_word_counts(self, train: "Dataset", evaluated: "Iterable[Dataset]") -> None:
         """Write ``translations/word_counts.tsv``: training counts of the source words of the evaluated sentences."""
-        vocabulary = {word for split in evaluated for src in split["src"] for word in words(src)}
+        vocabulary = {word for split in evaluated for src in split["src"] for word in casefolded_words(src)}
         pairs = min(len(train), COUNTED_PAIRS)
         counted = train if pairs == len(train) else train.select(i * len(train) // pairs for i in range(pairs))
         counts = count_words((line for src, _ in blocks(counted) for line in src), vocabulary)

@@ -10,7 +10,7 @@ import yaml
 
 from heed.data.synthetic import split_punctuation
 from heed.decoding import GreedySearch
-from heed.evaluation.alignment import Gold, aer, align, candidates, matches
+from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_counts
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 
@@ -43,14 +43,14 @@ def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
         counts = []
         for attended, source, target, meta in zip(translator.attend(src, tgt), src, tgt, metas, strict=True):
             links = frozenset((i, j) for i, j in json.loads(meta)["alignment"])
-            maps = candidates(
+            maps = candidate_maps(
                 attended.cross,
                 attended.src_pieces,
                 attended.tgt_pieces,
                 split_punctuation(source),
                 split_punctuation(target),
             )
-            counts.append(matches(align(maps, "target"), Gold(links, links)))
+            counts.append(match_counts(align(maps, "target"), Gold(links, links)))
         rates = aer(sum(counts))
         assert rate == pytest.approx(float(rates[chosen]))
         if split == "valid":

@@ -9,7 +9,16 @@ import numpy as np
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.synthetic import split_punctuation
-from heed.evaluation.alignment import Counts, Extraction, Gold, aer, align, best_extraction, candidates, matches
+from heed.evaluation.alignment import (
+    Extraction,
+    Gold,
+    MatchCounts,
+    aer,
+    align,
+    best_extraction,
+    candidate_maps,
+    match_counts,
+)
 from heed.inference.translator import Translator
 from heed.training.module import TranslationModule
 
@@ -64,7 +73,7 @@ class AlignmentErrorRate(Callback):
                 self.extraction = best_extraction(aer(counts))
             self.error_rates[split] = float(aer(counts)[self.extraction.index])
 
-    def _counts(self, trainer: L.Trainer, module: L.LightningModule, split: str) -> Counts | None:
+    def _counts(self, trainer: L.Trainer, module: L.LightningModule, split: str) -> MatchCounts | None:
         """Return `matches` of all extractions, "2 L H 4", summed over sentences; None if there is nothing to count."""
         if not trainer.is_global_zero:
             return None
@@ -80,11 +89,11 @@ class AlignmentErrorRate(Callback):
         for attended, (src, tgt, gold) in zip(translator.attend(sources, targets), pairs, strict=True):
             if attended.cross is None:
                 return None
-            maps = candidates(
+            maps = candidate_maps(
                 attended.cross, attended.src_pieces, attended.tgt_pieces, split_punctuation(src), split_punctuation(tgt)
             )
-            counts.append(matches(align(maps, "target"), gold))
-        total: Counts = np.sum(counts, axis=0)
+            counts.append(match_counts(align(maps, "target"), gold))
+        total: MatchCounts = np.sum(counts, axis=0)
         return total
 
 

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.inference.translator import Translator
-from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_telling, save
+from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_informative_head, save_png
 from heed.training.loggers import log_images
 from heed.training.module import TranslationModule
 
@@ -102,13 +102,13 @@ class DrawAttentionMaps(Callback):
             if attended.cross is not None:
                 arrays[name] = attended.cross.astype(np.float16)
                 if history:
-                    layer, head = most_telling(attended.cross)
+                    layer, head = most_informative_head(attended.cross)
                     frames = {f"step {int(past.name):,}": _load_arrays(past)[name][layer, head] for past in history}
                     figures[f"{name}.cross"] = draw_map(sets[0], layer, head, heading=heading)
                     figures[f"{name}.forming"] = draw_filmstrip(sets[0], frames, layer, head, heading=heading)
             for title, figure in figures.items():
                 pictures[title] = folder / f"{title}.png"
-                save(figure, pictures[title])
+                save_png(figure, pictures[title])
         np.savez_compressed(folder / ARRAYS, **arrays)
         return pictures
 

@@ -1,0 +1,110 @@
+"""Scores by bucket of sentences, and the sentences on which the sides differ most."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heed.compare.runs import Side, TestSet
+from heed.compare.statistics import SideStatistics
+from heed.evaluation.buckets import (
+    Bucketing,
+    group_by_copied_words,
+    group_by_length,
+    group_by_rarest_word,
+    group_by_tag,
+    group_by_unknown_words,
+)
+from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
+
+BUCKET_RESAMPLES = 1_000
+EXAMPLES = 8
+
+
+@dataclass(frozen=True)
+class BucketReport:
+    """The scores of every side, in their order, on one bucket of sentences."""
+
+    label: str
+    sentences: int
+    scores: dict[str, list[Spread]]
+
+
+@dataclass(frozen=True)
+class BucketingReport:
+    """The scores on each bucket of a partition of the test set."""
+
+    title: str
+    note: str
+    buckets: list[BucketReport]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence with the translations of each side's first run."""
+
+    line: int
+    """Counted from 1."""
+    source: str
+    reference: str
+    tag: str | None
+    translations: list[str]
+    chrf: list[float]
+
+
+def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -> list[BucketingReport]:
+    """Return the scores by each partition of the test set that has at least two buckets."""
+    return [_bucketing_report(found, statistics) for found in _bucketings(test_set) if len(found.buckets) > 1]
+
+
+def _bucketings(test_set: TestSet) -> list[Bucketing]:
+    sources, counts = test_set.sources, test_set.word_counts
+    found = [group_by_length(sources)]
+    if test_set.tags:
+        found.append(group_by_tag(test_set.tags))
+    if counts is not None:
+        found += [group_by_rarest_word(sources, counts), group_by_unknown_words(sources, counts)]
+    return [*found, group_by_copied_words(sources, test_set.references)]
+
+
+def _bucketing_report(bucketing: Bucketing, statistics: Sequence[SideStatistics]) -> BucketingReport:
+    reports = []
+    for label, rows in bucketing.buckets.items():
+        scores = {
+            name: [
+                spread(resample([run[rows] for run in side[name]], metric, resamples=BUCKET_RESAMPLES))
+                for side in statistics
+            ]
+            for name, metric in METRICS.items()
+        }
+        reports.append(BucketReport(label, len(rows), scores))
+    return BucketingReport(bucketing.title, bucketing.note, reports)
+
+
+def largest_differences(
+    test_set: TestSet, sides: Sequence[Side], statistics: Sequence[SideStatistics]
+) -> list[Example]:
+    """Return the `EXAMPLES` sentences with the largest differences in chrF between the first runs.
+
+    For two sides, each side has the higher chrF in at most half of them.
+    """
+    values = np.stack([chrf(side["chrF"][0]) for side in statistics])
+    ranges = values.max(0) - values.min(0)
+    rankings = [np.where(values.argmax(0) == side, ranges, 0.0) for side in (0, 1)] if len(sides) == 2 else [ranges]
+    rows = [
+        row
+        for gains in rankings
+        for row in np.argsort(-gains, kind="stable")[: EXAMPLES // len(rankings)].tolist()
+        if gains[row] > 0
+    ]
+    return [
+        Example(
+            line=row + 1,
+            source=test_set.sources[row],
+            reference=test_set.references[row],
+            tag=test_set.tags[row] if test_set.tags else None,
+            translations=[side.runs[0].translations[row] for side in sides],
+            chrf=values[:, row].tolist(),
+        )
+        for row in rows
+    ]

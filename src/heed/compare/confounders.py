@@ -1,0 +1,163 @@
+"""Confounders: what else differs between the sides of a comparison, and what limits its conclusions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heed.compare.runs import Run, Side, TestSet
+from heed.evaluation.significance import METRICS
+
+UNEQUAL = 1.05
+"""Amounts of training differ if their ratio is larger."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A property of every side, formatted, in the order of the sides; None if a run does not record it."""
+
+    name: str
+    values: list[str | None]
+    equal: bool
+    """All runs of all sides have the same value."""
+
+
+def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
+    """Return the properties of every side: model, data, training, search, speed."""
+
+    def fact(name: str, read: Callable[[Run], Any], form: Callable[[Any], str] = str) -> Fact:
+        values = [[_read_or_none(read, run) for run in side.runs] for side in sides]
+        equal = len({str(value) for own in values for value in own}) == 1
+        return Fact(name, [_format_values(own, form) for own in values], equal)
+
+    number: Callable[[float], str] = "{:,.0f}".format
+    return [
+        fact("Model", lambda run: run.results["model"]),
+        fact("Parameters", lambda run: run.results["params"], number),
+        fact("Training data", lambda run: f"{run.results['data']} {run.results['data_fingerprint'][:8]}"),
+        fact("Tokenizer", lambda run: run.results["tokenizer_hash"][:8]),
+        fact("Test set", lambda _: f"{test_set.split}, {len(test_set.sources):,} sentences"),
+        fact("Updates", lambda run: run.results["steps"], number),
+        fact("Epochs", lambda run: run.results["epochs"]),
+        fact("Tokens seen", lambda run: run.results["tokens"], number),
+        fact("Training, minutes", lambda run: run.results["train_seconds"] / 60, "{:,.1f}".format),
+        fact("Training, tokens/s", lambda run: run.results["tokens_per_second"], number),
+        fact("Device", lambda run: run.results["device"]),
+        fact("Search", lambda run: _format_search(run.results["search"])),
+        fact(
+            "Decoding, sentences/s",
+            lambda run: len(test_set.sources) / run.results["decode_seconds"][test_set.split],
+            "{:,.1f}".format,
+        ),
+        fact("Weights", lambda run: run.results["weights"]),
+        fact("Code", lambda run: run.results["git"]),
+    ]
+
+
+def _read_or_none(read: Callable[[Run], Any], run: Run) -> Any:
+    """Return None if the run, for example of an older version, does not record the value."""
+    try:
+        return read(run)
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def _format_values(values: Sequence[Any], form: Callable[[Any], str]) -> str | None:
+    """Format the values of a side's runs: one value, the range of numbers, or a list of distinct texts."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    if isinstance(known[0], int | float) and form(min(known)) != form(max(known)):
+        return f"{form(min(known))} – {form(max(known))}"
+    return ", ".join(dict.fromkeys(map(form, known)))
+
+
+def _format_search(settings: Mapping[str, Any]) -> str:
+    return f"beam {settings['beam']}, length penalty {settings['length_penalty']}" if "beam" in settings else "greedy"
+
+
+def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each reason why the difference may not come from the models.
+
+    Args:
+        test_set: The common test set.
+        sides: The sides.
+        signatures: sacreBLEU signatures of the comparison's scores, by metric.
+    """
+    return [
+        *_unequal_scores(sides, signatures),
+        *_unequal_training(sides),
+        *_unequal_decoding(sides),
+        *(sentence for side in sides for sentence in _unequal_runs(side)),
+        *_few_seeds(sides),
+        *_weak_test_set(test_set),
+    ]
+
+
+def _unequal_scores(sides: Sequence[Side], signatures: Mapping[str, str]) -> list[str]:
+    runs = [run for side in sides for run in side.runs]
+    recorded = {run.results["valid"][f"{metric.lower()}_signature"] for run in runs for metric in METRICS}
+    if not (others := sorted(recorded - {*signatures.values()})):
+        return []
+    return [
+        "NOT COMPARABLE as recorded: some results.json have scores with another signature "
+        f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
+    ]
+
+
+def _unequal_training(sides: Sequence[Side]) -> list[str]:
+    found = []
+    if _differ(sides, "data_fingerprint"):
+        found.append("Not a fair comparison: the training data differ.")
+    if _differ(sides, "tokenizer_hash"):
+        found.append("Not a fair comparison: the tokenizers differ, so token counts are not comparable either.")
+    key = "steps" if any("tokens" not in run.results for side in sides for run in side.runs) else "tokens"
+    amounts = {side.name: side.mean(key) for side in sides}
+    most, least = max(amounts, key=amounts.__getitem__), min(amounts, key=amounts.__getitem__)
+    if amounts[most] > UNEQUAL * amounts[least]:
+        ratio = f"{amounts[most] / amounts[least]:.1f}×" if amounts[least] else "many times"
+        unit = "tokens" if key == "tokens" else "updates"
+        found.append(f"Different amounts of training: {most} had {ratio} the {unit} of {least}.")
+    return found
+
+
+def _unequal_decoding(sides: Sequence[Side]) -> list[str]:
+    found = []
+    if _differ(sides, "search"):
+        found.append("The search settings differ: part of the difference may come from the search.")
+    if _differ(sides, "weights"):
+        found.append("The weights are selected differently (best, last or an average of checkpoints).")
+    return found
+
+
+def _unequal_runs(side: Side) -> list[str]:
+    """Return differences between the runs of one side other than the seed."""
+    if len(side.runs) == 1:
+        return []
+    found = []
+    keys = ("model", "params", "data_fingerprint", "tokenizer_hash", "steps", "weights")
+    if unequal := [key for key in keys if _differ([side], key)]:
+        found.append(f"The runs of {side.name} differ in more than their seeds: {', '.join(unequal)}.")
+    if len({run.results.get("seed") for run in side.runs}) < len(side.runs):
+        found.append(f"Runs of {side.name} share a seed: its standard deviation over seeds is too small.")
+    return found
+
+
+def _few_seeds(sides: Sequence[Side]) -> list[str]:
+    if all(len(side.runs) == 1 for side in sides):
+        return ["One seed each: the variance over seeds is unknown."]
+    if any(len(side.runs) < 5 for side in sides):
+        return ["A side has fewer than five seeds: the variance over seeds is a rough estimate."]
+    return []
+
+
+def _weak_test_set(test_set: TestSet) -> list[str]:
+    found = []
+    if test_set.split == "valid":
+        found.append("The models were selected on the validation set: their scores on it are too high.")
+    if len(test_set.sources) < 100:
+        found.append(f"Only {len(test_set.sources)} sentences: p-values and intervals are rough estimates.")
+    return found
+
+
+def _differ(sides: Sequence[Side], key: str) -> bool:
+    return len({str(run.results.get(key)) for side in sides for run in side.runs}) > 1

@@ -1,0 +1,51 @@
+"""Scores by bucket, and the example sentences."""
+
+from heed.compare import runs
+from heed.compare.breakdown import EXAMPLES, bucketing_reports, largest_differences
+from heed.compare.statistics import side_statistics
+from heed.evaluation.significance import bleu, chrf
+from tests.compare.sides import make_run, make_test_set
+
+REFERENCES = [f"the {number} dogs saw {number + 7} cats and ran home" for number in range(30)]
+
+
+def damage(lines: list[str], rows: range) -> list[str]:
+    return ["x" if row in rows else line for row, line in enumerate(lines)]
+
+
+def test_buckets_have_the_scores_of_their_sentences() -> None:
+    test_set = make_test_set(REFERENCES, tags=["even" if row % 2 == 0 else "odd" for row in range(30)])
+    side = runs.Side("a", [make_run(damage(REFERENCES, range(0, 30, 2)))])
+    statistics = side_statistics(side, test_set, tgt_lang="en")
+    reports = {report.title: report for report in bucketing_reports(test_set, [statistics])}
+    assert "Source length" not in reports  # all sentences are in one bucket
+    scores = {bucket.label: bucket.scores["BLEU"][0].mean for bucket in reports["Phenomenon"].buckets}
+    assert scores == {"even": 0, "odd": 100}
+    assert [bucket.sentences for bucket in reports["Phenomenon"].buckets] == [15, 15]
+    assert bleu(statistics["BLEU"][0].sum(0)) < 100
+
+
+def test_examples_are_divided_between_two_sides() -> None:
+    test_set = make_test_set(REFERENCES)
+    sides = [
+        runs.Side("a", [make_run(damage(REFERENCES, range(20))), make_run(REFERENCES)]),
+        runs.Side("b", [make_run(damage(REFERENCES, range(25, 28)))]),
+    ]
+    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    examples = largest_differences(test_set, sides, statistics)
+    lines = [example.line for example in examples]
+    assert [line for line in lines if line > 20] == [26, 27, 28]
+    assert len(lines) == EXAMPLES // 2 + 3
+    for example in examples:
+        row = example.line - 1
+        assert example.reference == REFERENCES[row]
+        assert example.translations == [side.runs[0].translations[row] for side in sides]
+        assert example.chrf == [float(chrf(own["chrF"][0][row])) for own in statistics]
+
+
+def test_three_sides_are_ranked_by_the_range_of_chrf() -> None:
+    test_set = make_test_set(REFERENCES)
+    sides = [runs.Side(name, [make_run(damage(REFERENCES, rows))]) for name, rows in
+             (("a", range(1)), ("b", range(2)), ("c", range(0)))]  # fmt: skip
+    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    assert sorted(example.line for example in largest_differences(test_set, sides, statistics)) == [1, 2]

@@ -1,0 +1,77 @@
+"""Tests of pairs of sides: which p-value decides, Holm's adjustment, and the verdict."""
+
+import numpy as np
+
+from heed.compare import runs
+from heed.compare.pairs import PairReport, compare_pairs
+from heed.compare.statistics import side_statistics
+from heed.evaluation.significance import METRICS, holm, resample
+from tests.compare.sides import make_run, make_test_set
+
+REFERENCES = [f"the {number} dogs saw {number + 7} cats and then ran home ." for number in range(120)]
+
+
+def noisy(rate: float, seed: int) -> list[str]:
+    """The references without some of their words."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(word for word in line.split() if rng.random() > rate) for line in REFERENCES]
+
+
+def compare_sides(*sides: runs.Side) -> list[PairReport]:
+    test_set = make_test_set(REFERENCES)
+    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    samples = [
+        {name: resample(own[name], metric, resamples=500) for name, metric in METRICS.items()} for own in statistics
+    ]
+    return compare_pairs(sides, statistics, samples)
+
+
+def side(name: str, *runs_: runs.Run) -> runs.Side:
+    return runs.Side(name, runs_)
+
+
+def test_the_side_with_more_bleu_is_first() -> None:
+    bad, good = side("bad", make_run(noisy(0.4, 1))), side("good", make_run(noisy(0.1, 2), params=1500))
+    (report,) = compare_sides(bad, good)
+    assert (report.better, report.worse) == ("good", "bad")
+    assert report.differences["BLEU"].value > 0
+    assert report.verdict.startswith("good is better than bad: +")
+    assert report.verdict.endswith(", p < 0.001, one seed each; 1.5× the parameters.")
+
+
+def test_single_runs_are_tested_by_randomization_and_groups_by_the_bootstrap() -> None:
+    one, other = make_run(noisy(0.2, 1)), make_run(noisy(0.2, 2))
+    (single,) = compare_sides(side("a", one), side("b", other))
+    assert single.tests is not None
+    assert single.p == {name: single.tests[name].randomization for name in METRICS}
+    (group,) = compare_sides(side("a", one), side("b", other, make_run(noisy(0.2, 3))))
+    assert group.tests is None
+    assert group.p == {name: group.differences[name].p for name in METRICS}
+    assert ", 1 and 2 seeds; " in group.verdict or ", 2 and 1 seeds; " in group.verdict
+
+
+def test_p_values_are_adjusted_for_the_pairs_that_are_not_identical() -> None:
+    first, twin = (side(name, make_run(noisy(0.2, 1))) for name in ("first", "twin"))
+    others = [side("b", make_run(noisy(0.21, 2))), side("c", make_run(noisy(0.25, 3)))]
+    reports = compare_sides(first, twin, *others)
+    tested = [report for report in reports if report.tests]
+    assert [report.identical for report in reports].count(True) == 1
+    assert len(tested) == 5
+    for name in METRICS:
+        unadjusted = [report.tests[name].randomization for report in tested if report.tests]
+        assert [report.p[name] for report in tested] == holm(unadjusted)
+    assert all("(5 pairs: Holm)" in report.verdict for report in tested)
+
+
+def test_identical_sides_are_not_tested() -> None:
+    run = make_run(noisy(0.2, 1))
+    (report,) = compare_sides(side("a", run), side("b", run))
+    assert (report.identical, report.tests, report.p) == (True, None, {})
+    assert report.verdict == "a and b are identical: every translation is the same."
+
+
+def test_equal_systems_have_no_significant_difference() -> None:
+    (report,) = compare_sides(side("a", make_run(noisy(0.2, 1))), side("b", make_run(noisy(0.2, 2))))
+    assert report.p["BLEU"] > 0.05
+    assert report.verdict.startswith(f"No significant difference between {report.better} and {report.worse}: +")
+    assert report.verdict.endswith("same number of parameters.")
