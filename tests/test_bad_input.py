@@ -97,7 +97,7 @@ SETTINGS = [
      ["data.src_lang=de", "data.tgt_lang=en"]),
     (["data.max_eval_tokens=0"], "data.max_eval_tokens=0 must be an integer >= 1 or null",
      ["data.max_eval_tokens=null"]),
-    (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or a whole number from 1 to",
+    (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or an integer in",
      ["tokenizer.vocab_size=2147483647"]),
     (["tokenizer.kind=bep"], "tokenizer.kind=bep must be bpe or unigram", ["tokenizer.kind=bpe"]),
     (["logger=wandb", "logger.mode=on"], "logger.mode=on must be auto or online or offline",

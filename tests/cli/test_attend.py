@@ -22,7 +22,7 @@ from heed.inference import model_folder
 from heed.inference.loading import build_search
 from heed.inference.translator import Attended, Translator
 from heed.models.seq2seq import Seq2Seq
-from heed.plot.attention_map import most_telling
+from heed.plot.attention_map import most_informative_head
 from tests.tokenizers import train_tokenizer
 
 TEXT = ["the tired dog sleeps .", "two men play .", "der müde Hund schläft .", "zwei Männer spielen </script> ."]
@@ -156,7 +156,7 @@ def test_mouse_and_keys_mark_the_attended_words(folders: tuple[Path, Path], tmp_
     marked, links, left, stepped, chosen, held, released, head, source = found["seen"]
     (pair,) = attend(folders[0], SOURCES[:1], TARGETS[:1])
     assert pair.cross is not None
-    (layer, at) = most_telling(pair.cross)
+    (layer, at) = most_informative_head(pair.cross)
     # The shares are the row of the map in per cent, rounded once when it is stored as a byte.
     weights = pair.cross[layer, at, 2]
     np.testing.assert_allclose([float(share or 0) / 100 for share in marked], weights * (weights > 0.045), atol=0.012)

@@ -195,7 +195,7 @@ class TokenizerTrainer:
         if kind not in ("bpe", "unigram"):
             raise HeedError(f"tokenizer.kind={kind} must be bpe or unigram.")
         if vocab_size != "auto" and (not isinstance(vocab_size, int) or not 1 <= vocab_size < 2**31):
-            raise HeedError(f"tokenizer.vocab_size={vocab_size} must be auto or a whole number from 1 to 2^31 - 1.")
+            raise HeedError(f"tokenizer.vocab_size={vocab_size} must be auto or an integer in [1, 2^31 - 1].")
         if not 0.9 <= character_coverage <= 1:
             raise HeedError(f"tokenizer.character_coverage={character_coverage} must be in [0.9, 1].")
         if max_sentences < 1:

@@ -184,7 +184,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     config = read_yaml(path)
     number = config.get("format", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise HeedError(f"{path}: format={shown(number)} must be a whole number of at least 1.")
+        raise HeedError(f"{path}: format={shown(number)} must be an integer >= 1.")
     if number > FORMAT:
         raise HeedError(
             f"{path} has format {shown(number)}, and this version of heed reads formats up to {FORMAT}: "

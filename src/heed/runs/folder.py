@@ -60,7 +60,7 @@ class RunFolder:
         return checkpoint
 
     def write_translations(self, split: str, data: "Dataset", translations: list[str]) -> None:
-        """Write ``translations/<split>.{src,ref,hyp}``, one sentence a line, and ``.meta.jsonl`` if there are metadata."""
+        """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and ``.meta.jsonl`` if there is metadata."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)
         for suffix, lines in (("src", data["src"]), ("ref", data["tgt"]), ("hyp", translations)):

@@ -63,7 +63,7 @@ def read_runs(folder: Path) -> list[Row]:
 
 
 def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
-    """Sort rows by a column: the best value first, unknown values last, text in natural order ("2_rnn" before "10_rnn").
+    """Sort rows by a column: best values first, unknown ones last, text in natural order ("2_rnn" before "10_rnn").
 
     Raises:
         HeedError: if ``key`` is not in `COLUMNS`.
