@@ -1,16 +1,16 @@
-"""Train five small models and write digests of everything they compute: the net under a refactoring.
+"""Check that a refactoring does not change results: train five small models and compare digests of their results.
 
     python scripts/oracle.py --write            write scripts/oracle/reference.json
     python scripts/oracle.py                    train again and compare with it
-    python scripts/oracle.py --against FILE     compare two files that were written before, without training
-    python scripts/oracle.py --names FILE       as above; FILE is JSON, {old parameter name: new parameter name}
+    python scripts/oracle.py --against FILE     compare with FILE instead of training again
+    python scripts/oracle.py --names FILE       after renaming parameters; FILE is JSON, {old name: new name}
 
-On the machine and the torch version of the reference all bits must be equal. Elsewhere rounding differs, and the
-comparison has a tolerance; to check a refactoring on another machine, write a reference there before the change
-(``--reference FILE``). The exit status is 1 if anything differs.
+On the machine and torch version of the reference, all bits must be equal. On others rounding differs, and numbers are
+compared with a tolerance; to check a refactoring there, write a reference before the change (``--reference FILE``). The
+exit status is 1 if anything differs.
 
-Every variant trains for 200 steps in fp32 on one thread through ``train.py``, and translates by ``heed translate``. The
-digest of all weights together does not depend on the names of the parameters, so a renaming keeps it.
+Each variant is trained by ``train.py`` for 200 steps in fp32 on one thread, and translates by ``heed translate``. The
+digest of all weights does not depend on the names of the parameters.
 """
 
 import argparse
@@ -76,7 +76,11 @@ VARIANTS = {
 
 
 def main() -> int:
-    """Write or check; the exit status."""
+    """Write the reference or compare with it.
+
+    Returns:
+        Exit status: 1 if anything differs.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the reference instead of comparing with it")
     parser.add_argument("--reference", type=Path, default=REFERENCE, help="the file to write or to compare with")
@@ -97,7 +101,7 @@ def main() -> int:
     if not exact:
         print(
             "The reference was made on another machine or version; comparing with a tolerance "
-            f"({RELATIVE:g} relative), which finds blunders only.\n  reference: {reference['machine']}\n"
+            f"({RELATIVE:g} relative), which detects large errors only.\n  reference: {reference['machine']}\n"
             f"  here:      {ours['machine']}"
         )
     found = list(differences(reference["variants"], ours["variants"], names=names, exact=exact))
@@ -109,10 +113,10 @@ def main() -> int:
 
 
 def measure(only: list[str] | None = None, *, steps: int = STEPS, seed: int = 1) -> dict[str, Any]:
-    """Train the variants and return their digests, with what the bits depend on."""
+    """Train variants and return their digests, with a description of the machine."""
     names = only or list(VARIANTS)
     with tempfile.TemporaryDirectory(prefix="heed-oracle-") as folder:
-        variants = {name: _variant(name, Path(folder) / name, steps=steps, seed=seed) for name in names}
+        variants = {name: _train_variant(name, Path(folder) / name, steps=steps, seed=seed) for name in names}
     commit = subprocess.run(
         ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"), capture_output=True, text=True
     )
@@ -120,7 +124,7 @@ def measure(only: list[str] | None = None, *, steps: int = STEPS, seed: int = 1)
 
 
 def machine() -> dict[str, str]:
-    """Return what the last bits depend on: the processor's instructions and the versions."""
+    """Return the facts on which rounding depends: processor, instruction set and versions."""
     import numpy as np
     import torch
 
@@ -137,8 +141,8 @@ def machine() -> dict[str, str]:
     }
 
 
-def _variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any]:
-    """Train one variant and digest it."""
+def _train_variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any]:
+    """Train one variant and return its digests."""
     events = folder / "events"
     events.mkdir(parents=True)
     limits = (f"trainer.max_steps={steps}", f"trainer.validate_every={max(1, steps // 2)}", f"seed={seed}")
@@ -166,7 +170,7 @@ def _variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any
 
 
 def _weights(finished: Path) -> dict[str, Any]:
-    """The digest of each parameter, and one of all of them that does not depend on their names."""
+    """The digest of each parameter, and a digest of all parameters that does not depend on their names."""
     from safetensors.torch import load_file
 
     tensors = load_file(finished / "model" / "model.safetensors")
@@ -193,11 +197,12 @@ for arguments, source, output in json.loads(sys.argv[1]):
     if status := main(arguments):
         sys.exit(status)
 """
-"""Several `heed` commands in one process, which imports torch once: (arguments, stdin, stdout) of each as JSON."""
+"""A program that runs several `heed` commands in one process, to import torch once: (arguments, stdin, stdout) of each
+as JSON."""
 
 
 def _decode(finished: Path) -> dict[str, Any]:
-    """All hypotheses of both searches for the test sentences with their scores, and log p of the references."""
+    """Digests of the hypotheses of greedy and beam search on the test set, and of log p of the references."""
     files = finished / "translations"
     source, reference = str(files / "test.src"), str(files / "test.ref")
     model = ("--model", str(finished))
@@ -225,12 +230,12 @@ def _digest(value: bytes) -> str:
 def differences(
     reference: Mapping[str, Any], ours: Mapping[str, Any], *, names: Mapping[str, str], exact: bool
 ) -> Iterator[str]:
-    """Name each variant and quantity that differs.
+    """Describe each variant and quantity that differs.
 
     Args:
-        names: old parameter names to new ones. Without a name for each parameter, only the digest of all weights
-            counts, which renaming does not change.
-        exact: compare bits; otherwise norms, losses and scores within the tolerance.
+        names: old parameter names to new ones. If the parameters of both sides do not have the same names after this,
+            only the digest of all weights is compared, which does not depend on names.
+        exact: compare bits; otherwise compare norms, losses and scores within the tolerance.
     """
     for name in sorted({*reference, *ours}):
         if name not in reference or name not in ours:

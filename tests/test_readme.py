@@ -1,4 +1,4 @@
-"""What README.md tells people to type works: train.py's commands with ``debug=smoke``, heed's up to their options."""
+"""The commands of README.md work: those of train.py with ``debug=smoke``; those of heed are parsed."""
 
 import json
 import random
@@ -19,30 +19,30 @@ from heed.runs.selection import Selection
 
 ROOT = Path(__file__).parent.parent
 
-# Less than smoke: these commands differ in what they read.
+# Smaller than debug=smoke, because these commands differ only in the data they read.
 FAST = ["trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
         "model=transformer_tiny", "tokenizer.vocab_size=auto", "search.max_length_factor=0.5",
         "callbacks.maps=0", "logger=none"]  # fmt: skip
 FEW = ["data.train=60", "data.valid=6", "data.test=6", "data.long=2"]
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """Every command of a Markdown text, in words: its indented lines, and what its prose has in backticks."""
+def commands(markdown: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a Markdown text, from indented lines and from backticks in prose."""
     lines, prose = [], []
-    for line in text.splitlines():
+    for line in markdown.splitlines():
         (lines if line.startswith("    ") else prose).append(line)
     for command in [*lines, *re.findall(r"`([^`]+)`", " ".join(prose))]:
         if not re.search(r"\b(train\.py|heed) ", command + " "):
             continue
-        # Square brackets around options say that they may be left out; on the command line of train.py they are lists.
-        written = command if "train.py" in command else re.sub(r"[][]", "", command)
-        parts = shlex.shlex(written, posix=True, punctuation_chars="|<>")
+        # Square brackets mark optional arguments of heed; on the command line of train.py they are lists.
+        text = command if "train.py" in command else re.sub(r"[][]", "", command)
+        parts = shlex.shlex(text, posix=True, punctuation_chars="|<>")
         parts.whitespace_split = True
         words = [word for word in parts if word != "…"]
-        for place, word in enumerate(words):
+        for index, word in enumerate(words):
             if word == "train.py" or word.split("/")[-1] == "heed":
-                end = next((i for i in range(place, len(words)) if words[i] in ("|", "<", ">")), len(words))
-                yield [word.split("/")[-1], *words[place + 1 : end]]
+                end = next((i for i in range(index, len(words)) if words[i] in ("|", "<", ">")), len(words))
+                yield [word.split("/")[-1], *words[index + 1 : end]]
 
 
 COMMANDS_IN_README = [*map(list, dict.fromkeys(map(tuple, commands((ROOT / "README.md").read_text("utf-8")))))]
@@ -59,7 +59,7 @@ def test_commands_are_found() -> None:
 
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)
 def test_train_builds(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
-    """Everything but the data: composed, built, and tried out without memory. A sweep: each of its jobs."""
+    """Everything except the data is composed and built; of a sweep, each job."""
     overrides = [word for word in words if word != "-m"]
     jobs = [overrides]
     if "-m" in words:
@@ -80,23 +80,23 @@ def test_train_builds(compose: Callable[..., DictConfig], tmp_path: Path, words:
     ids=" ".join,
 )
 def test_train_runs(command: Callable[..., tuple[int, str]], tmp_path: Path, words: list[str]) -> None:
-    """Those that differ in what they read, on a few sentences each."""
+    """Commands that differ in the data they read, on a few sentences."""
     write_data(words)
-    status, said = command(*words, "debug=smoke", *FAST, *([] if words else FEW), f"hydra.run.dir={tmp_path}/run")
-    assert status == 0, said
+    status, output = command(*words, "debug=smoke", *FAST, *([] if words else FEW), f"hydra.run.dir={tmp_path}/run")
+    assert status == 0, output
     assert (tmp_path / "run" / "results.json").exists()
 
 
 @pytest.mark.parametrize("words", HEED, ids=" ".join)
-def test_heed_knows_the_options(words: list[str]) -> None:
+def test_heed_parses_the_options(words: list[str]) -> None:
     name, *options = words
     assert name in {command.name for command in COMMANDS}
-    if options:  # without any, prose is speaking of the command
+    if options:  # a command without options is only mentioned in prose
         build_parser().parse_args(words)
 
 
 def write_data(words: list[str]) -> None:
-    """The files that a command names, in this folder, and the folder that it calls DIR."""
+    """Write the files that a command names, and the folder DIR."""
     rng = random.Random(3)
     numbers = [[str(rng.randrange(10)) for _ in range(rng.randint(2, 6))] for _ in range(40)]
     for file in re.findall(r"[\w.]+\.(?:en|de|jsonl)\b", " ".join(words)):
@@ -109,7 +109,7 @@ def write_data(words: list[str]) -> None:
 
 
 def _write(path: Path, numbers: list[list[str]]) -> None:
-    # No source in two files: training pairs that are seen in a test set are dropped.
+    # Sources differ between files, because training pairs that are also in a test set are dropped.
     lines = [f"{path.stem} {' '.join(line)}" for line in numbers]
     if path.suffix == ".jsonl":
         lines = [json.dumps({"en": line, "ja": line.replace(" ", "、")}, ensure_ascii=False) for line in lines]

@@ -1,4 +1,4 @@
-"""Reads what wandb wrote offline: records of protobuf, framed as in LevelDB's log (its doc/log_format.md)."""
+"""Read the files of offline wandb runs: protobuf records in LevelDB's log format (its doc/log_format.md)."""
 
 import json
 import time
@@ -14,7 +14,12 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 @dataclass
 class WandbRun:
-    """One offline run. ``history``: a dict for every call of ``log``; ``files``: the folder with its media."""
+    """One offline run.
+
+    Attributes:
+        history: a dict for each call of ``log``.
+        files: folder of its media.
+    """
 
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -24,14 +29,14 @@ class WandbRun:
 
 
 def read_wandb(folder: Path) -> WandbRun:
-    """The only wandb run in a run folder, which has ended."""
+    """Read the only wandb run of a run folder, and wait until wandb has written its end."""
     (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
-    # wandb's own process is still writing for a moment after the run has ended; the exit code comes last.
+    # wandb's process may write after the run has ended; the exit code is its last record.
     for _ in range(300):
         if (run := _read(path)).exit_code is not None:
             return run
         time.sleep(0.1)
-    raise AssertionError(f"{path} has no end")
+    raise AssertionError(f"{path} has no exit record")
 
 
 def _read(path: Path) -> WandbRun:
@@ -56,7 +61,7 @@ def _key(item: Any) -> str:
 def _records(data: bytes) -> Iterator[bytes]:
     offset, parts = FILE_HEADER, b""
     while offset + CHUNK_HEADER <= len(data):
-        if BLOCK - offset % BLOCK < CHUNK_HEADER:  # too short for a chunk: filled with zeros
+        if BLOCK - offset % BLOCK < CHUNK_HEADER:  # padding, too short for a chunk header
             offset += BLOCK - offset % BLOCK
             continue
         size, kind = int.from_bytes(data[offset + 4 : offset + 6], "little"), data[offset + 6]

@@ -1,4 +1,5 @@
-"""What `scripts/bench.py` is made of: one module per command, one per peer.
+"""Benchmark of heed against other software. ``python scripts/benchmark --help``; one module for each command and peer.
 
-Tokens are counted in one way: source and target tokens that are not padding, EOS included on each side, BOS on none.
+Tokens are counted in the same way for all peers: source and target tokens without padding, including EOS on each side,
+without BOS.
 """

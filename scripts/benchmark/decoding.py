@@ -1,4 +1,4 @@
-"""`bench.py decode`: one model's weights in heed, Marian and CTranslate2: sentences per second, greedy and beam."""
+"""``benchmark decode``: translation by heed, Marian and CTranslate2 with the same weights, greedy and beam search."""
 
 import argparse
 import os
@@ -16,9 +16,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from benchmark.apart import Apart, timed
-from benchmark.peers import UnableError, those_able
-from benchmark.rounds import rows
+from benchmark.measure import rows, timed
+from benchmark.peer_process import PeerProcess
+from benchmark.peers import UnavailableError, start_available
 from heed.data.batch import collate
 from heed.data.encoded import Ragged
 from heed.decoding import BeamSearch, GreedySearch
@@ -32,43 +32,41 @@ from heed.models.transformer import Transformer
 ROOT = Path(__file__).parents[2]
 
 KINDS = {"hf": ("fp32",), "ctranslate2": ("float32", "int8")}
-"""Types of computation."""
-
+"""Data types of each peer."""
 
 Batches = Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]
-"""src and src_mask each."""
+"""(src, src_mask) of each batch."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What all sides are given."""
+    """What each side translates. ``beam=1`` is greedy search."""
 
     batches: Batches
     beam: int
-    """1 is greedy search."""
 
 
 Translations = list[list[int]]
-"""Target ids of all rows of all batches, one after the other, EOS left out."""
+"""Target ids of all rows of all batches, in order, without EOS."""
 
 Side = Callable[[Work], tuple[Translations, float]]
-"""Translates, and says how many seconds that took."""
+"""Returns translations and seconds."""
 
 
 class Decoder(Protocol):
-    """How a side translates."""
+    """Translates batches by one library."""
 
     def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations: ...
 
 
-def translation(decoder: Decoder, work: Work) -> Translations:
-    """Its translations."""
+def translate(decoder: Decoder, work: Work) -> Translations:
+    """Translate the batches of ``work``."""
     batches = [(torch.from_numpy(src), torch.from_numpy(mask)) for src, mask in work.batches]
     return decoder.translate(batches, beam=work.beam)
 
 
 class HeedDecoding:
-    """heed's own search."""
+    """heed's search. ``longest``: limit of target tokens."""
 
     def __init__(self, model: Seq2Seq, *, longest: int) -> None:
         self.model = model.eval()
@@ -82,29 +80,30 @@ class HeedDecoding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, help="a run or a model folder (default: trains one)")
-    parser.add_argument("--steps", type=int, default=300, help="of that training")
-    parser.add_argument("--sentences", type=int, default=200, help="of the test set")
-    parser.add_argument("--batches", default="1,64", help="sentences a batch; the best of them is the best batch")
+    """Add the options of this command."""
+    parser.add_argument("--model", type=Path, help="run or model folder (default: train a model)")
+    parser.add_argument("--steps", type=int, default=300, help="training steps without --model (default: %(default)s)")
+    parser.add_argument("--sentences", type=int, default=200, help="sentences of the test set (default: %(default)s)")
+    parser.add_argument("--batches", default="1,64", help="batch sizes in sentences (default: %(default)s)")
     parser.add_argument("--beams", default="5,1")
-    parser.add_argument("--longest", type=int, default=80, help="tokens of a translation")
+    parser.add_argument("--longest", type=int, default=80, help="limit of target tokens (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The section ``decode`` of bench.json, and of ``skipped``."""
+    """Return the sections ``decode`` and ``skipped`` of bench.json."""
     keep_freed_memory()  # as `heed translate` does
     with TemporaryDirectory() as folder:
-        trained = arguments.model or _trained(Path(folder), arguments)
+        trained = arguments.model or _train(Path(folder), arguments)
         loaded = model_folder.load(trained)
-        ours = partial(translation, HeedDecoding(loaded.model, longest=arguments.longest))
+        ours = partial(translate, HeedDecoding(loaded.model, longest=arguments.longest))
         sources = loaded.tokenizer.encode_src(_sentences(arguments, loaded.config["src_lang"]))
 
         def maker(peer: str, kind: str) -> Callable[[], Side]:
-            make = partial(peer_of, peer, kind, trained, Path(folder), arguments.longest, arguments.threads)
-            return lambda: Apart(make, now=arguments.now)
+            make = partial(peer_translator, peer, kind, trained, Path(folder), arguments.longest, arguments.threads)
+            return lambda: PeerProcess(make, now=arguments.now)
 
-        peers, skipped = those_able(
+        peers, skipped = start_available(
             {f"{peer} {kind}": maker(peer, kind) for peer in arguments.peers for kind in KINDS[peer]}
         )
         sides: dict[str, Side] = {"heed": lambda work: timed(ours, work, arguments.now), **peers}
@@ -113,33 +112,36 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             for size in map(int, arguments.batches.split(",")):
                 print(f"decode: beam {beam}, batch {size}, {len(sources)} sentences", flush=True)
                 facts = {"beam": beam, "batch": size, "threads": arguments.threads}
-                found += _measured(sides, in_batches(sources, size), beam, arguments.rounds, facts)
+                found += _measure(sides, in_batches(sources, size), beam, arguments.rounds, facts)
     return {"decode": [*found, *_best(found)], "skipped": skipped}
 
 
-def peer_of(
+def peer_translator(
     peer: str, kind: str, trained: Path, folder: Path, longest: int, threads: int
 ) -> Callable[[Work], Translations]:
-    """A peer with the weights of this run or model folder; ``folder`` is room for what it needs on disk.
+    """Return a peer's translate function with the weights of a run or model folder.
+
+    Args:
+        folder: for files that the peer needs.
 
     Raises:
-        UnableError: It is not installed, or has no such model.
+        UnavailableError: the peer is not installed or does not support the model.
     """
     from benchmark.ct2_peer import CTranslate2Decoding
     from benchmark.hf_peer import MarianDecoding
 
     model = model_folder.load(trained).model
     if not isinstance(model, Transformer):
-        raise UnableError("it has no such RNN")
+        raise UnavailableError("it does not support this RNN")
     decoder: Decoder
     if peer == "hf":
         decoder = MarianDecoding(model, longest=longest)
     else:
         decoder = CTranslate2Decoding(model, folder / kind, kind=kind, threads=threads, longest=longest)
-    return partial(translation, decoder)
+    return partial(translate, decoder)
 
 
-def _measured(
+def _measure(
     sides: dict[str, Side], batches: Batches, beam: int, rounds: int, facts: dict[str, Any]
 ) -> list[dict[str, Any]]:
     rates: dict[str, list[float]] = {name: [] for name in sides}
@@ -161,7 +163,7 @@ def _measured(
 
 
 def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each side at the batch size that suits it best."""
+    """Compare heed and each peer, each at its fastest batch size."""
     best = []
     for peer, beam in dict.fromkeys((row["peer"], row["beam"]) for row in found):
         tried = [row for row in found if (row["peer"], row["beam"]) == (peer, beam)]
@@ -173,7 +175,7 @@ def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> Batches:
-    """Longest first, as search likes them; EOS is put behind each."""
+    """Batch sentences by length, longest first; EOS is appended to each."""
     ragged = Ragged.of(sources)
     order = np.argsort(-ragged.lengths, kind="stable")
     batches = [collate(order[start : start + size], ragged, ragged) for start in range(0, len(order), size)]
@@ -188,7 +190,7 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
     if arguments.data:
         file = arguments.data / f"test_2016_flickr.{language}"
         if not file.is_file():
-            raise HeedError(f"There is no {file}: --data names the folder of Multi30k's files.")
+            raise HeedError(f"There is no {file}: --data must be a folder with Multi30k's files.")
         lines = file.read_text(encoding="utf-8").splitlines()
     else:
         from heed.data.synthetic import generate
@@ -198,8 +200,8 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
     return lines[: arguments.sentences]
 
 
-def _trained(folder: Path, arguments: argparse.Namespace) -> Path:
-    """A model that has learned enough to stop where a sentence ends."""
+def _train(folder: Path, arguments: argparse.Namespace) -> Path:
+    """Train a model, so that translations end at a plausible length."""
     data = ["data=multi30k", f"data.root={arguments.data.resolve()}"] if arguments.data else ["data=synthetic"]
     steps = arguments.steps
     settings = [
@@ -213,5 +215,5 @@ def _trained(folder: Path, arguments: argparse.Namespace) -> Path:
         command, env=os.environ, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
-        raise HeedError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout[-2000:]}")
+        raise HeedError(f"{' '.join(command)}\nended with exit status {done.returncode}:\n{done.stdout[-2000:]}")
     return folder / "run"

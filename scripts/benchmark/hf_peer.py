@@ -1,4 +1,4 @@
-"""Hugging Face's Marian, and Pegasus, its pre-norm sibling: from a fresh config, and decoding with heed's weights."""
+"""Hugging Face's Marian (post-norm) and Pegasus (the same, pre-norm): training, and decoding with heed's weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.peers import UnableError, installed
+from benchmark.peers import UnavailableError, require
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS, PAD
 
 LONGEST = 512
-"""Positions in its table."""
+"""Positions in the position table."""
 
 
 def marian(vocabulary: int, config: TransformerConfig, *, norm: str) -> Any:
-    """A fresh model of the same sizes: Marian for post-norm, for pre-norm Pegasus, which is else the same."""
-    transformers = installed("transformers")
+    """Build a new model of the same size: Marian for post-norm, Pegasus for pre-norm."""
+    transformers = require("transformers")
     transformers.logging.set_verbosity_error()
     kind, make = {
         "post": (transformers.MarianConfig, transformers.MarianMTModel),
@@ -49,7 +49,7 @@ def marian(vocabulary: int, config: TransformerConfig, *, norm: str) -> Any:
 
 
 class MarianTraining(nn.Module):
-    """From (src, src_mask, tgt_in) to logits, as `torch_peer.PlainLoop` wants it."""
+    """Maps (src, src_mask, tgt_in) to logits, for `torch_peer.PlainLoop`."""
 
     def __init__(self, vocabulary: int, config: TransformerConfig) -> None:
         super().__init__()
@@ -63,22 +63,26 @@ class MarianTraining(nn.Module):
 
 
 class MarianDecoding:
-    """`generate` on a model that computes the same function as a transformer of heed."""
+    """Hugging Face's `generate` with the weights of a heed transformer.
+
+    Raises:
+        UnavailableError: transformers is not installed, or has no equivalent model.
+    """
 
     def __init__(self, model: Transformer, *, longest: int) -> None:
-        installed("transformers")
+        require("transformers")
         config = model.config
         sinusoidal = config.positions.kind == "sinusoidal" and config.positions.merge == "add"
         if config.norm == "none" or config.norm_kind != "layer" or not sinusoidal:
-            raise UnableError("Marian and Pegasus have LayerNorm and added sinusoidal positions")
+            raise UnavailableError("Marian and Pegasus support LayerNorm and added sinusoidal positions only")
         if model.output is not model.src_embedding or config.activation == "swiglu" or not config.residual:
-            raise UnableError("Marian and Pegasus have tied embeddings, ReLU or GELU, and residual sums")
+            raise UnavailableError("Marian and Pegasus support tied embeddings, ReLU or GELU, and residual sums only")
         self.longest = longest
         self.marian = marian(model.output.num_embeddings, config, norm=config.norm).eval()
-        self._fill(model)
+        self._copy_weights(model)
 
     def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> list[list[int]]:
-        """Target ids of all rows of all (src, src_mask)."""
+        """Return the target ids of all rows of all (src, src_mask)."""
         found = []
         with torch.inference_mode():
             for src, src_mask in batches:
@@ -87,14 +91,14 @@ class MarianDecoding:
                     attention_mask=src_mask.long(),
                     num_beams=beam,
                     do_sample=False,
-                    length_penalty=0.0,  # a hypothesis' score is its log p, as on the other sides
+                    length_penalty=0.0,  # scores are log p, as on the other sides
                     max_new_tokens=self.longest,
                     suppress_tokens=[PAD, BOS],
                 )
-                found += [_written(row) for row in out[:, 1:].tolist()]
+                found += [_until_eos(row) for row in out[:, 1:].tolist()]
         return found
 
-    def _fill(self, model: Transformer) -> None:
+    def _copy_weights(self, model: Transformer) -> None:
         theirs = self.marian.model
         with torch.no_grad():
             theirs.shared.weight.copy_(model.output.weight)
@@ -103,30 +107,30 @@ class MarianDecoding:
                 theirs.decoder.layer_norm.load_state_dict(model.decoder_norm.state_dict())
             for side in (theirs.encoder, theirs.decoder):
                 table = side.embed_positions.weight
-                # Their table has all sines first; the order is one of the weights, so ours can stand there.
+                # Their table has all sines first; it is a weight, so our order can be copied into it.
                 table.copy_(model.src_positions(torch.zeros(1, *table.shape))[0])
             for layer, ours in zip(theirs.encoder.layers, modules(model.encoder), strict=True):
-                _fill_attention(layer.self_attn, ours.self_attention)
-                _fill_feed_forward(layer, ours.feed_forward)
+                _copy_attention(layer.self_attn, ours.self_attention)
+                _copy_feed_forward(layer, ours.feed_forward)
                 for norm, residual in zip(
                     (layer.self_attn_layer_norm, layer.final_layer_norm), ours.residuals, strict=True
                 ):
                     norm.load_state_dict(residual.norm.state_dict())
             for layer, ours in zip(theirs.decoder.layers, modules(model.decoder), strict=True):
-                _fill_attention(layer.self_attn, ours.self_attention)
-                _fill_attention(layer.encoder_attn, ours.cross_attention)
-                _fill_feed_forward(layer, ours.feed_forward)
+                _copy_attention(layer.self_attn, ours.self_attention)
+                _copy_attention(layer.encoder_attn, ours.cross_attention)
+                _copy_feed_forward(layer, ours.feed_forward)
                 norms = layer.self_attn_layer_norm, layer.encoder_attn_layer_norm, layer.final_layer_norm
                 for norm, residual in zip(norms, ours.residuals, strict=True):
                     norm.load_state_dict(residual.norm.state_dict())
 
 
 def modules(layers: nn.ModuleList) -> list[Any]:
-    """A stack's layers, whose attributes are their own."""
+    """Return the layers of a stack without their static type, whose attributes mypy does not know."""
     return list(layers)
 
 
-def _fill_attention(theirs: Any, ours: Any) -> None:
+def _copy_attention(theirs: Any, ours: Any) -> None:
     theirs.q_proj.load_state_dict(ours.query.state_dict())
     theirs.out_proj.load_state_dict(ours.output.state_dict())
     for projection, weight, bias in zip(
@@ -136,12 +140,12 @@ def _fill_attention(theirs: Any, ours: Any) -> None:
         projection.bias.copy_(bias)
 
 
-def _fill_feed_forward(theirs: Any, ours: Any) -> None:
+def _copy_feed_forward(theirs: Any, ours: Any) -> None:
     theirs.fc1.load_state_dict(ours.widen.state_dict())
     theirs.fc2.load_state_dict(ours.narrow.state_dict())
 
 
-def _written(row: list[int]) -> list[int]:
-    """Up to EOS; a row that was cut off has none, and padding behind it where others were longer."""
+def _until_eos(row: list[int]) -> list[int]:
+    """The ids before EOS. A row at the length limit has no EOS and may end in padding."""
     ids = row[: row.index(EOS)] if EOS in row else row
     return [token for token in ids if token != PAD]

@@ -1,34 +1,45 @@
-"""Which peers there are, and how it is said that one is not."""
+"""Start the peers that are installed; name the others."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-Made = TypeVar("Made")
+Peer = TypeVar("Peer")
 
 
-class UnableError(Exception):
-    """A peer cannot do this, for the reason given."""
+class UnavailableError(Exception):
+    """A peer is not installed or does not support the model."""
 
 
-def installed(package: str) -> Any:
-    """The package; raises UnableError where it is missing."""
+def require(package: str) -> Any:
+    """Import a package.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
     if find_spec(package) is None:
-        raise UnableError(f"{package} is not installed (pip install 'heed[bench]')")
+        raise UnavailableError(f"{package} is not installed (pip install 'heed[bench]')")
     return import_module(package)
 
 
-def those_able(makers: Mapping[str, Callable[[], Made]]) -> tuple[dict[str, Made], dict[str, str]]:
-    """What could be made, by name, a peer and what it does; and of the other peers the reason why not."""
-    made: dict[str, Made] = {}
+def start_available(makers: Mapping[str, Callable[[], Peer]]) -> tuple[dict[str, Peer], dict[str, str]]:
+    """Call each maker.
+
+    Args:
+        makers: by name: a peer, and after a space its variant.
+
+    Returns:
+        The peers by name, and for each unavailable peer the reason.
+    """
+    started: dict[str, Peer] = {}
     skipped: dict[str, str] = {}
     for name, make in makers.items():
         try:
-            made[name] = make()
-        except UnableError as reason:
+            started[name] = make()
+        except UnavailableError as reason:
             peer, *_ = name.split()
             if peer not in skipped:
                 print(f"  {peer}: skipped, {reason}", flush=True)
             skipped[peer] = str(reason)
-    return made, skipped
+    return started, skipped

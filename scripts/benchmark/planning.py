@@ -1,33 +1,36 @@
-"""`bench.py plan`: what planning costs, for a corpus of any size."""
+"""``benchmark plan``: time and memory of planning the batches of an epoch."""
 
 import argparse
 import json
-import resource
 import time
 from typing import Any
 
 import numpy as np
 
+from benchmark.measure import peak_mib
 from heed.data.plan import IntArray, Planner
 from heed.errors import HeedError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("--pairs", type=int, default=10_000_000)
-    parser.add_argument("--batch-tokens", type=int, default=25_000, help="as for millions of pairs")
     parser.add_argument(
-        "--rate", type=float, help="training's tokens/s (default: of d256, or the first, in bench.json)"
+        "--batch-tokens", type=int, default=25_000, help="target tokens of a step (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rate", type=float, help="tokens/s of training (default: that of d256, or the first, in bench.json)"
     )
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The section ``plan`` of bench.json: seconds and memory for a tenth of the pairs, then for all."""
+    """Return the section ``plan`` of bench.json: seconds and memory for a tenth of the pairs, then for all."""
     rate = arguments.rate or _measured_rate(arguments)
-    found = [_planned(pairs, arguments.batch_tokens, rate) for pairs in (arguments.pairs // 10, arguments.pairs)]
+    found = [_measure(pairs, arguments.batch_tokens, rate) for pairs in (arguments.pairs // 10, arguments.pairs)]
     return {"plan": found}
 
 
-def _planned(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
+def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
     src, tgt = lengths(pairs)
     planner = Planner(batch_tokens=batch_tokens, device_tokens=4096, pool=20_000, seed=1)
     before = peak_mib()
@@ -52,7 +55,7 @@ def _planned(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
 
 
 def lengths(pairs: int) -> tuple[IntArray, IntArray]:
-    """Of synthetic pairs: log-normal as in web text, the two sides alike, at most 200 tokens."""
+    """Draw source and target lengths: log-normal as in web text, correlated, from 2 to 200 tokens."""
     rng = np.random.default_rng(1)
     src = rng.lognormal(3.0, 0.6, pairs)
     tgt = src * rng.lognormal(0.0, 0.2, pairs)
@@ -64,9 +67,6 @@ def _measured_rate(arguments: argparse.Namespace) -> float:
         rows = json.loads(arguments.out.read_text(encoding="utf-8")).get("train", [])
         if rows:
             return float(next((row for row in rows if row["size"] == "d256"), rows[0])["ours"])
-    raise HeedError(f"{arguments.out} holds no training rate: run `bench.py train` first, or give --rate.")
-
-
-def peak_mib() -> float:
-    """The most memory that this process has had, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    raise HeedError(
+        f"{arguments.out} has no training rate: run `python scripts/benchmark train` first, or give --rate."
+    )

@@ -1,4 +1,4 @@
-"""What a good engineer would write in plain PyTorch: torch's own transformer or LSTM, in a careful loop."""
+"""Plain PyTorch: torch.nn.Transformer or torch.nn.LSTM in an efficient training loop."""
 
 import math
 import warnings
@@ -18,7 +18,12 @@ from heed.symbols import PAD
 
 
 class PlainLoop:
-    """Forward, loss, backward, clip, fused AdamW; ``model`` maps (src, src_mask, tgt_in) to logits."""
+    """A training loop with gradient clipping and fused AdamW.
+
+    Args:
+        model: maps (src, src_mask, tgt_in) to logits.
+        bf16: run the forward pass under autocast.
+    """
 
     def __init__(self, model: nn.Module, *, bf16: bool) -> None:
         self.model = model.train()
@@ -26,7 +31,7 @@ class PlainLoop:
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def take(self, steps: Sequence[EncodedSplit]) -> None:
-        """One optimizer step over each of these, all its pairs as one batch."""
+        """Take one optimizer step for each element, with all its pairs as one batch."""
         for pairs in steps:
             self._step(collate(np.arange(len(pairs)), pairs.src, pairs.tgt))
 
@@ -46,8 +51,8 @@ class Transformer(nn.Module):
     """torch.nn.Transformer with tied embeddings and sinusoidal positions.
 
     Args:
-        dropout_as_ours: torch.nn.Transformer drops attention weights and activations, too, where heed does not unless
-            asked to. With this both do the same work.
+        dropout_as_ours: by default, torch.nn.Transformer also drops attention weights and activations, and heed does
+            not. True: dropout as in heed's configuration, so that both do the same work.
     """
 
     positions: Tensor
@@ -60,7 +65,7 @@ class Transformer(nn.Module):
         angles = torch.arange(longest)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
         self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*enable_nested_tensor.*")  # said of every pre-norm encoder
+            warnings.filterwarnings("ignore", ".*enable_nested_tensor.*")  # raised for every pre-norm encoder
             self.transformer = nn.Transformer(
                 width,
                 config.num_heads,
@@ -80,15 +85,15 @@ class Transformer(nn.Module):
                     module.dropout = nn.Dropout(config.activation_dropout)
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        hidden = ~src_mask
+        padding = ~src_mask
         future = torch.ones(tgt_in.shape[1], tgt_in.shape[1], dtype=torch.bool).triu(1)
         states = self.transformer(
             self._embed(src),
             self._embed(tgt_in),
             tgt_mask=future,
             tgt_is_causal=True,
-            src_key_padding_mask=hidden,
-            memory_key_padding_mask=hidden,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
         )
         return F.linear(states, self.embedding.weight)
 
@@ -99,18 +104,18 @@ class Transformer(nn.Module):
 
 
 class RNN(nn.Module):
-    """Luong's model as it is commonly written: packed nn.LSTM, nn.LSTMCell, general attention, input feeding."""
+    """Luong's model: packed nn.LSTM encoder, nn.LSTMCell decoder, general attention, input feeding."""
 
     def __init__(self, vocabulary: int, config: RNNConfig) -> None:
         super().__init__()
-        width, narrow = config.d_model, config.d_embedding
-        self.embedding = nn.Embedding(vocabulary, narrow, padding_idx=PAD)
+        width, d_embedding = config.d_model, config.d_embedding
+        self.embedding = nn.Embedding(vocabulary, d_embedding, padding_idx=PAD)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = nn.LSTM(narrow, width // 2, batch_first=True, bidirectional=True)
-        self.cell = nn.LSTMCell(narrow + width, width)
+        self.encoder = nn.LSTM(d_embedding, width // 2, batch_first=True, bidirectional=True)
+        self.cell = nn.LSTMCell(d_embedding + width, width)
         self.query = nn.Linear(width, width, bias=False)
         self.combine = nn.Linear(2 * width, width, bias=False)
-        self.readout = nn.Linear(width, narrow, bias=False)
+        self.readout = nn.Linear(width, d_embedding, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
@@ -122,11 +127,11 @@ class RNN(nn.Module):
         memory = self.dropout(memory)
         h, c = (torch.cat((part[0], part[1]), 1) for part in (h_n, c_n))
         feed = torch.zeros_like(h)
-        hidden = ~src_mask
+        padding = ~src_mask
         attentional = []
         for x in self.dropout(self.embedding(tgt_in)).unbind(1):
             h, c = self.cell(torch.cat((x, feed), 1), (h, c))
-            scores = torch.bmm(memory, self.query(h)[:, :, None]).squeeze(2).masked_fill(hidden, -torch.inf)
+            scores = torch.bmm(memory, self.query(h)[:, :, None]).squeeze(2).masked_fill(padding, -torch.inf)
             context = torch.bmm(scores.softmax(1)[:, None], memory).squeeze(1)
             feed = self.dropout(torch.tanh(self.combine(torch.cat((context, h), 1))))
             attentional.append(feed)

@@ -1,4 +1,4 @@
-"""`bench.py train`: heed's own training, run by Lightning, and peers that take the same steps in turn."""
+"""``benchmark train``: heed's training, run by Lightning, against peers that take the same optimizer steps in turn."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,10 @@ import torch
 from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import Callback
 
-from benchmark.apart import Apart
-from benchmark.matmul import matmul_seconds, products_of
-from benchmark.peers import UnableError, installed, those_able
-from benchmark.rounds import rows
+from benchmark.matmul import record_products, time_products
+from benchmark.measure import rows
+from benchmark.peer_process import PeerProcess
+from benchmark.peers import start_available
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
 from heed.data.encoded import EncodedSplit, Ragged
@@ -36,18 +36,22 @@ SIZES = {
     "smallest": ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"],
     "rnn": ["model=rnn"],
 }
-"""What ``train.py`` is told. ``smallest`` is for trying the benchmark itself."""
+"""Options of ``train.py``. ``smallest`` is for testing the benchmark."""
 
 STEP_TOKENS = 3700
-"""Target tokens of an optimizer step: what fits into sentences × longest side ≤ 4096."""
-
+"""Target tokens of an optimizer step, so that it fits into one micro-batch of 4096 padded tokens."""
 
 Steps = Sequence[EncodedSplit]
 """The pairs of each optimizer step."""
 
 
 class Training:
-    """A run as ``train.py`` composes it, without validations, kept in a temporary folder."""
+    """A training run as ``train.py`` composes it, without validation.
+
+    Args:
+        overrides: options of ``train.py``.
+        folder: run folder.
+    """
 
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
         settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
@@ -64,26 +68,36 @@ class Training:
         self.config = parts["model"]
 
     def fit(self, callback: Callback) -> None:
-        """Train until the callback has seen enough."""
-        # The last callback, so that the others' work counts as training.
+        """Train until the callback has measured all rounds."""
+        # Last, so that the time of the other callbacks counts as training.
         self.trainer.callbacks.append(callback)
-        with suppress(SeenEnoughError):
+        with suppress(RoundsDoneError):
             self.trainer.fit(self.module, self.data)
 
 
-class SeenEnoughError(Exception):
-    """Ends a training, which would else end with a validation and a checkpoint."""
+class RoundsDoneError(Exception):
+    """Ends training without the usual final validation and checkpoint."""
 
 
-class Turns(Callback):  # type: ignore[misc]
-    """While Lightning waits, peers take the steps that heed has taken, each in a process of its own.
+class AlternatingRounds(Callback):  # type: ignore[misc]
+    """After every ``steps`` steps of heed, lets each peer take the same steps, while Lightning waits.
 
-    heed's time is all that passes from step to step: planning, collation, loop and callbacks too. A peer is timed over
-    its steps and their collation, a whole step as one batch.
+    heed's time includes planning, collation, Lightning's loop and callbacks. A peer's time includes its steps and their
+    collation; it takes a whole step as one batch.
+
+    Attributes:
+        rates: by side, the tokens per second of each round after ``warmup``.
+        last: the last step that heed took.
     """
 
     def __init__(
-        self, peers: Mapping[str, Apart[Steps, None]], *, rounds: int, warmup: int, steps: int, now: Callable[[], float]
+        self,
+        peers: Mapping[str, PeerProcess[Steps, None]],
+        *,
+        rounds: int,
+        warmup: int,
+        steps: int,
+        now: Callable[[], float],
     ) -> None:
         self.peers = peers
         self.rounds = rounds
@@ -92,9 +106,8 @@ class Turns(Callback):  # type: ignore[misc]
         self.steps = steps
         self.rates: dict[str, list[float]] = {name: [] for name in ("heed", *peers)}
         self.last: StepShard | None = None
-        """A step as heed takes it."""
         self._taken: list[StepShard] = []
-        self._clock = self.now()
+        self._round_start = self.now()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -102,11 +115,11 @@ class Turns(Callback):  # type: ignore[misc]
         self._taken.append(batch)
         if len(self._taken) < self.steps:
             return
-        tokens = sum(share.src_tokens + share.tgt_tokens for share in self._taken)
-        self.rates["heed"].append(tokens / (self.now() - self._clock))
+        tokens = sum(shard.src_tokens + shard.tgt_tokens for shard in self._taken)
+        self.rates["heed"].append(tokens / (self.now() - self._round_start))
         assert isinstance(pl_module, TranslationModule)
         train = pl_module.data.encode_train(batch.epoch)
-        steps = [_pairs_of(share, train) for share in self._taken]
+        steps = [_pairs(shard, train) for shard in self._taken]
         for name, peer in self.peers.items():
             _, seconds = peer(steps)
             self.rates[name].append(tokens / seconds)
@@ -114,60 +127,64 @@ class Turns(Callback):  # type: ignore[misc]
         self._taken = []
         if len(self.rates["heed"]) == self.warmup + self.rounds:
             self.rates = {name: rates[self.warmup :] for name, rates in self.rates.items()}
-            raise SeenEnoughError
-        self._clock = self.now()
+            raise RoundsDoneError
+        self._round_start = self.now()
 
 
-def _pairs_of(share: StepShard, train: EncodedSplit) -> EncodedSplit:
-    index = np.concatenate([batch.index.numpy() for _, batch in share.micro_batches])
+def _pairs(shard: StepShard, train: EncodedSplit) -> EncodedSplit:
+    index = np.concatenate([batch.index.numpy() for _, batch in shard.micro_batches])
     src, tgt = (Ragged.of([side[int(i)].tolist() for i in index]) for side in (train.src, train.tgt))
     return EncodedSplit(src, tgt)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("--model", choices=("transformer", "rnn"), default="transformer")
-    parser.add_argument("--sizes", help=f"of transformers: {', '.join(SIZES)} (default: d256,tiny)")
-    parser.add_argument("--rounds", type=int, default=7, help="that count")
+    parser.add_argument("--sizes", help=f"of the transformer: {', '.join(SIZES)} (default: d256,tiny)")
+    parser.add_argument("--rounds", type=int, default=7, help="measured rounds (default: %(default)s)")
     parser.add_argument(
-        "--warmup", type=int, default=10, help="rounds before them: new shapes cost the first hundred steps memory"
+        "--warmup",
+        type=int,
+        default=10,
+        help="rounds that are not measured, while caches fill (default: %(default)s)",
     )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps of each side in a round")
     parser.add_argument("--step-tokens", type=int, default=STEP_TOKENS, help="target tokens of an optimizer step")
     parser.add_argument(
         "--precision",
         default="auto",
-        help="peers': fp32, bf16, or both with a comma (default: both where the CPU has bf16 products, else fp32)",
+        help="of the peers: fp32, bf16 or fp32,bf16 (default: both if the CPU has bf16 products, else fp32)",
     )
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="of train.py, for heed's side alone")
+    parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of heed's train.py")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The section ``train`` of bench.json, and of ``skipped``."""
+    """Return the sections ``train``, ``limit`` and ``skipped`` of bench.json."""
     sizes = ["rnn"] if arguments.model == "rnn" else (arguments.sizes or "d256,tiny").split(",")
     found: list[dict[str, Any]] = []
-    machine: list[dict[str, Any]] = []
+    limits: list[dict[str, Any]] = []
     skipped: dict[str, str] = {}
     for size in sizes:
         with TemporaryDirectory() as folder:
             training = Training(overrides(size, arguments), Path(folder))
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
-            peers, missing = those_able(_makers(arguments, training))
-            turns = Turns(
+            peers, missing = start_available(_makers(arguments, training))
+            rounds = AlternatingRounds(
                 peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now
             )
-            training.fit(turns)
+            training.fit(rounds)
         for peer in peers.values():
             peer.close()
         skipped |= missing
         facts = {"size": size, "threads": arguments.threads, "vocabulary": vocabulary}
-        found += rows(turns.rates, unit="tokens/s", **facts)
-        machine.append({**facts, **_limit(training, turns, arguments.now)})
-    return {"train": found, "limit": machine, "skipped": skipped}
+        found += rows(rounds.rates, unit="tokens/s", **facts)
+        limits.append({**facts, **_limit(training, rounds, arguments.now)})
+    return {"train": found, "limit": limits, "skipped": skipped}
 
 
 def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
-    """For ``train.py``: this size, on the data of the command line."""
+    """Return the options of ``train.py`` for a size, on the data of the command line."""
     batching = [f"batching.batch_tokens={arguments.step_tokens}"]
     data = ["data=synthetic"]
     if arguments.data:
@@ -175,34 +192,31 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
     return [*SIZES[size], *batching, *data, *arguments.set]
 
 
-def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Apart[Steps, None]]]:
-    peers = ["torch", "torch-our-dropout", "hf", "joey"] if arguments.model == "transformer" else ["torch", "joey"]
+def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], PeerProcess[Steps, None]]]:
+    peers = ["torch", "torch-our-dropout", "hf"] if arguments.model == "transformer" else ["torch"]
     precisions = (
         ("fp32,bf16" if has_bf16_matmul() else "fp32") if arguments.precision == "auto" else arguments.precision
     )
 
-    def maker(name: str, precision: str) -> Callable[[], Apart[Steps, None]]:
-        make = partial(loop_of, name, training.tokenizer.tgt_vocab, training.config, bf16=precision == "bf16")
-        return lambda: Apart(make, now=arguments.now)
+    def maker(name: str, precision: str) -> Callable[[], PeerProcess[Steps, None]]:
+        make = partial(training_loop, name, training.tokenizer.tgt_vocab, training.config, bf16=precision == "bf16")
+        return lambda: PeerProcess(make, now=arguments.now)
 
     wanted = [name for name in peers if name.split("-")[0] in arguments.peers]
     return {f"{name} {precision}": maker(name, precision) for name in wanted for precision in precisions.split(",")}
 
 
-def loop_of(
+def training_loop(
     peer: str, vocabulary: int, config: RNNConfig | TransformerConfig, *, bf16: bool
 ) -> Callable[[Steps], None]:
-    """The plain loop with a peer's model, fresh.
+    """Return a function that takes optimizer steps with a new model of a peer.
 
     Raises:
-        UnableError: It is not installed, or takes no single steps.
+        UnavailableError: the peer is not installed.
     """
     from benchmark import hf_peer, torch_peer
 
     model: torch.nn.Module
-    if peer == "joey":
-        installed("joeynmt")
-        raise UnableError("its trainer takes no single steps: time its own loop instead")
     if isinstance(config, RNNConfig):
         model = torch_peer.RNN(vocabulary, config)
     elif peer == "hf":
@@ -212,15 +226,15 @@ def loop_of(
     return torch_peer.PlainLoop(model, bf16=bf16).take
 
 
-def _limit(training: Training, turns: Turns, now: Callable[[], float]) -> dict[str, Any]:
-    """What the machine's matrix products alone would allow, and which share of it heed reaches."""
-    share = turns.last
-    assert share is not None
-    batches = [batch for _, batch in share.micro_batches]
-    products = products_of(lambda: torch_step(training, batches))
-    seconds, rate = matmul_seconds(products, now=now)
-    limit = (share.src_tokens + share.tgt_tokens) / seconds
-    ours = float(np.median(turns.rates["heed"]))
+def _limit(training: Training, rounds: AlternatingRounds, now: Callable[[], float]) -> dict[str, Any]:
+    """Time the matrix products of heed's last step alone, and print the share of that speed that heed reaches."""
+    shard = rounds.last
+    assert shard is not None
+    batches = [batch for _, batch in shard.micro_batches]
+    products = record_products(lambda: take_step(training, batches))
+    seconds, rate = time_products(products, now=now)
+    limit = (shard.src_tokens + shard.tgt_tokens) / seconds
+    ours = float(np.median(rounds.rates["heed"]))
     print(
         f"  matrix products alone    {limit:>10,.1f} tokens/s ({rate / 1e9:.0f} GFLOP/s)   heed reaches "
         f"{ours / limit:.0%} of it",
@@ -229,8 +243,8 @@ def _limit(training: Training, turns: Turns, now: Callable[[], float]) -> dict[s
     return {"heed": round(ours, 1), "matmul_tokens_per_second": round(limit, 1), "gflops": round(rate / 1e9, 1)}
 
 
-def torch_step(training: Training, batches: Sequence[Batch]) -> None:
-    """Forward and backward passes of one step, in the run's precision, without Lightning's loop."""
+def take_step(training: Training, batches: Sequence[Batch]) -> None:
+    """Run the forward and backward passes of one step in the run's precision, without Lightning's loop."""
     training.model.train()
     for batch in batches:
         with training.trainer.precision_plugin.forward_context():

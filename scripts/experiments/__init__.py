@@ -1,35 +1,6 @@
-"""What courses teach about attention, measured: one claim, one experiment, one verdict. Run by scripts/claims.py."""
+"""Experiments about attention on the built-in corpus.
 
-from experiments import (
-    alignment,
-    antecedent,
-    context,
-    cost,
-    fixed_vector,
-    heads,
-    order,
-    query_key_value,
-    scaling,
-    score_functions,
-    small_data,
-    vanishing,
-)
-
-CLAIMS = tuple(
-    module.CLAIM
-    for module in (
-        fixed_vector,
-        vanishing,
-        cost,
-        scaling,
-        heads,
-        order,
-        context,
-        alignment,
-        score_functions,
-        small_data,
-        query_key_value,
-        antecedent,
-    )
-)
-"""In the order in which they are taught."""
+- ``python scripts/experiments`` tests twelve claims that courses make about attention (`experiments.claims`).
+- ``python scripts/experiments/hardness.py`` measures how hard the built-in corpus is.
+- ``python scripts/experiments/antecedents.py`` measures attention from pronouns and ambiguous nouns.
+"""

@@ -1,10 +1,10 @@
-"""Every claim that courses make about attention, measured on the built-in corpus.
+"""Test twelve claims that courses make about attention on the built-in corpus.
 
-    python scripts/claims.py                        all of them
-    python scripts/claims.py claims=order,scaling   some
-    python scripts/claims.py out=elsewhere          not to runs/claims
+    python scripts/experiments                        all claims
+    python scripts/experiments claims=order,scaling   some of them
+    python scripts/experiments out=DIR                write to DIR instead of runs/claims
 
-Trains the models it needs, small ones, and keeps them for the next time. Leaves index.html and claims.json.
+Trains the small models that the claims need and keeps them for the next call. Writes index.html and claims.json.
 """
 
 import json
@@ -14,56 +14,73 @@ import sys
 import time
 from pathlib import Path
 
-from experiments import CLAIMS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from experiments.claim import Claim, Finding
-from experiments.laboratory import Laboratory
+from experiments.claims import CLAIMS
 from experiments.page import render
-from experiments.recipes import COMMON, LONG_STEPS
+from experiments.runner import ExperimentRunner
+from experiments.small_models import COMMON, LONG_STEPS
 from heed.errors import HeedError
 from heed.options import did_you_mean
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str]) -> None:
-    settings = {"claims": "", "out": "runs/claims"}
+    """Train, measure and write the page.
+
+    Raises:
+        HeedError: an argument is unknown, or a training failed.
+    """
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return
+    options = {"claims": "", "out": "runs/claims"}
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if name not in settings or not equals:
+        if name not in options or not equals:
             raise HeedError(
-                f"{argument} is unknown{did_you_mean(name, settings)}: there is claims=NAME,NAME and out=DIR."
+                f"{argument} is unknown{did_you_mean(name, options)}: the options are claims=NAME,NAME and out=DIR."
             )
-        settings[name] = value
-    claims = chosen(settings["claims"])
-    folder = Path(settings["out"]).resolve()
+        options[name] = value
+    claims = select_claims(options["claims"])
+    folder = Path(options["out"]).resolve()
     started = time.monotonic()
-    laboratory = Laboratory(
-        train=ROOT / "train.py", folder=folder / "models", common=COMMON, at_once=os.cpu_count() or 1, say=say
+    runner = ExperimentRunner(
+        train=ROOT / "train.py",
+        folder=folder / "models",
+        common=COMMON,
+        parallel=os.cpu_count() or 1,
+        print_status=print_status,
     )
-    # From behind: the longest training belongs to the last claim, and nobody should wait for it alone.
-    laboratory.prepare(recipe for claim in reversed(claims) for recipe in claim.recipes)
-    found = []
+    # In reverse: the last claim's models train longest, and should not be the last to start.
+    runner.train_missing(spec for claim in reversed(claims) for spec in claim.models)
+    findings = []
     for claim in claims:
-        finding = claim.experiment(laboratory)
-        found.append((claim, finding))
-        say(f"\n{claim.name}: {'held' if finding.held else 'DID NOT HOLD'}. {claim.claim}\n  {finding.summary}")
+        finding = claim.experiment(runner)
+        findings.append((claim, finding))
+        print_status(
+            f"\n{claim.name}: {'held' if finding.held else 'DID NOT HOLD'}. {claim.claim}\n  {finding.summary}"
+        )
     minutes = (time.monotonic() - started) / 60
-    write(folder, found, minutes)
-    held = sum(finding.held for _, finding in found)
-    say(f"\n{held} of {len(found)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
+    write(folder, findings, minutes)
+    held = sum(finding.held for _, finding in findings)
+    print_status(f"\n{held} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
 
 
-def chosen(names: str) -> list[Claim]:
-    """The claims of these names, all of them if there are none."""
+def select_claims(names: str) -> list[Claim]:
+    """Return the claims of a comma-separated list; all claims if it is empty."""
     by_name = {claim.name: claim for claim in CLAIMS}
-    for name in filter(None, names.split(",")):
+    chosen = [name for name in names.split(",") if name]
+    for name in chosen:
         if name not in by_name:
             raise HeedError(f"There is no claim {name}{did_you_mean(name, by_name)}: choose from {', '.join(by_name)}.")
-    return [by_name[name] for name in names.split(",")] if names else list(CLAIMS)
+    return [by_name[name] for name in chosen] or list(CLAIMS)
 
 
-def write(folder: Path, found: list[tuple[Claim, Finding]], minutes: float) -> None:
-    """claims.json and the page."""
+def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -> None:
+    """Write claims.json and index.html."""
     folder.mkdir(parents=True, exist_ok=True)
     plain = [
         {
@@ -74,22 +91,22 @@ def write(folder: Path, found: list[tuple[Claim, Finding]], minutes: float) -> N
             "summary": finding.summary,
             "numbers": finding.numbers,
         }
-        for claim, finding in found
+        for claim, finding in findings
     ]
     (folder / "claims.json").write_text(json.dumps({"claims": plain}, indent=1, ensure_ascii=False), encoding="utf-8")
     machine = f"{os.cpu_count()} × {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
     facts = [
-        f"Made in {minutes:.0f} minutes on {machine}, trainings of earlier calls not counted.",
-        "Models are trained by train.py on data=synthetic, one core each, with: "
+        f"This call took {minutes:.0f} minutes on {machine}. Models from earlier calls were not trained again.",
+        "Models are trained by train.py on data=synthetic, on one core each, with "
         + " ".join(COMMON)
-        + f" (where it says so: trainer.max_steps={LONG_STEPS}).",
+        + f" (trainer.max_steps={LONG_STEPS} where stated).",
         "± is the standard deviation over seeds; small dots are single runs. BLEU is sacreBLEU's, 13a, mixed case, "
         "greedy search.",
     ]
-    (folder / "index.html").write_text(render(found, facts=facts), encoding="utf-8")
+    (folder / "index.html").write_text(render(findings, facts=facts), encoding="utf-8")
 
 
-def say(line: str) -> None:
+def print_status(line: str) -> None:
     print(line, flush=True)
 
 
@@ -97,5 +114,5 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except HeedError as error:
-        print(f"claims.py: {error}", file=sys.stderr)
+        print(f"experiments: {error}", file=sys.stderr)
         sys.exit(2)

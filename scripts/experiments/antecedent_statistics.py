@@ -1,4 +1,4 @@
-"""Where "it" looks: encoder self-attention from a pronoun to what it means, minus to what it could have meant."""
+"""Statistics of attention from a pronoun to its right antecedent minus that to its wrong one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,40 +12,44 @@ from heed.evaluation.words import AttentionMap
 Floats = npt.NDArray[np.float64]
 
 
-def mass_difference(encoder_self: AttentionMap, antecedent: Mapping[str, int]) -> Floats:
+def attention_difference(weights: AttentionMap, antecedent: Mapping[str, int]) -> Floats:
     """Attention from the pronoun to its right antecedent, minus that to the wrong one: "L H", from −1 to 1.
 
     Args:
-        encoder_self: self-attention over source words, "L H S S", pooled by `heed.evaluation.words.pool`.
-        antecedent: the source words "pronoun", "right" and "wrong".
+        weights: attention to source words, "L H T S", pooled by `heed.evaluation.words.pool`.
+        antecedent: the row of the "pronoun", and the source words "right" and "wrong".
     """
-    row = np.asarray(encoder_self, dtype=np.float64)[:, :, antecedent["pronoun"]]
+    row = np.asarray(weights, dtype=np.float64)[:, :, antecedent["pronoun"]]
     difference: Floats = row[..., antecedent["right"]] - row[..., antecedent["wrong"]]
     return difference
 
 
 def best_head(differences: Floats) -> tuple[int, int]:
-    """(layer, head), from 0, with the greatest mean over the sentences of "N L H". For validation sentences."""
+    """Return the (layer, head), from 0, with the greatest mean over the sentences of "N L H"."""
     layer, head = np.unravel_index(differences.mean(0).argmax(), differences.shape[1:])
     return int(layer), int(head)
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Differences of one head over a set of sentences."""
+    """Distribution of one head's differences over sentences.
+
+    Attributes:
+        number: number of sentences.
+        interval: 95 % interval of the mean, by percentile bootstrap over sentences.
+        quantiles: minimum, lower quartile, median, upper quartile, maximum.
+        positive: share of sentences in which the right antecedent gets more attention.
+    """
 
     number: int
     mean: float
     interval: tuple[float, float]
-    """95 % of the mean, by percentile bootstrap over sentences."""
     quantiles: tuple[float, float, float, float, float]
-    """Smallest, lower quartile, median, upper quartile, largest."""
     positive: float
-    """Share of sentences in which the right antecedent gets more."""
 
 
 def distribution(differences: Sequence[float] | Floats, *, seed: int = 0, resamples: int = 1000) -> Distribution:
-    """What there is to say about the differences of one head, " N"."""
+    """Describe the differences of one head, "N"."""
     values = np.asarray(differences, dtype=np.float64)
     number = len(values)
     interval = bootstrap_interval(values, lambda sums: sums / number, seed=seed, resamples=resamples)
@@ -61,23 +65,31 @@ def distribution(differences: Sequence[float] | Floats, *, seed: int = 0, resamp
 
 @dataclass(frozen=True)
 class AntecedentReport:
-    """How the head that looked best on validation does on the challenge set."""
+    """Differences of the head that is best on validation sentences.
+
+    Attributes:
+        layer, head: counted from 1.
+        valid: over the sentences on which the head was chosen, and so biased upwards.
+        challenge: over the challenge set.
+        by_head: mean difference of every layer and head on the challenge set.
+    """
 
     layer: int
     head: int
-    """Both counted from 1."""
     valid: Distribution
-    """Of the sentences the head was chosen on: higher than it deserves."""
     challenge: Distribution
     by_head: list[list[float]]
-    """Mean difference of every layer and head on the challenge set."""
 
 
 def report(valid: Floats, challenge: Floats) -> AntecedentReport:
-    """Choose the head on validation sentences "N L H" and measure it on others, "M L H".
+    """Choose the head on validation sentences and measure it on the challenge set.
 
-    A challenge set of twins, whose right and wrong antecedents change places, gives 0 to a head that always prefers
-    the first, the last or the subject.
+    The challenge set has each scene twice, with the right and the wrong antecedent exchanged. A head that always
+    prefers the first noun, the last noun or the subject has a mean of 0.
+
+    Args:
+        valid: differences "N L H".
+        challenge: differences "M L H".
     """
     layer, head = best_head(valid)
     return AntecedentReport(

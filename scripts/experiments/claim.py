@@ -1,33 +1,43 @@
-"""What a claim is, and what an experiment finds out about it."""
+"""A claim about attention, and the result of its experiment."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.laboratory import Laboratory, Recipe
+from experiments.runner import ExperimentRunner, ModelSpec
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was measured."""
+    """The result of an experiment.
+
+    Attributes:
+        held: whether the claim held.
+        summary: one or two sentences with the numbers that decide.
+        numbers: all measured numbers, as JSON data.
+        figures: HTML fragments.
+    """
 
     held: bool
     summary: str
-    """In words, with the numbers that decide."""
     numbers: Mapping[str, Any]
-    """All of them, as plain data."""
     figures: Sequence[str]
-    """As HTML."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that courses teach, and the experiment that tests it."""
+    """A statement that courses make, and the experiment that tests it.
+
+    Attributes:
+        name: how the command line calls it.
+        claim: the statement.
+        measurement: what is measured, and when the claim holds.
+        models: the models that the experiment needs.
+        experiment: measures, given a runner that has trained ``models``.
+    """
 
     name: str
     claim: str
     measurement: str
-    """What is measured, and when the claim holds."""
-    recipes: Sequence[Recipe]
-    """The models that it takes."""
-    experiment: Callable[[Laboratory], Finding]
+    models: Sequence[ModelSpec]
+    experiment: Callable[[ExperimentRunner], Finding]

@@ -1,4 +1,4 @@
-"""All claims on one page that needs nothing but itself."""
+"""The HTML page of all claims: one file, without external resources."""
 
 from collections.abc import Sequence
 from html import escape
@@ -25,14 +25,18 @@ section > p.how { font-size: 14px; max-width: 80ch; }
 """
 
 
-def render(found: Sequence[tuple[Claim, Finding]], *, facts: Sequence[str]) -> str:
-    """The page. ``facts``: how the numbers came about, for its end."""
-    held = sum(finding.held for _, finding in found)
-    title = f"{held} of {len(found)} claims about attention held" if len(found) > 1 else found[0][0].claim
+def render(findings: Sequence[tuple[Claim, Finding]], *, facts: Sequence[str]) -> str:
+    """Return the page.
+
+    Args:
+        facts: notes on the measurement, for the footer.
+    """
+    held = sum(finding.held for _, finding in findings)
+    title = f"{held} of {len(findings)} claims about attention held" if len(findings) > 1 else findings[0][0].claim
     entries = "".join(
-        f'<li>{_mark(finding)}<a href="#{claim.name}">{escape(claim.claim)}</a></li>' for claim, finding in found
+        f'<li>{_mark(finding)}<a href="#{claim.name}">{escape(claim.claim)}</a></li>' for claim, finding in findings
     )
-    contents = f'<ul class="contents">{entries}</ul>' if len(found) > 1 else ""
+    contents = f'<ul class="contents">{entries}</ul>' if len(findings) > 1 else ""
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
@@ -40,9 +44,9 @@ def render(found: Sequence[tuple[Claim, Finding]], *, facts: Sequence[str]) -> s
         f"<title>{escape(title)}</title>"
         '<link rel="icon" href="data:,">'
         f"<style>{STYLE}{OWN_STYLE}</style></head><body><main>"
-        f'<header><p class="kicker">heed · what courses teach about attention, measured</p><h1>{escape(title)}</h1>'
+        f'<header><p class="kicker">heed · claims about attention, measured</p><h1>{escape(title)}</h1>'
         f"{contents}</header>"
-        + "".join(_section(claim, finding) for claim, finding in found)
+        + "".join(_section(claim, finding) for claim, finding in findings)
         + "<footer>"
         + "".join(f"<p>{escape(fact)}</p>" for fact in facts)
         + "</footer></main></body></html>\n"
@@ -58,5 +62,5 @@ def _section(claim: Claim, finding: Finding) -> str:
 
 
 def _mark(finding: Finding) -> str:
-    kind, words = ("held", "held") if finding.held else ("failed", "did not hold")
-    return f'<span class="verdict-mark {kind}">{words}</span>'
+    kind, text = ("held", "held") if finding.held else ("failed", "did not hold")
+    return f'<span class="verdict-mark {kind}">{text}</span>'

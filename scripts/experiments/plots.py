@@ -1,4 +1,4 @@
-"""Figures of claims as inline SVG in the colours of the page's style sheet, and tables."""
+"""Figures as inline SVG in the colours of the page's style sheet, and HTML tables."""
 
 import math
 from collections.abc import Sequence
@@ -6,19 +6,26 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from heed.compare.challenge import Accuracy
+from heed.evaluation.significance import wilson
+from heed.plot.svg import Mark
+
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 812, 320, 62, 190, 12, 44
-"""Pixels: of a plot, and of the margins around its axes; names of lines stand at the right."""
+"""Size of a plot and its margins, in pixels. The names of lines are in the right margin."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Values joined by a line."""
+    """A curve of `line_plot`.
+
+    Attributes:
+        points: joined by the line.
+        others: drawn as dots, for example single runs.
+    """
 
     label: str
     points: Sequence[tuple[float, float]]
     others: Sequence[tuple[float, float]] = ()
-    """Points around it: single runs."""
-    dashed: bool = False
 
 
 def line_plot(
@@ -31,12 +38,12 @@ def line_plot(
     log_y: bool = False,
     ticks: Sequence[tuple[float, str]] | None = None,
 ) -> str:
-    """Lines over one pair of axes, each named at its end.
+    """Draw lines on common axes, each labelled at its right end.
 
     Args:
-        name: what it shows, to who cannot see it.
-        x, y: what the axes measure.
-        ticks: of x, where they are not to be numbers.
+        name: description for screen readers.
+        x, y: labels of the axes.
+        ticks: (value, label) of the x axis; by default, numbers.
     """
     every = [point for line in lines for point in (*line.points, *line.others)]
     across = _Axis([point[0] for point in every], LEFT, WIDTH - RIGHT, log=log_x)
@@ -50,15 +57,14 @@ def line_plot(
         parts.append(_text(across(value), bottom + 17, label, "tick middle"))
     parts.append(_text((LEFT + right) / 2, HEIGHT - 6, x, "tick middle"))
     parts.append(f'<path class="grid" d="M{LEFT} {bottom}H{right}"/>')
-    places = _apart([up(line.points[-1][1]) for line in lines], 15)
-    for number, (line, place) in enumerate(zip(lines, places, strict=True)):
+    positions = _spread_out([up(line.points[-1][1]) for line in lines], 15)
+    for number, (line, position) in enumerate(zip(lines, positions, strict=True)):
         path = "L".join(f"{across(a)} {up(b)}" for a, b in line.points)
-        dash = ' stroke-dasharray="5 4"' if line.dashed else ""
-        parts.append(f'<g class="side-{number % 6}"><path class="curve" d="M{path}"{dash}/>')
+        parts.append(f'<g class="side-{number % 6}"><path class="curve" d="M{path}"/>')
         parts += [f'<circle class="other" cx="{across(a)}" cy="{up(b)}" r="2.2"/>' for a, b in line.others]
         end_x, end_y = across(line.points[-1][0]), up(line.points[-1][1])
-        parts.append(f'<path class="leader" d="M{end_x + 3} {end_y}L{right + 10} {place}"/>')
-        parts.append(_text(right + 13, place + 4, line.label, "name") + "</g>")
+        parts.append(f'<path class="leader" d="M{end_x + 3} {end_y}L{right + 10} {position}"/>')
+        parts.append(_text(right + 13, position + 4, line.label, "name") + "</g>")
     title = f'<p class="axis">{escape(y)}</p>' if y else ""
     return (
         f'{title}<svg class="plot lines" viewBox="0 0 {WIDTH} {HEIGHT}" style="max-width:{WIDTH}px" role="img" '
@@ -69,7 +75,7 @@ def line_plot(
 def histogram(
     values: Sequence[float], *, name: str, x: str, low: float = -1.0, high: float = 1.0, bins: int = 40
 ) -> str:
-    """How often values fall where, with their mean and zero marked."""
+    """Draw a histogram with the mean and zero marked."""
     height, right = 180, WIDTH - RIGHT
     width = (high - low) / bins
     counts = [0] * bins
@@ -104,26 +110,26 @@ def histogram(
 
 
 class _Axis:
-    """From values to pixels."""
+    """Maps values to pixels."""
 
     def __init__(self, values: Sequence[float], start: float, stop: float, *, log: bool) -> None:
         self.log = log
         values = [value for value in values if not log or value > 0]
         low, high = min(values), max(values)
         self.ticks = _powers(low, high) if log else _round_numbers(low, high)
-        self.low, self.high = (self._place(value) for value in (min(low, *self.ticks), max(high, *self.ticks)))
+        self.low, self.high = (self._scale(value) for value in (min(low, *self.ticks), max(high, *self.ticks)))
         self.start, self.stop = start, stop
 
-    def _place(self, value: float) -> float:
+    def _scale(self, value: float) -> float:
         return math.log10(max(value, 1e-300)) if self.log else value
 
     def __call__(self, value: float) -> float:
-        share = (self._place(value) - self.low) / ((self.high - self.low) or 1)
-        return round(self.start + share * (self.stop - self.start), 1)
+        fraction = (self._scale(value) - self.low) / ((self.high - self.low) or 1)
+        return round(self.start + fraction * (self.stop - self.start), 1)
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten, or of two where these are few, in the range; at most nine of them."""
+    """At most nine powers of 2, or of 10, 100, …, in the range."""
     for base in (2.0, 10.0, 100.0, 1e4, 1e8):
         first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
         if last - first <= 8:
@@ -132,7 +138,7 @@ def _powers(low: float, high: float) -> list[float]:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """Round numbers from below the least to above the greatest, at most seven of them."""
+    """At most seven equally spaced round numbers that cover the range."""
     span = max(high - low, 1e-9)
     magnitude = 10.0 ** math.floor(math.log10(span))
     for step in (magnitude * factor for factor in (0.2, 0.5, 1, 2, 5)):
@@ -150,31 +156,43 @@ def _number(value: float, log: bool) -> str:
     return f"{value:.4g}".replace("-", "−") if abs(value) < 10_000 else f"{value:,.0f}"
 
 
-def _apart(places: Sequence[float], gap: float) -> list[float]:
-    """The places, moved so that none is nearer than ``gap`` to the next and none is outside the axes."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    moved = [min(max(place, TOP), HEIGHT - BOTTOM) for place in places]
+def _spread_out(positions: Sequence[float], gap: float) -> list[float]:
+    """Move positions apart until they differ by ``gap`` or more, and into the range of the y axis."""
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    moved = [min(max(position, TOP), HEIGHT - BOTTOM) for position in positions]
     for above, below in pairwise(order):
         moved[below] = max(moved[below], moved[above] + gap)
     limit = float(HEIGHT - BOTTOM)
-    for place in reversed(order):
-        moved[place] = limit = min(moved[place], limit)
+    for index in reversed(order):
+        moved[index] = limit = min(moved[index], limit)
         limit -= gap
-    return [round(place, 1) for place in moved]
+    return [round(position, 1) for position in moved]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column names its rows."""
-    cells = [
+    """Return an HTML table. The first cell of each row is its heading."""
+    body = [
         f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
         for first, *rest in rows
     ]
     heads = "".join(f'<th scope="col">{escape(title)}</th>' for title in head)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(cells)}</tbody></table></div>'
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+
+
+def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:
+    """The mark of a `dot_plot` for contrastive accuracies of several seeds, with Wilson's 95 % interval, in per cent.
+
+    Args:
+        number: the mark's place among the others of its row, which decides its colour.
+    """
+    right, total = sum(a.right for a in found), sum(a.total for a in found)
+    low, high = wilson(right, total)
+    share = 100 * right / total
+    return Mark(share, (100 * low, 100 * high), f"side-{number % 6}", f"{share:.1f} %", [100 * a.share for a in found])
 
 
 def caption(text: str) -> str:
-    """A figure's title, above it."""
+    """Return the title of the figure that follows."""
     return f"<h3>{escape(text)}</h3>"
 
 

@@ -1,5 +1,5 @@
-"""Kill training runs at random moments, resume them, and compare them with runs that were left alone.
+"""Soak test: kill training runs at random moments, resume them, and compare them with uninterrupted runs.
 
-Run it from the root of the repository: ``python scripts/soak --help``. It uses the command line and the files of a
-run folder only. See docs/reliability.md.
+Run ``python scripts/soak --help`` from the root of the repository. The test uses only the command line and the files of
+run folders. See docs/reliability.md.
 """

@@ -1,4 +1,4 @@
-"""The soak's command line."""
+"""Soak test: kill training runs at random moments, resume them, and compare them with uninterrupted runs."""
 
 import argparse
 import json
@@ -17,22 +17,26 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from soak.environment import SCENARIOS
-from soak.trial import SETTINGS, Outcome, References, disturb, table
+from soak.scenarios import SCENARIOS
+from soak.trial import SETTINGS, Outcome, References, kill_and_resume, table
 
 
 def main() -> int:
-    """Run the soak; exit status 1 if anything was not as promised."""
+    """Run the soak test and write the report.
+
+    Returns:
+        Exit status: 1 if a run or a scenario failed.
+    """
     parser = argparse.ArgumentParser(prog="python scripts/soak", description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="kill at least so often (default: %(default)s)")
-    parser.add_argument("--per-run", type=int, default=6, help="kills of one run (default: %(default)s)")
+    parser.add_argument("--kills", type=int, default=200, help="minimum number of kills (default: %(default)s)")
+    parser.add_argument("--per-run", type=int, default=6, help="kills per run (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the kills (default: %(default)s)")
     names = [setting.name for setting in SETTINGS]
     parser.add_argument("--only", action="append", metavar="NAME", help=f"a setting ({', '.join(names)}) or scenario "
                         f"({', '.join(SCENARIOS)}); may be given several times")  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("soak"), help="OUT.json and OUT.md (default: %(default)s)")
-    parser.add_argument("--work", type=Path, help="folder for the runs (default: a temporary one; failed runs stay)")
+    parser.add_argument("--work", type=Path, help="folder for the runs (default: temporary); failed runs are kept")
     arguments = parser.parse_args()
     if unknown := set(arguments.only or ()) - {*names, *SCENARIOS}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
@@ -40,7 +44,7 @@ def main() -> int:
     work.mkdir(parents=True, exist_ok=True)
     print(f"runs in {work}", file=sys.stderr)
 
-    began = time.monotonic()
+    start_time = time.monotonic()
     outcomes = _trials(arguments, work) if not arguments.only or set(arguments.only) & set(names) else []
     scenarios: dict[str, list[str]] = {}
     scenario_references = References(work / "scenarios")
@@ -48,9 +52,9 @@ def main() -> int:
         if not arguments.only or name in arguments.only:
             (work / name).mkdir()
             scenarios[name] = scenario(work / name, scenario_references)
-            print(f"{name}: {'; '.join(scenarios[name]) or 'as promised'}", file=sys.stderr, flush=True)
+            print(f"{name}: {'; '.join(scenarios[name]) or 'passed'}", file=sys.stderr, flush=True)
 
-    minutes = (time.monotonic() - began) / 60
+    minutes = (time.monotonic() - start_time) / 60
     failed = [outcome for outcome in outcomes if outcome.problems]
     report = {
         "machine": platform.processor() or platform.machine(),
@@ -76,12 +80,12 @@ def main() -> int:
 
 
 def _cell(problems: list[str]) -> str:
-    """One line of a Markdown table."""
-    return " ".join("; ".join(problems).replace("|", "/").split())[:300] or "as promised"
+    """Format the outcome of a scenario as a Markdown table cell."""
+    return " ".join("; ".join(problems).replace("|", "/").split())[:300] or "passed"
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON, which has no NaN: weights that cannot be compared are null."""
+    """Convert an outcome to JSON, which has no NaN: weights that cannot be compared are null."""
     record = asdict(outcome)
     if outcome.difference and math.isnan(outcome.difference.weights):
         record["difference"]["weights"] = None
@@ -89,13 +93,13 @@ def _record(outcome: Outcome) -> dict[str, Any]:
 
 
 def _trials(arguments: argparse.Namespace, work: Path) -> list[Outcome]:
-    """Disturb one setting after the other until there were enough kills."""
+    """Run trials of each setting in turn until there were enough kills."""
     settings = [setting for setting in SETTINGS if not arguments.only or setting.name in arguments.only]
     references = References(work)
     outcomes: list[Outcome] = []
     running: set[Future[Outcome]] = set()
     numbers: Counter[str] = Counter()
-    began = time.monotonic()
+    start_time = time.monotonic()
     with ThreadPoolExecutor(arguments.jobs) as pool:
         started = 0
         while True:
@@ -106,7 +110,7 @@ def _trials(arguments: argparse.Namespace, work: Path) -> list[Outcome]:
                 numbers[setting.name] += 1
                 running.add(
                     pool.submit(
-                        disturb,
+                        kill_and_resume,
                         setting,
                         numbers[setting.name],
                         seed=arguments.seed,
@@ -124,11 +128,11 @@ def _trials(arguments: argparse.Namespace, work: Path) -> list[Outcome]:
                 if outcome.problems and not outcome.kills and started >= 2 * len(settings):
                     raise RuntimeError(f"{outcome.setting}: no kill succeeded: {outcome.problems}")
             kills = sum(sum(outcome.kills.values()) for outcome in outcomes)
-            minutes = (time.monotonic() - began) / 60
+            minutes = (time.monotonic() - start_time) / 60
             left = minutes / kills * max(0, arguments.kills - kills) if kills else float("nan")
             last = outcomes[-1]
             print(
-                f"{kills} of {arguments.kills} kills, {minutes:.1f} min, about {left:.0f} to go; {last.setting} "
+                f"{kills} of {arguments.kills} kills, {minutes:.1f} min, about {left:.0f} min left; {last.setting} "
                 f"{last.number}: {'; '.join(last.problems)[:400] or 'equal'}",
                 file=sys.stderr,
                 flush=True,

@@ -1,5 +1,5 @@
-/* Preloaded, it sets the clock back by $HEED_SOAK_CLOCK_BACK seconds, $HEED_SOAK_CLOCK_AFTER seconds after the start.
-   CLOCK_MONOTONIC goes on as it does when a real clock is set. */
+/* A library for LD_PRELOAD that sets the clock back by $HEED_SOAK_CLOCK_BACK seconds, $HEED_SOAK_CLOCK_AFTER seconds
+   after the start of the program. CLOCK_MONOTONIC is not changed. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

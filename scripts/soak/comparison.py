@@ -1,4 +1,4 @@
-"""What two runs must have in common: weights, metrics, results, translations, files, and every sentence once."""
+"""Compare two runs: weights, metrics, results, translations, files, and the sentences of every step."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from soak.process import Attempt
 Steps = dict[int, tuple[int, int, dict[str, tuple[int, ...]]]]
 """By global step: epoch, number within the epoch, and the sentences of each micro-batch."""
 
-DIFFERENT = ("train_seconds", "tokens_per_second", "decode_seconds", "model_dir", "git")
+TIME_DEPENDENT = ("train_seconds", "tokens_per_second", "decode_seconds", "model_dir", "git")
 """The entries of results.json that depend on the clock, the folder or the checkout."""
 
 ROUNDING = 1e-3
@@ -25,26 +25,34 @@ ROUNDING = 1e-3
 
 @dataclass
 class Difference:
-    """What a resumed run has otherwise than the undisturbed one."""
+    """Differences between a resumed run and the uninterrupted one.
+
+    Attributes:
+        lost: number of sentences that were not trained on, although the plan has them.
+        repeated: number of sentences that were trained on more often than the plan says.
+        order: the sentences are the same, but in other steps.
+        weights: largest relative difference of a weight; NaN if tensors are missing or differ in shape.
+        metrics: metrics.csv differs.
+        results: keys of results.json that differ.
+        translations: files that differ.
+        files: files that only one of the two run folders has.
+    """
 
     lost: int = 0
-    """Sentences that no step of the final weights saw, although the plan has them."""
     repeated: int = 0
-    """Sentences that its steps saw more often than the plan says."""
     order: bool = False
-    """The right sentences in the wrong steps."""
     weights: float = 0.0
-    """Largest relative difference of a weight; NaN if tensors are missing or of another shape."""
     metrics: bool = False
     results: tuple[str, ...] = ()
-    """Keys of results.json."""
     translations: tuple[str, ...] = ()
-    """Files."""
     files: tuple[str, ...] = ()
-    """Files that only one of the two run folders has."""
 
     def problems(self, *, exact: bool) -> Iterator[str]:
-        """Name what must not be. ``exact``: both runs had the same number of processes."""
+        """Describe the differences that are faults.
+
+        Args:
+            exact: both runs had the same number of processes, so they must be equal bit for bit.
+        """
         if self.lost:
             yield f"{self.lost} sentences lost"
         if self.repeated:
@@ -67,7 +75,11 @@ class Difference:
 
 
 def finished_run(runs: Path) -> Path:
-    """Return the one folder below ``runs/NAME`` that has results."""
+    """Return the only folder in ``runs/NAME`` that has results.
+
+    Raises:
+        ValueError: there is none, or more than one.
+    """
     found = [path.parent for path in runs.glob("*/results.json")]
     if len(found) != 1:
         raise ValueError(f"{len(found)} finished runs in {runs}: {[path.name for path in found]}")
@@ -75,9 +87,9 @@ def finished_run(runs: Path) -> Path:
 
 
 def lineage(attempts: Sequence[Attempt]) -> Steps:
-    """Return the steps that the final weights consist of.
+    """Return the steps that led to the final weights.
 
-    An attempt begins at the step of its checkpoint. Whatever earlier attempts did after that step is gone.
+    An attempt starts at the step of its checkpoint, which discards later steps of earlier attempts.
     """
     steps: Steps = {}
     for attempt in attempts:
@@ -127,10 +139,11 @@ def check_plan(steps: Steps, train_pairs: int) -> list[str]:
 
 
 def compare(run: Path, steps: Steps, reference: Path, reference_steps: Steps, *, exact: bool) -> Difference:
-    """Compare a finished run with the undisturbed one.
+    """Compare a finished run with the uninterrupted one.
 
     Args:
-        exact: compare checkpoints, too: both runs had the same number of processes.
+        steps, reference_steps: their `lineage`.
+        exact: both runs had the same number of processes: compare checkpoints, too.
     """
     ours, theirs = sentences(steps), sentences(reference_steps)
     return Difference(
@@ -151,11 +164,13 @@ def compare(run: Path, steps: Steps, reference: Path, reference_steps: Steps, *,
 
 def _different_results(run: Path, reference: Path) -> tuple[str, ...]:
     ours, theirs = (json.loads((folder / "results.json").read_text()) for folder in (run, reference))
-    return tuple(key for key in sorted({*ours, *theirs}) if key not in DIFFERENT and ours.get(key) != theirs.get(key))
+    return tuple(
+        key for key in sorted({*ours, *theirs}) if key not in TIME_DEPENDENT and ours.get(key) != theirs.get(key)
+    )
 
 
 def _files(folder: Path) -> set[str]:
-    """All files of a run folder, locks left out."""
+    """All files of a run folder except locks."""
     paths = (path for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
     return {str(path.relative_to(folder)) for path in paths}
 
@@ -169,7 +184,7 @@ def _largest(distances: Iterable[float]) -> float:
 def _tensor_pairs(
     run: Path, reference: Path, *, checkpoints: bool
 ) -> Iterator[tuple[torch.Tensor | None, torch.Tensor | None]]:
-    """The final model, then everything in the checkpoints that both have: weights, optimizer, averages."""
+    """Pair the tensors of the final model, then those of the checkpoints that both runs have."""
     yield from _pair(
         load_file(run / "model" / "model.safetensors"), load_file(reference / "model" / "model.safetensors")
     )
@@ -191,13 +206,13 @@ def _pair(
 
 
 def _tensors(value: Any, folder: Path, path: str = "") -> dict[str, torch.Tensor]:
-    """All tensors of a checkpoint by their path in it; file names, relative to the run's ``folder``."""
+    """All tensors of a checkpoint by their path in it. File names become relative to the run's ``folder``."""
     if isinstance(value, torch.Tensor):
         return {path.replace(str(folder.resolve()), ""): value}
     items: Any = (
         value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
     )
-    # Lightning does not restore the score that a checkpoint callback saw last, and does not use it.
+    # Lightning neither restores nor uses the last score of a checkpoint callback.
     kept = ((key, part) for key, part in items if key != "current_score")
     return {name: tensor for key, part in kept for name, tensor in _tensors(part, folder, f"{path}/{key}").items()}
 

@@ -16,21 +16,24 @@ ROOT = Path(__file__).resolve().parents[2]
 OBSERVER = Path(__file__).resolve().parent / "observer"
 POLL_SECONDS = 0.002
 TIME_LIMIT = 180.0
-"""Seconds an attempt may take before it counts as hanging."""
+"""Seconds after which an attempt counts as hanging."""
 GRACE = 45.0
-"""Seconds that the other processes of a run get to end after one of them was killed."""
+"""Seconds in which the other processes of a run must end after one of them was killed."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """A moment at which to kill an attempt: ``delay`` seconds after the ``count``-th event of a kind."""
+    """When to kill an attempt: ``delay`` seconds after the ``count``-th event of a phase.
+
+    Attributes:
+        phase: one of `PHASES`.
+        target: "group": all processes of the run. "first" or "other": one rank; the others must end by themselves.
+    """
 
     phase: str
-    """One of `PHASES`."""
     count: int
     delay: float
     target: str = "group"
-    """"group": all processes of the run; "first" or "other": one rank, and the rest must end by themselves."""
 
 
 PHASES = {
@@ -40,7 +43,7 @@ PHASES = {
     "checkpoint": "saving",
     "final test": "testing",
 }
-"""The event after which to kill, per phase. Preparation begins when the cache folder appears."""
+"""By phase, the event after which to kill. Preparation starts when the cache folder appears."""
 
 STATES = {
     "started": "training",
@@ -51,31 +54,36 @@ STATES = {
     "testing": "final test",
     "finishing": "results",
 }
-"""What a run does after an event, until the next one."""
+"""By event, the phase that it starts."""
 
 
 @dataclass
 class Attempt:
-    """What one process (or group of ranks) did."""
+    """The result of one process or group of ranks.
+
+    Attributes:
+        status: exit status.
+        killed_in: phase in which it was killed, by its last event; None if it ended by itself.
+        target: what was killed, as in `Kill`.
+        events: of all its processes.
+    """
 
     command: list[str]
     status: int | None = None
     killed_in: str | None = None
-    """The phase in which the kill met the run, by the run's last event; None: it ended by itself."""
     target: str = "group"
     hung: bool = False
     seconds: float = 0.0
     stderr: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
-    """Of all its processes."""
 
     @property
     def start(self) -> int | None:
-        """The global step at which training began; None: it did not get so far."""
+        """The global step at which training started; None if it did not start."""
         return next((event["step"] for event in self.events if event["event"] == "started"), None)
 
     def problems(self) -> Iterator[str]:
-        """What no attempt may do, killed or not."""
+        """Describe what is wrong with this attempt: it hung, failed without being killed, or printed a traceback."""
         if self.hung:
             yield f"hung ({self.seconds:.0f} s)"
         if self.killed_in is None and self.status != 0:
@@ -100,7 +108,7 @@ def environment(events: Path | None, changes: Mapping[str, str | None] | None = 
 
 
 def _install_entry_point(events: Path) -> None:
-    """Make the observer a package that Lightning finds by its entry point."""
+    """Write package metadata through which Lightning finds the observer."""
     folder = events / "site" / "heed_soak_observer-0.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: heed_soak_observer\nVersion: 0\n")
@@ -114,7 +122,7 @@ def train_command(*overrides: str) -> list[str]:
 
 
 class Process:
-    """A command in a process group of its own, with its stderr in a file."""
+    """A command in its own process group, with its stderr in a file."""
 
     def __init__(
         self,
@@ -134,7 +142,7 @@ class Process:
         self.command, self.events = command, events
         self._known = set(events.glob("*.jsonl")) if events else set()
         self._log = folder / f"stderr-{time.monotonic_ns()}.txt"
-        self._began = time.monotonic()
+        self._start_time = time.monotonic()
 
         def limit() -> None:
             if file_size is not None:
@@ -153,7 +161,7 @@ class Process:
             )
 
     def read_events(self) -> list[dict[str, Any]]:
-        """Return all events so far, of all its processes."""
+        """Return the events of all its processes so far."""
         if self.events is None:
             return []
         records: list[dict[str, Any]] = []
@@ -173,12 +181,12 @@ class Process:
             pass
 
     def group_alive(self) -> bool:
-        """Whether any process of the group is alive; a zombie is not, even if nobody collects its status."""
+        """Whether any process of the group is alive. Zombies do not count."""
         self.process.poll()
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
-            except OSError:  # it has just ended
+            except OSError:  # the process has ended
                 continue
             if int(group) == self.process.pid and state != "Z":
                 return True
@@ -195,7 +203,7 @@ class Process:
                 break
             time.sleep(0.05)
         attempt.status = self.process.wait()
-        attempt.seconds = time.monotonic() - self._began
+        attempt.seconds = time.monotonic() - self._start_time
         attempt.stderr = self._log.read_text(encoding="utf-8", errors="replace")
         attempt.events = self.read_events()
         self._log.unlink()
@@ -212,21 +220,21 @@ def run(
     changes: Mapping[str, str | None] | None = None,
     file_size: int | None = None,
 ) -> Attempt:
-    """Run a command to its end, or kill it at a moment of its own events.
+    """Run a command to its end, or kill it after one of its events.
 
     Args:
-        cache: the cache folder, whose appearance tells that preparation has begun.
+        cache: cache folder; its creation marks the start of preparation.
     """
     process = Process(command, folder, events=events, changes=changes, file_size=file_size)
     attempt = Attempt(command)
     if kill is not None and _wait_for(process, kill, cache):
-        _strike(process, kill, attempt)
+        _kill(process, kill, attempt)
         return process.finish(attempt, limit=GRACE)
     return process.finish(attempt, limit=TIME_LIMIT)
 
 
 def _wait_for(process: Process, kill: Kill, cache: Path | None) -> bool:
-    """Wait for the moment of the kill; False: the process ended before it, or takes too long."""
+    """Wait until it is time to kill. Return False if the process ended before, or takes too long."""
     deadline = time.monotonic() + TIME_LIMIT
     while time.monotonic() < deadline:
         if process.process.poll() is not None:
@@ -245,8 +253,8 @@ def _wait_for(process: Process, kill: Kill, cache: Path | None) -> bool:
     return False
 
 
-def _strike(process: Process, kill: Kill, attempt: Attempt) -> None:
-    if process.process.poll() is not None:  # it ended within the delay
+def _kill(process: Process, kill: Kill, attempt: Attempt) -> None:
+    if process.process.poll() is not None:  # it ended during the delay
         return
     ranks = {event["rank"]: event["pid"] for event in process.read_events() if event["event"] == "setup"}
     victim = None

@@ -1,4 +1,4 @@
-"""One trial: a run that is killed several times and resumed each time, then compared with an undisturbed run."""
+"""One trial: kill a run several times, resume it each time, and compare it with an uninterrupted run."""
 
 import random
 import shutil
@@ -39,7 +39,7 @@ TINY = (
     "search=greedy",
     "weights=last",
 )
-"""A corpus and a training of seconds, two and a half epochs long, with a checkpoint every half second or so."""
+"""A training of seconds over two and a half epochs, with a checkpoint every 6 steps."""
 
 TRANSFORMER = (
     "model.d_model=32",
@@ -54,10 +54,10 @@ TWO_PROCESSES = ("trainer=ddp_cpu",)
 
 @dataclass(frozen=True)
 class Setting:
-    """A training to disturb.
+    """A training to kill and resume.
 
     Args:
-        processes: how many processes attempt 0, 1, … has; the last number repeats.
+        processes: number of processes of attempt 0, 1, …; the last number repeats.
     """
 
     name: str
@@ -91,7 +91,7 @@ SETTINGS = (
 
 @dataclass
 class Reference:
-    """A run that was left alone."""
+    """An uninterrupted run."""
 
     folder: Path
     steps: Steps
@@ -99,23 +99,26 @@ class Reference:
 
 @dataclass
 class Outcome:
-    """What one trial saw."""
+    """The result of one trial.
+
+    Attributes:
+        kills: number of kills by phase.
+        rank_kills: number of kills of a single rank.
+        resumed: number of attempts that started in the middle of training.
+    """
 
     setting: str
     number: int
     kills: dict[str, int] = field(default_factory=dict)
-    """By phase."""
     rank_kills: int = 0
-    """Of them, kills of one rank only."""
     resumed: int = 0
-    """Attempts that began in the middle of training."""
     seconds: float = 0.0
     difference: Difference | None = None
     problems: list[str] = field(default_factory=list)
 
 
 class References:
-    """The undisturbed run of each setting, made when it is first asked for."""
+    """The uninterrupted run of each setting, trained at its first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -126,7 +129,7 @@ class References:
         """Return the reference of a setting.
 
         Raises:
-            RuntimeError: it does not finish by itself.
+            RuntimeError: the run failed.
         """
         with self._locks.setdefault(setting.name, threading.Lock()):
             if setting.name not in self._made:
@@ -140,17 +143,17 @@ class References:
         attempt = run(command, folder, events=folder / "events")
         steps = lineage([attempt])
         if problems := [*attempt.problems(), *(check_plan(steps, PAIRS) if attempt.status == 0 else [])]:
-            raise RuntimeError(f"the undisturbed run of {setting.name} failed: {'; '.join(problems)}")
+            raise RuntimeError(f"the uninterrupted run of {setting.name} failed: {'; '.join(problems)}")
         return Reference(finished_run(folder / "runs" / setting.name), steps)
 
 
 def draw_kill(rng: random.Random, setting: Setting, *, preparing: bool, last: bool, position: int) -> Kill:
-    """Draw the moment of the next kill.
+    """Draw when to kill next.
 
     Args:
         preparing: kill while the cache is built.
         last: kill in the final test or while the results are written.
-        position: the step from which the next attempt goes on.
+        position: step at which the next attempt starts.
     """
     if preparing:
         return Kill("preparation", 0, rng.uniform(0, 0.2))
@@ -164,11 +167,11 @@ def draw_kill(rng: random.Random, setting: Setting, *, preparing: bool, last: bo
         return Kill(phase, rng.randint(1, min(3, remaining) * VALIDATE_EVERY), rng.uniform(0, 0.03), target)
     if phase == "validation":
         return Kill(phase, validations, rng.uniform(0, 0.3), target)
-    # Each validation saves up to two checkpoints; a tiny one takes some milliseconds.
+    # Each validation saves up to two checkpoints, each of which takes some milliseconds.
     return Kill(phase, 2 * validations - rng.randint(0, 1), rng.uniform(0, 0.012), target)
 
 
-def disturb(
+def kill_and_resume(
     setting: Setting,
     number: int,
     *,
@@ -196,14 +199,14 @@ def disturb(
     while True:
         events = work / f"events-{len(attempts)}"
         events.mkdir(parents=True)
-        # The observed lineage, not a file, tells how far the run is: the soak uses the command line only.
+        # From the observed steps and not from a file, because the soak test uses the command line only.
         position = max(lineage(attempts), default=0)
-        disturbed = sum(outcome.kills.values()) < kills and len(attempts) < 3 * kills
+        more_kills = sum(outcome.kills.values()) < kills and len(attempts) < 3 * kills
         plan: Kill | None = None
-        if disturbed and len(attempts) < len(planned):
+        if more_kills and len(attempts) < len(planned):
             plan = planned[len(attempts)]
-        elif disturbed:
-            # Every second run is killed while it prepares its data; every run, at last, in its final test.
+        elif more_kills:
+            # Every second run is also killed during preparation. The last kill of every run is in its final test.
             preparing = number % 2 == 1 and not cache.exists()
             last = sum(outcome.kills.values()) == kills - 1
             plan = draw_kill(rng, setting, preparing=preparing, last=last, position=position)
@@ -218,7 +221,7 @@ def disturb(
             break
         outcome.kills[attempt.killed_in] = outcome.kills.get(attempt.killed_in, 0) + 1
         outcome.rank_kills += attempt.target != "group"
-        if any(runs.glob("*/results.json")):  # killed after its end: there is nothing to resume
+        if any(runs.glob("*/results.json")):  # killed after its results were written: nothing to resume
             break
     if attempt.status == 0 or any(runs.glob("*/results.json")):
         _compare(outcome, setting, attempts, runs, reference)
@@ -240,11 +243,11 @@ def _compare(outcome: Outcome, setting: Setting, attempts: list[Attempt], runs: 
 
 
 COLUMNS = (*PHASES, "results")
-"""Phases in which a kill can meet a run; results: after the final test."""
+"""Phases in which a run can be killed; "results": after the final test."""
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Return the Markdown table of kills and their consequences, per setting."""
+    """Return a Markdown table of kills and differences by setting."""
     head = ["setting", "runs", *COLUMNS, "kills", "resumed mid-training", "lost", "repeated", "other weights"]
     head += ["other metrics.csv", "other results or translations", "runs with a problem"]
     names = list(dict.fromkeys(outcome.setting for outcome in outcomes))

@@ -1,4 +1,4 @@
-"""Hostile input through the real commands; what must hold, and longer runs: see the docstring of `fuzz`."""
+"""Hostile input to the real commands. The docstring of `fuzz` says what is checked and how to run more cases."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.reliability.fuzz.campaign import FaultError, explore
 from tests.reliability.fuzz.case import Case
 from tests.reliability.fuzz.execute import MARK, Outcome, outcome
 from tests.reliability.fuzz.home import build_home
-from tests.reliability.fuzz.options import inside
+from tests.reliability.fuzz.options import valid_values
 from tests.reliability.fuzz.oracle import verdict
 from tests.reliability.fuzz.surfaces import OPTIONS, SURFACES, Surface
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.reliability
 
 CASES = 300
 LIMIT = 60
-"""Seconds. The slowest case takes one or two on an idle machine."""
+"""Seconds per case."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_hostile_input(home: Path, surface: Surface) -> None:
     tally = explore(surface, home, cases=round(CASES * surface.share), limit=LIMIT, report=found.append)
     print(f"{surface.name}: {tally}")
     assert not found, "\n\n".join(map(str, found))
-    # Refusing everything would hold, too: all cases that are valid by construction succeed, and there are enough.
+    # heed must not refuse everything: all cases that are valid by construction succeed, and there are enough of them.
     assert tally.succeeded == tally.valid >= surface.valid * tally.cases
 
 
@@ -40,7 +40,7 @@ TRACEBACK = (
     b'Traceback (most recent call last):\n  File "/x/src/heed/cli/__init__.py", line 7, in main\n'
     b'  File "/x/src/heed/translator.py", line 9, in score\nKeyError: 3\n'
 )
-ENDS: list[tuple[int | None, bytes, str, bytes, str | None]] = [
+VERDICTS: list[tuple[int | None, bytes, str, bytes, str | None]] = [
     # exit status, stderr, a file that was written, its content; the verdict
     (0, b"", "results.json", b"{}", None),
     (2, REFUSAL, "out.html", b"", None),
@@ -58,8 +58,8 @@ ENDS: list[tuple[int | None, bytes, str, bytes, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "stderr", "file", "content", "expected"), ENDS)
-def test_the_oracle_sees_every_fault(
+@pytest.mark.parametrize(("status", "stderr", "file", "content", "expected"), VERDICTS)
+def test_verdict_detects_each_fault(
     tmp_path: Path, status: int | None, stderr: bytes, file: str, content: bytes, expected: str | None
 ) -> None:
     (tmp_path / file).write_bytes(content)
@@ -67,7 +67,7 @@ def test_the_oracle_sees_every_fault(
     assert verdict(Case("heed", ("translate",)), seen) == expected
 
 
-def test_a_valid_case_must_succeed(tmp_path: Path) -> None:
+def test_verdict_requires_valid_cases_to_succeed(tmp_path: Path) -> None:
     seen = Outcome(2, b"", REFUSAL, 0.1, tmp_path, ())
     assert verdict(Case("heed", ("translate",), valid=True), seen) == (
         "a valid case was refused: in/rnn holds no model: name another folder."
@@ -80,7 +80,7 @@ GOOD = Case("heed", ("translate", "--model", "in/rnn"), stdin=((b"a b\n", 3),), 
 @pytest.mark.parametrize(
     "case", [GOOD, replace(GOOD, stdin=None), replace(GOOD, stdout="full")], ids=["file", "no stdin", "full"]
 )
-def test_a_forked_process_does_as_a_new_interpreter(home: Path, case: Case) -> None:
+def test_forked_process_behaves_like_a_new_interpreter(home: Path, case: Case) -> None:
     with (
         outcome(case, home, limit=LIMIT) as forked,
         outcome(case, home, limit=LIMIT, real=True) as spawned,
@@ -91,22 +91,22 @@ def test_a_forked_process_does_as_a_new_interpreter(home: Path, case: Case) -> N
             assert (forked.status, forked.stdout.count(b"\n"), forked.stderr, forked.written) == (0, 3, b"", ())
 
 
-def test_a_case_that_does_not_end_is_killed(home: Path) -> None:
+def test_case_over_the_time_limit_is_killed(home: Path) -> None:
     with outcome(GOOD, home, limit=0.001) as seen:
         assert seen.status is None
 
 
-def test_a_case_can_be_replayed() -> None:
+def test_case_can_be_parsed_from_its_text() -> None:
     damages = (("flip", "in/ä.xx", (3, 255)), ("write", "in/a", (b"\xff", 2)), ("edit", "config.yaml", (0, 1), ".nan"))
     case = Case("heed", ("attend", "\udc80", "💥"), damages, stdin=None, stdout="full")
     assert Case.parse(str(case)) == case
     assert str(case).isascii()
 
 
-def test_every_option_is_covered() -> None:
-    """Of the root, of groups, of groups inside groups, and inherited ones; with the ranges of their constructors."""
+def test_options_of_all_kinds_are_found() -> None:
+    """Options of the root, of groups, of nested groups, and inherited ones; with the ranges of their constructors."""
     known = {(option.name, *option.where.values()): option.hint for option in OPTIONS}
-    assert inside(known["batching.pool",]) is not None
+    assert valid_values(known["batching.pool",]) is not None
     assert known["weights",] is str
     assert ("model.d_model", "transformer_big") in known
     assert ("model.attention.window", "rnn", "additive") in known

@@ -1,4 +1,4 @@
-"""The oracle: the same training gives the same digests, and another one does not."""
+"""scripts/oracle.py: equal trainings have equal digests, and different ones do not."""
 
 import copy
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.reliability
 
 
 @pytest.mark.slow
-def test_digests_are_those_of_the_training() -> None:
+def test_digests_depend_on_the_training() -> None:
     first, second, other = (
         oracle.measure(["r-drop-bpe-dropout"], steps=5, seed=seed)["variants"] for seed in (1, 1, 2)
     )
@@ -20,17 +20,17 @@ def test_digests_are_those_of_the_training() -> None:
 
 
 def variants(**parameters: str) -> dict[str, dict[str, object]]:
-    """One variant that has nothing but parameters, by name and digest."""
+    """One variant with parameters only, by name and digest."""
     return {"rnn": {"weights": {"digest": "-".join(sorted(parameters.values()))}, "parameters": parameters}}
 
 
-def test_a_renamed_parameter_is_no_difference_and_an_exchanged_one_is() -> None:
+def test_renamed_parameters_are_equal_and_swapped_ones_differ() -> None:
     before, renamed = variants(a="1", b="2"), variants(c="1", b="2")
     assert list(oracle.differences(before, renamed, names={}, exact=True)) == []
     assert list(oracle.differences(before, renamed, names={"a": "c"}, exact=True)) == []
-    exchanged = variants(c="2", b="1")
-    # The weights are the same as a set: only the names tell that two parameters have changed places.
-    assert list(oracle.differences(before, exchanged, names={"a": "c"}, exact=True)) == [
+    swapped = variants(c="2", b="1")
+    # As a set the weights are equal; only the names show that two parameters were swapped.
+    assert list(oracle.differences(before, swapped, names={"a": "c"}, exact=True)) == [
         "rnn: parameter b differs",
         "rnn: parameter c differs",
     ]
@@ -38,7 +38,7 @@ def test_a_renamed_parameter_is_no_difference_and_an_exchanged_one_is() -> None:
     assert list(oracle.differences(before, changed, names={}, exact=True)) == ["rnn: weights differs"]
 
 
-def test_on_another_machine_numbers_count_within_a_tolerance() -> None:
+def test_on_another_machine_numbers_are_compared_within_a_tolerance() -> None:
     before = {"rnn": {"losses": {"digest": "1", "numbers": [[2.0, 3.0]]}, "parameters": {}}}
     after = copy.deepcopy(before)
     after["rnn"]["losses"] = {"digest": "2", "numbers": [[2.001, 3.0]]}

@@ -1,4 +1,4 @@
-"""Killed and resumed runs equal undisturbed ones; and the soak's comparison notices when they do not."""
+"""Killed and resumed runs equal uninterrupted ones; and the soak test detects differences."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from soak.comparison import check_plan, compare, lineage
 from soak.process import Attempt, Kill
-from soak.trial import TRANSFORMER, VALIDATE_EVERY, References, Setting, disturb
+from soak.trial import TRANSFORMER, VALIDATE_EVERY, References, Setting, kill_and_resume
 
 pytestmark = pytest.mark.reliability
 
@@ -24,25 +24,27 @@ EVERYTHING = Setting(
         "weights=ema",
     ),
 )
-"""Whatever has a state or draws random numbers, in one run."""
+"""Everything with a state or random numbers, in one run."""
 
 
 @pytest.mark.slow
-def test_a_run_killed_anywhere_equals_one_left_alone(tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     kills = [
         Kill("preparation", 0, 0.1),
         Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
         Kill("checkpoint", 4, 0.002),
     ]
     references = References(tmp_path)
-    outcome = disturb(EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, references=references, planned=kills)
+    outcome = kill_and_resume(
+        EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, references=references, planned=kills
+    )
     assert not outcome.problems
     assert sum(outcome.kills.values()) == len(kills)
     assert outcome.resumed >= 1
 
 
 def attempt(start: int, *steps: tuple[int, int, int, dict[str, list[int]]]) -> Attempt:
-    """An attempt that begins at a step and takes others: (global step, epoch, number in the epoch, micro-batches)."""
+    """An attempt that starts at a step and takes others: (global step, epoch, number in the epoch, micro-batches)."""
     events: list[dict[str, Any]] = [{"event": "started", "pid": 1, "step": start}]
     for step, epoch, number, sentences in steps:
         record = {"step": step, "epoch": epoch, "number": number, "sentences": sentences}
@@ -53,22 +55,22 @@ def attempt(start: int, *steps: tuple[int, int, int, dict[str, list[int]]]) -> A
 FIRST, SECOND, THIRD = ((n + 1, 0, n, {"0": [2 * n], "1": [2 * n + 1]}) for n in range(3))
 
 
-def test_steps_after_the_checkpoint_do_not_count() -> None:
-    never_stopped = lineage([attempt(0, FIRST, SECOND, THIRD)])
-    # Killed after step 2, whose checkpoint was never written; a third attempt died before training.
-    assert lineage([attempt(0, FIRST, SECOND), Attempt([]), attempt(1, SECOND, THIRD)]) == never_stopped
-    assert check_plan(never_stopped, 6) == []
+def test_lineage_drops_steps_after_the_checkpoint() -> None:
+    uninterrupted = lineage([attempt(0, FIRST, SECOND, THIRD)])
+    # Killed after step 2, whose checkpoint was not written; the second attempt was killed before training.
+    assert lineage([attempt(0, FIRST, SECOND), Attempt([]), attempt(1, SECOND, THIRD)]) == uninterrupted
+    assert check_plan(uninterrupted, 6) == []
 
 
 @pytest.mark.parametrize(
     ("resumed", "expected"),
     [
-        (attempt(1, (2, 0, 2, THIRD[3])), "lost"),  # the cursor was one step ahead
+        (attempt(1, (2, 0, 2, THIRD[3])), "lost"),  # resumed one step too far
         (attempt(1, (2, 0, 0, FIRST[3]), (3, 0, 2, THIRD[3])), "repeated"),
         (attempt(1, (2, 0, 2, THIRD[3]), (3, 0, 1, SECOND[3])), "order"),
     ],
 )
-def test_lost_repeated_and_exchanged_sentences_are_noticed(tmp_path: Path, resumed: Attempt, expected: str) -> None:
+def test_lost_repeated_and_reordered_sentences_are_detected(tmp_path: Path, resumed: Attempt, expected: str) -> None:
     whole = lineage([attempt(0, FIRST, SECOND, THIRD)])
     steps = lineage([attempt(0, FIRST, SECOND), resumed])
     folder = finished(tmp_path / "run")
@@ -77,7 +79,7 @@ def test_lost_repeated_and_exchanged_sentences_are_noticed(tmp_path: Path, resum
     assert list(found.problems(exact=False))
 
 
-def test_a_sentence_seen_twice_in_an_epoch_is_noticed() -> None:
+def test_a_sentence_trained_on_twice_in_an_epoch_is_detected() -> None:
     twice = lineage([attempt(0, FIRST, (2, 0, 1, FIRST[3]), (3, 1, 0, SECOND[3]))])
     assert check_plan(twice, 6) == [
         "trained on twice in one epoch: [(0, 0), (0, 1)]",
@@ -86,7 +88,7 @@ def test_a_sentence_seen_twice_in_an_epoch_is_noticed() -> None:
 
 
 def finished(folder: Path, weight: float = 0.5, bleu: float = 1.0, seconds: float = 2.0) -> Path:
-    """A run folder of one weight."""
+    """A finished run folder with two weights."""
     for part in ("model", "checkpoints", "translations"):
         (folder / part).mkdir(parents=True)
     weights = {"w": torch.tensor([weight, 1.0])}
@@ -98,12 +100,12 @@ def finished(folder: Path, weight: float = 0.5, bleu: float = 1.0, seconds: floa
     return folder
 
 
-def test_differences_of_the_files_are_noticed(tmp_path: Path) -> None:
+def test_differences_of_files_are_detected(tmp_path: Path) -> None:
     reference = finished(tmp_path / "reference")
     same = compare(finished(tmp_path / "same", seconds=3.0), {}, reference, {}, exact=True)
     assert list(same.problems(exact=True)) == []
 
-    almost = 0.5 + 2**-24  # the next float
+    almost = 0.5 + 2**-24  # the next float32
     other = finished(tmp_path / "other", weight=almost, bleu=2.0)
     (other / "metrics.csv").write_text("step\n1\n1\n")
     (other / "translations" / "test.hyp").write_text("zwei\n")
@@ -114,6 +116,6 @@ def test_differences_of_the_files_are_noticed(tmp_path: Path) -> None:
     assert found.results == ("test",)
     assert found.translations == ("test.hyp",)
     assert found.files == ("checkpoints/last-0000000.ckpt",)
-    # Another number of processes rounds otherwise, and that is all it may do.
+    # With another number of processes, weights may differ by rounding only.
     assert list(found.problems(exact=False)) == []
     assert list(compare(finished(tmp_path / "far", weight=0.6), {}, reference, {}, exact=False).problems(exact=False))

@@ -1,8 +1,8 @@
 """A Lightning callback that records what a run does: its phases, and the sentences of every optimizer step.
 
-Lightning finds it through the entry point group ``lightning.pytorch.callbacks_factory``, so that the observed program
-stays as it is. Every process writes to ``$HEED_SOAK_EVENTS/<time>-<pid>.jsonl``, one record per write call: a SIGKILL
-loses no record that was written.
+Lightning loads it through the entry point group ``lightning.pytorch.callbacks_factory``, so the observed program needs
+no change. Every process writes to ``$HEED_SOAK_EVENTS/<time>-<pid>.jsonl`` with one write call for each record, so that
+a SIGKILL loses no written record.
 """
 
 import json
@@ -14,11 +14,11 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback
 
 LOSSES = ("loss_sum", "nll_sum")
-"""What a step returns, of this process's part."""
+"""Keys of a step's outputs: losses of this process's shard."""
 
 
 class Observer(Callback):  # type: ignore[misc]  # mypy does not read Lightning
-    """Write one JSON record at the beginning of each phase, and one for each optimizer step."""
+    """Writes a JSON record at the start of each phase and after each optimizer step."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / f"{time.monotonic_ns():020d}-{os.getpid()}.jsonl"
@@ -68,6 +68,6 @@ class Observer(Callback):  # type: ignore[misc]  # mypy does not read Lightning
 
 
 def observers() -> list[Callback]:
-    """Return the callback for `Trainer`, if the environment asks for it."""
+    """Return the callbacks for `Trainer`: an observer if ``HEED_SOAK_EVENTS`` is set."""
     folder = os.environ.get("HEED_SOAK_EVENTS")
     return [Observer(Path(folder))] if folder else []

@@ -1,10 +1,10 @@
-"""Fuzz test: damaged corpora, model folders, checkpoints, configurations and standard input, through the real commands.
+"""Fuzz test: run the real commands on damaged corpora, model folders, checkpoints, configurations and standard input.
 
-The property, checked by `oracle`: a command exits with 0, 2 or 130 within its time limit; with 2 it prints a readable
-sentence and no traceback; it leaves no half-written file and executes no code that a file contains. Cases that are
-valid by construction exit with 0.
+`oracle` checks each case: the command exits with 0, 2 or 130 within the time limit; with 2 it prints a readable message
+and no traceback; it leaves no partial file and executes no code from a file. Cases that are valid by construction must
+exit with 0.
 
-The suite runs a few hundred cases (``tests/reliability/test_fuzz.py``). For a long run by hand::
+``tests/reliability/test_fuzz.py`` runs a few hundred cases. To run more::
 
     python -m tests.reliability.fuzz --cases 10000 --seed 1
 """

@@ -1,4 +1,4 @@
-"""A long run by hand: ``python -m tests.reliability.fuzz --cases 10000 --seed 1``."""
+"""Command line of the fuzz test: ``python -m tests.reliability.fuzz --cases 10000 --seed 1``."""
 
 import argparse
 import sys
@@ -15,22 +15,22 @@ from tests.reliability.fuzz.surfaces import SURFACES
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Fuzz heed.")
+    parser = argparse.ArgumentParser(description="Run the fuzz test.")
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--surface", action="append", choices=[surface.name for surface in SURFACES])
-    parser.add_argument("--limit", type=float, default=30, help="seconds for a case (%(default)s)")
-    parser.add_argument("--no-shrink", action="store_true", help="report the first case of a fault as it is")
-    parser.add_argument("--replay", metavar="CASE", help="run one case, as a fault was reported with it")
+    parser.add_argument("--limit", type=float, default=30, help="seconds per case (default: %(default)s)")
+    parser.add_argument("--no-shrink", action="store_true", help="do not search for a smaller case of a fault")
+    parser.add_argument("--replay", metavar="CASE", help="run one case of a fault report")
     args = parser.parse_args()
     with TemporaryDirectory(prefix="fuzz-home-") as folder:
         home = build_home(Path(folder))
         if args.replay:
             return replay(Case.parse(args.replay), home, limit=args.limit)
-        chosen = [surface for surface in SURFACES if not args.surface or surface.name in args.surface]
-        shares = sum(surface.share for surface in chosen)
+        surfaces = [surface for surface in SURFACES if not args.surface or surface.name in args.surface]
+        shares = sum(surface.share for surface in surfaces)
         faults = 0
-        for surface in chosen:
+        for surface in surfaces:
             start = time.perf_counter()
             tally = explore(
                 surface,
@@ -53,6 +53,7 @@ def report(fault: FaultError) -> None:
 
 
 def replay(case: Case, home: Path, *, limit: float) -> int:
+    """Run one case and print its output and verdict. Returns the exit status."""
     with outcome(case, home, limit=limit) as seen:
         sys.stdout.buffer.write(seen.stdout)
         sys.stderr.buffer.write(seen.stderr)

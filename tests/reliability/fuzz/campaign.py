@@ -1,4 +1,4 @@
-"""Generate cases of a surface, run them, and count how they end."""
+"""Generate and run the cases of a surface, and count the outcomes."""
 
 import zlib
 from collections import Counter
@@ -15,27 +15,30 @@ from tests.reliability.fuzz.execute import Outcome, outcome
 from tests.reliability.fuzz.oracle import verdict
 from tests.reliability.fuzz.surfaces import Surface
 
-ONE_REAL_IN = 100
-"""Of so many cases one also runs in a new interpreter."""
+NEW_INTERPRETER_EVERY = 100
+"""One of this many cases is also run in a new interpreter."""
 
 
 class FaultError(AssertionError):
-    """What a command did against the oracle, and how to replay it."""
+    """A fault, with the case and the command to replay it."""
 
     def __init__(self, fault: str, case: Case, seen: Outcome) -> None:
-        said = seen.stderr.decode("utf-8", "replace")[-2000:]
-        super().__init__(f"{fault}\n{said}\nTo replay: python -m tests.reliability.fuzz --replay {str(case)!r}")
+        stderr = seen.stderr.decode("utf-8", "replace")[-2000:]
+        super().__init__(f"{fault}\n{stderr}\nTo replay: python -m tests.reliability.fuzz --replay {str(case)!r}")
         self.fault, self.case = fault, case
 
 
 @dataclass
 class Tally:
-    """How the cases of a surface ended."""
+    """Outcomes of the cases of a surface.
+
+    Attributes:
+        succeeded: number of valid cases that exited with 0.
+    """
 
     cases: int = 0
     valid: int = 0
     succeeded: int = 0
-    """Of the valid ones."""
     statuses: Counter[int | None] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
 
@@ -46,9 +49,13 @@ class Tally:
 
 
 def check(case: Case, home: Path, tally: Tally, *, limit: float, known: Sequence[str] = ()) -> None:
-    """Run a case, count it, and raise a `FaultError` unless it holds or its fault is known."""
+    """Run a case and count it.
+
+    Raises:
+        FaultError: the case has a fault that is not in ``known``.
+    """
     tally.cases += 1
-    again = zlib.crc32(str(case).encode()) % ONE_REAL_IN == 0
+    again = zlib.crc32(str(case).encode()) % NEW_INTERPRETER_EVERY == 0
     for real in (False, True) if again else (False,):
         with outcome(case, home, limit=limit, real=real) as seen:
             fault = verdict(case, seen)
@@ -58,12 +65,12 @@ def check(case: Case, home: Path, tally: Tally, *, limit: float, known: Sequence
             if fault:
                 tally.faults[fault] += 1
                 if fault not in known:
-                    raise _kind(fault)(fault, case, seen)
+                    raise _fault_class(fault)(fault, case, seen)
 
 
 @cache
-def _kind(fault: str) -> type[FaultError]:
-    """A class for each fault, by which hypothesis tells one from another while it shrinks a case."""
+def _fault_class(fault: str) -> type[FaultError]:
+    """Return the exception class of a fault. Hypothesis shrinks only within one class."""
     return type(fault, (FaultError,), {})
 
 
@@ -77,10 +84,14 @@ def explore(
     shrink: bool = True,
     report: Callable[[FaultError], None],
 ) -> Tally:
-    """Run that many cases; report each fault once, with the smallest case found for it.
+    """Run cases of a surface, and report each fault once, with the smallest case that was found.
 
     Args:
-        random_seed: None: the same cases every time.
+        cases: number of cases.
+        limit: seconds per case.
+        random_seed: seed of the cases; None: the same cases every time.
+        shrink: search for the smallest case of a fault.
+        report: called with each fault.
     """
     total = Tally()
     known: list[str] = []
@@ -103,7 +114,7 @@ def explore(
         try:
             (test if random_seed is None else seed(random_seed + len(known))(test))()
         except (FaultError, FlakyFailure) as raised:
-            # Flaky: a time limit, mostly.
+            # Flaky: the case did not fail again, mostly because of the time limit.
             found = raised.exceptions[0] if isinstance(raised, FlakyFailure) else raised
             assert isinstance(found, FaultError)
             report(found)

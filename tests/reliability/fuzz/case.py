@@ -1,4 +1,4 @@
-"""A fuzz case as plain data: a command, its standard input, and the damage done to the files that it reads."""
+"""A fuzz case as plain data: a command, its standard input, and the damage to the files that it reads."""
 
 import ast
 import io
@@ -16,7 +16,7 @@ Damage = tuple[Any, ...]
 """(kind, file, details …): a key of `DAMAGES`, a path relative to the sandbox, and the arguments of that function."""
 
 Pieces = Sequence[tuple[bytes, int]]
-"""Bytes in a short form: each piece so many times."""
+"""Bytes in a short form: (bytes, number of repetitions)."""
 
 
 def joined(pieces: Pieces) -> bytes:
@@ -28,9 +28,9 @@ class Case:
     """One run of ``heed`` or ``train.py``.
 
     Attributes:
-        stdin: None: closed.
-        stdout: "full": a full disk.
-        valid: the command must succeed. Otherwise it may also refuse.
+        stdin: None means closed.
+        stdout: "full" means a full disk.
+        valid: the command must succeed; otherwise it may also exit with 2.
     """
 
     program: Literal["heed", "train.py"]
@@ -41,7 +41,7 @@ class Case:
     valid: bool = False
 
     def __str__(self) -> str:
-        """One line of ASCII that `parse` reads."""
+        """Format the case as one line of ASCII for `parse`."""
         return ascii(asdict(self))
 
     @staticmethod
@@ -78,18 +78,18 @@ def fifo(path: Path) -> None:
 
 
 def loop(path: Path) -> None:
-    """A symbolic link to itself."""
+    """Replace the file by a symbolic link to itself."""
     remove(path)
     path.symlink_to(path.name)
 
 
 def forbid(path: Path) -> None:
-    """No permissions (root reads it nevertheless)."""
+    """Remove all permissions, which does not affect root."""
     path.chmod(0)
 
 
 def copy_over(path: Path, other: str) -> None:
-    """``other``, relative to the sandbox, takes its place, unless it is no file."""
+    """Copy ``other``, a path relative to the sandbox, over this file, if ``other`` is a file."""
     sandbox = next(parent for parent in path.parents if (parent / other).parent.is_dir())
     if (sandbox / other).is_file():
         path.write_bytes((sandbox / other).read_bytes())
@@ -104,7 +104,7 @@ def cut(path: Path, position: int) -> None:
 
 
 def flip(path: Path, *changes: tuple[int, int]) -> None:
-    """Each change: a position, and the bits to flip in that byte."""
+    """Flip bits. Each change is a position, and the bits to flip in that byte."""
     content = bytearray(path.read_bytes())
     for position, bits in changes:
         if content:
@@ -122,9 +122,11 @@ def insert(path: Path, position: int, piece: bytes, times: int) -> None:
 
 
 def edit(path: Path, steps: Sequence[int], value: str | None) -> None:
-    """Replace one entry of a nested file by a value written in YAML, or (None) delete it.
+    """Replace an entry of a structured file by a value in YAML, or delete it.
 
-    Each step chooses an entry, modulo their number; the last one that is possible counts.
+    Args:
+        steps: path to the entry; each step is an index modulo the number of entries. Steps below a leaf are ignored.
+        value: YAML; None deletes the entry.
     """
     read, save = FORMATS[path.suffix]
     tree = read(path.read_bytes())
@@ -150,7 +152,7 @@ def _entry(node: Any, step: int) -> Any:
 
 
 def not_a_number(path: Path) -> None:
-    """Every weight of a safetensors file becomes NaN."""
+    """Set every weight of a safetensors file to NaN."""
     header, data = _split_safetensors(path.read_bytes())
     path.write_bytes(len(header).to_bytes(8, "little") + header + b"\xff" * len(data))
 

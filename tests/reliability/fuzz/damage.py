@@ -1,4 +1,4 @@
-"""Strategies for damage to files: what is wrong with one that was copied, edited, cut off or made to attack."""
+"""Strategies for damage to files: truncated, edited, corrupted, exchanged or malicious ones."""
 
 import gzip
 import io
@@ -16,7 +16,7 @@ from tests.reliability.fuzz.home import parquet
 
 
 class Execute:
-    """A pickle that runs code when it is read."""
+    """Pickles to code that runs when it is read."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (exec, (f"open({MARK!r}, 'w').close()",))
@@ -35,7 +35,7 @@ PIECES = [
     b'{"src": 1}\n', b'{"src": null, "tgt": []}\n', b'{"src": "\\ud800", "tgt": "a"}\n', b'"\\ud800"', b"[]\n",
     b"&a *a", b"null\n", b"1e999\n", b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"PAR1",
 ]
-"""To put anywhere into a file."""
+"""Bytes to insert anywhere into a file."""
 
 BOMB = b"a: &a [x, x]\n" + b"".join(b"%c: &%c [*%c, *%c]\n" % (n + 1, n + 1, n, n) for n in range(97, 121))
 CONTENTS = [
@@ -45,7 +45,7 @@ CONTENTS = [
     pickle.dumps(Execute()), _saved(Execute()), _saved({"state_dict": Execute(), "loops": {}, "callbacks": {}}),
     f"!!python/object/apply:os.system ['touch {MARK}']\n".encode(),
 ]
-"""Of whole files."""
+"""Contents of whole files."""
 NESTED = [(b"[", 100_000), (b'{"a":', 100_000), (b"- ", 1000), (b"{", 1000)]
 
 VALUES = [
@@ -54,14 +54,14 @@ VALUES = [
     "!!binary aGVlZA==", "x" * 300, "[&a [1], *a]", "[" * 200 + "]" * 200, '"\\ud800"', '"\\0"',
     "{_target_: os.getcwd}",
 ]
-"""Of entries in structured files, in YAML."""
+"""Values of entries in structured files, in YAML."""
 
 TABLES = [
     parquet(src=[1, 2], tgt=["a", "b"]), parquet(src=[None, "a"], tgt=["a", None]), parquet(src=["a"]), parquet(),
     parquet(src=[["a"]], tgt=["b"]), parquet(src=[{"a": "b"}], tgt=["b"]), parquet(src=[b"\xff"], tgt=["b"]),
     parquet(src=[], tgt=[]),
 ]
-"""Of parquet files."""
+"""Contents of parquet files."""
 # fmt: on
 
 POSITIONS = st.integers(0, 1000)
@@ -69,9 +69,9 @@ STRUCTURED = (".yaml", ".json", ".ckpt", ".safetensors")
 
 
 def damages(files: Sequence[str]) -> st.SearchStrategy[Damage]:
-    """One damage to one of the files."""
+    """Damage one of the files."""
 
-    def of(file: str) -> st.SearchStrategy[Damage]:
+    def damage_to(file: str) -> st.SearchStrategy[Damage]:
         whole = [(kind, file) for kind in ("remove", "directory", "fifo", "loop", "forbid")]
         kinds: list[st.SearchStrategy[Damage]] = [
             st.sampled_from(whole),
@@ -99,12 +99,12 @@ def damages(files: Sequence[str]) -> st.SearchStrategy[Damage]:
             kinds.append(st.just(("not_a_number", file)))
         return st.one_of(kinds)
 
-    return st.sampled_from(files).flatmap(of)
+    return st.sampled_from(files).flatmap(damage_to)
 
 
 @st.composite
 def damaged(draw: st.DrawFn, case: Case, files: Sequence[str]) -> Case:
-    """The case as it is, which must succeed, or with one or two damages."""
+    """The unchanged case, which must succeed, or the case with one or two damaged files."""
     count = draw(st.sampled_from([0, 0, 1, 1, 2]))
     found = draw(st.lists(damages(files), min_size=count, max_size=count, unique_by=lambda damage: damage[1]))
     return replace(case, damages=(*case.damages, *found), valid=not found)

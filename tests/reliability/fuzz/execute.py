@@ -1,6 +1,6 @@
-"""Run a case in a sandbox, in a process forked from one that has imported everything: 0.02 s instead of 5.
+"""Run a case in a sandbox, in a process forked from one that has imported everything, which saves the import time.
 
-Nothing that a case does (memory, signals, open files, global state) can reach the test process or another case.
+A case cannot affect the memory, signals, open files or global state of the test process or of another case.
 """
 
 import faulthandler
@@ -28,14 +28,19 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "off
 MEMORY = 6 * 2**30
 FILE_SIZE = 2**28
 DUMP = signal.SIGUSR1
-"""Makes a case that has exceeded its limit write its stack to stderr."""
+"""Signal that makes a case write its stack to stderr."""
 MARK = "executed"
-"""A file that hostile code would write in the working directory."""
+"""File that malicious code of the cases writes to the working directory."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a case left behind. ``status`` is negative for a signal, and None after the time limit."""
+    """The result of a case.
+
+    Attributes:
+        status: exit status; negative for a signal, None after the time limit.
+        written: files that the command created or changed.
+    """
 
     status: int | None
     stdout: bytes
@@ -43,16 +48,15 @@ class Outcome:
     seconds: float
     sandbox: Path
     written: tuple[Path, ...]
-    """Files that the command made or changed."""
 
 
 @contextmanager
 def outcome(case: Case, home: Path, *, limit: float, real: bool = False) -> Iterator[Outcome]:
-    """Run a case in a copy of ``home``, which exists within the block.
+    """Run a case in a copy of ``home``, which is deleted at the end of the block.
 
     Args:
-        limit: seconds; after that the stack goes to stderr, and the case is killed.
-        real: start a new interpreter, as the shell does.
+        limit: seconds, after which the case writes its stack to stderr and is killed.
+        real: start a new interpreter, as a shell does.
     """
     with TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
         sandbox = Path(folder)
@@ -112,25 +116,25 @@ def _spawned(case: Case, sandbox: Path, limit: float) -> int | None:
 
 
 def _streams(case: Case) -> tuple[str | None, str | None, str]:
-    """Where a case reads and writes, by file descriptor; None: closed."""
+    """Return the files of stdin, stdout and stderr; None means closed."""
     stdout = {"file": ".streams/stdout", "full": "/dev/full", "closed": None}[case.stdout]
     return None if case.stdin is None else ".streams/stdin", stdout, ".streams/stderr"
 
 
 def _kill_group(pid: int) -> None:
-    """End a case and whatever it started, which has a session of its own."""
+    """Kill a case and the processes it started, which have their own session."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "tests.reliability.fuzz.warm"])
+    context.set_forkserver_preload(["__main__", "tests.reliability.fuzz.preload"])
     return context
 
 
 def _run(case: Case, sandbox: Path, limit: float) -> None:
-    """What a new interpreter and the console script do, in a process that has imported everything."""
+    """Do what a new interpreter and the console script do, in the forked process."""
     os.setsid()
     os.chdir(sandbox)
     for descriptor, target in enumerate(_streams(case)):
@@ -142,7 +146,7 @@ def _run(case: Case, sandbox: Path, limit: float) -> None:
     sys.stdin = None if case.stdin is None else os.fdopen(0, encoding="utf-8")
     if case.stdout == "closed":
         sys.stdout = None
-    signal.alarm(round(limit) + 10)  # ends it where the test process is gone
+    signal.alarm(round(limit) + 10)  # ends the case if the test process is gone
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(2)
     faulthandler.register(DUMP, file=2)
@@ -164,7 +168,7 @@ def _run(case: Case, sandbox: Path, limit: float) -> None:
 
 
 def _flush() -> None:
-    """The last thing that the interpreter does; it exits with 120 where it cannot."""
+    """Flush stdout, and exit with 120 on failure, as the interpreter does."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The undamaged files that cases start from: a small corpus in every format, and a finished run of either family."""
+"""The undamaged files of all cases: a small corpus, and a finished run of each model family."""
 
 import io
 import shutil
@@ -19,7 +19,7 @@ TINY = {
     "transformer": {"model": "transformer", "model.d_model": "8", "model.d_ff": "8", "model.num_heads": "2",
                     "model.encoder_layers": "1", "model.decoder_layers": "1"},
 }  # fmt: skip
-"""Options by family."""
+"""Options by model family."""
 
 PAIR, HELD_OUT = "[[in/text.xx,in/text.yy]]", "[[in/held_out.xx,in/held_out.yy]]"
 HUB = {"data.root": "in/hub"}
@@ -29,7 +29,7 @@ DATA = {
     "multi30k": HUB,
     "tatoeba": HUB,
 }
-"""Options by corpus: about one step of an epoch."""
+"""Options by corpus, for an epoch of about one step."""
 
 BASE = {
     "trainer": "cpu",
@@ -48,7 +48,7 @@ BASE = {
 
 
 UNFINISHED = "runs/run/2026-01-01_00-00-00"
-"""A copy of the RNN's run, without its results."""
+"""A copy of the RNN's run without results."""
 TWO_STEPS = {"trainer.max_steps": "2", "callbacks.keep_last": "2", "batching.batch_tokens": "30"}
 
 
@@ -67,7 +67,7 @@ def parquet(**columns: list[object]) -> bytes:
 
 
 def build_home(folder: Path) -> Path:
-    """Write the corpus and train both models for two steps; about ten seconds."""
+    """Write the corpus and train both models for two steps."""
     inputs = folder / "in"
     (inputs / "hub").mkdir(parents=True)
     (inputs / "gold.txt").write_text("0-0\n" * len(LINES))
@@ -88,11 +88,11 @@ def build_home(folder: Path) -> Path:
 
 
 def train_in(home: Path, options: dict[str, str]) -> None:
-    """One run inside ``home``."""
+    """Train a run inside ``home``."""
     case = Case("train.py", overrides(options), valid=True)
     with outcome(case, home, limit=120) as seen:
         assert seen.status == 0, seen.stderr.decode()
         for path in seen.written:
-            kept = home / path.relative_to(seen.sandbox)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, kept)
+            target = home / path.relative_to(seen.sandbox)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)

@@ -1,4 +1,4 @@
-"""Every option of train.py and of ``heed``, read from the constructors, conf/ and the parsers: new ones are covered."""
+"""Every option of train.py and ``heed``, read from the constructors, conf/ and the parsers."""
 
 import argparse
 import inspect
@@ -15,9 +15,9 @@ from hydra.utils import get_object
 from hypothesis import strategies as st
 
 from heed.cli import COMMANDS
+from heed.launch.schema import Schema
 from heed.options import Range
 from tests.reliability.fuzz.execute import ROOT
-from train import Schema
 
 CONF = ROOT / "conf"
 
@@ -39,8 +39,8 @@ class Option:
     """An option of train.py.
 
     Attributes:
-        where: the choices of groups under which it exists.
-        hint: its type and range.
+        where: the choices of groups that it needs.
+        hint: type and range.
     """
 
     name: str
@@ -56,14 +56,14 @@ EXCLUDED = {
     "trainer=gpu": "needs a GPU",
     "logger=wandb": "starts a process",
     "logger=tensorboard": "not installed everywhere",
-    "ckpt_path": "the surface of checkpoints",
-    "init_from": "the surface of checkpoints",
-    "resume": "the surface of checkpoints",
+    "ckpt_path": "covered by the surface checkpoints",
+    "init_from": "covered by the surface checkpoints",
+    "resume": "covered by the surface checkpoints",
 }
 
 
 def choices() -> dict[str, list[str]]:
-    """The choices of every group."""
+    """Return the choices of every group."""
     found: dict[str, list[str]] = {}
     for file in sorted(CONF.rglob("*.yaml")):
         group = str(file.parent.relative_to(CONF))
@@ -73,17 +73,19 @@ def choices() -> dict[str, list[str]]:
 
 
 def options() -> Iterator[Option]:
-    """Of the root, and of every constructor that conf/ names."""
+    """Yield the options of the root, and of every constructor that conf/ names."""
     for field in fields(Schema):
         if field.type is not Any and field.name not in EXCLUDED:
             yield Option(field.name, {}, field.type)
-    yield from _of(_read(CONF / "train.yaml")["batching"], "batching", {})
+    yield from _constructor_options(_read(CONF / "train.yaml")["batching"], "batching", {})
     for group, names in choices().items():
         for name in names:
-            yield from _of(_merged(group, name), group.replace("/", "."), {**_parents(group), group: name})
+            yield from _constructor_options(
+                _merged(group, name), group.replace("/", "."), {**_parents(group), group: name}
+            )
 
 
-def _of(node: Mapping[str, Any], name: str, where: Mapping[str, str]) -> Iterator[Option]:
+def _constructor_options(node: Mapping[str, Any], name: str, where: Mapping[str, str]) -> Iterator[Option]:
     if "_target_" not in node:
         return
     target = get_object(node["_target_"])
@@ -94,7 +96,7 @@ def _of(node: Mapping[str, Any], name: str, where: Mapping[str, str]) -> Iterato
 
 
 def _merged(group: str, name: str) -> dict[str, Any]:
-    """A choice of a group, with what it inherits from other choices of it."""
+    """A choice of a group, merged with the choices of the same group that it inherits from."""
     node = _read(CONF / group / f"{name}.yaml")
     merged: dict[str, Any] = {}
     for base in node.pop("defaults", []):
@@ -104,7 +106,7 @@ def _merged(group: str, name: str) -> dict[str, Any]:
 
 
 def _parents(group: str) -> dict[str, str]:
-    """The choice of an outer group that has this inner one: model=rnn for model/attention."""
+    """The choice of the outer group that has this inner group: model=rnn for model/attention."""
     outer, _, inner = group.rpartition("/")
     for name in choices()[outer] if outer else []:
         defaults = _read(CONF / outer / f"{name}.yaml").get("defaults", [])
@@ -117,14 +119,14 @@ def _read(file: Path) -> dict[str, Any]:
     return yaml.safe_load(file.read_text(encoding="utf-8")) or {}
 
 
-def inside(hint: Any) -> st.SearchStrategy[Any] | None:
-    """Values that the type allows, of moderate size; None where the type alone does not tell."""
+def valid_values(hint: Any) -> st.SearchStrategy[Any] | None:
+    """Values of moderate size that the type allows; None if the type alone does not decide which are valid."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         marks = [mark for mark in arguments[1:] if isinstance(mark, Range)]
         return _numbers(arguments[0], marks[0]) if marks and arguments[0] in (int, float) else None
     if origin in (Union, types.UnionType):
-        known = [strategy for strategy in map(inside, arguments) if strategy is not None]
+        known = [strategy for strategy in map(valid_values, arguments) if strategy is not None]
         return st.one_of(known) if len(known) == len(arguments) else None
     if origin is Literal:
         return st.sampled_from(arguments)
@@ -139,8 +141,8 @@ def _numbers(kind: type, limits: Range) -> st.SearchStrategy[Any]:
     return st.floats(low, high, width=16).filter(limits.__contains__)
 
 
-def ends(hint: Any) -> st.SearchStrategy[Any]:
-    """Values at the ends of the range, just beyond it, and far from it."""
+def boundary_values(hint: Any) -> st.SearchStrategy[Any]:
+    """Values at the limits of the range, just outside it, and far outside it."""
     limits = list(_marks(hint))
     numbers = [limit for mark in limits for limit in (mark.at_least, mark.above, mark.below) if limit is not None]
     near = [number + step for number in numbers for step in (-1, -1e-9, 0, 1e-9, 1)]
@@ -155,14 +157,14 @@ def _marks(hint: Any) -> Iterator[Range]:
             yield from _marks(argument)
 
 
-def written(value: Any) -> str:
-    """A value in the grammar of Hydra's command line."""
+def hydra_value(value: Any) -> str:
+    """Format a value in the grammar of Hydra's command line."""
     if isinstance(value, str):
         return "'{}'".format(value.replace("\\", "\\\\").replace("'", "\\'"))
     if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
+        return f"[{','.join(map(hydra_value, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{written(item)}' for key, item in value.items())}}}"
+        return f"{{{','.join(f'{key}:{hydra_value(item)}' for key, item in value.items())}}}"
     return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
 
 
@@ -173,15 +175,15 @@ OUTPUTS = ("out", "png", "npz")
 DEVICES = ["cpu", "cuda", "cuda:1", "mps", "meta", "cpu:1", "x", ""]
 
 
-def flags(command: str) -> st.SearchStrategy[tuple[str, ...]]:
-    """One option of a command with a value, right or wrong."""
-    (parser,) = (argparse.ArgumentParser() for _ in "1")
+def command_option(command: str) -> st.SearchStrategy[tuple[str, ...]]:
+    """One option of a ``heed`` command with a valid or invalid value."""
+    parser = argparse.ArgumentParser()
     next(known for known in COMMANDS if known.name == command).add_options(parser)
     actions = [action for action in parser._actions if action.option_strings and action.dest not in ("help", "comet")]
-    return st.sampled_from(actions).flatmap(_flag)
+    return st.sampled_from(actions).flatmap(_with_value)
 
 
-def _flag(action: argparse.Action) -> st.SearchStrategy[tuple[str, ...]]:
+def _with_value(action: argparse.Action) -> st.SearchStrategy[tuple[str, ...]]:
     name = action.option_strings[-1]
     if action.nargs == 0:
         return st.just((name,))
@@ -192,5 +194,5 @@ def _flag(action: argparse.Action) -> st.SearchStrategy[tuple[str, ...]]:
         texts = [*map(str, NUMBERS), "", "x", "1_0", "0x10"]
     elif action.type is Path:
         texts = [*PATHS, "/dev/full"] if action.dest in OUTPUTS else PATHS
-    # One word, since a value such as -1 would be taken for an option.
+    # As one word, because a separate -1 would be read as an option.
     return st.sampled_from(texts).map(lambda text: (f"{name}={text}",))

@@ -1,4 +1,4 @@
-"""Where hostile input can enter: for each surface a strategy of cases."""
+"""The surfaces through which hostile input can enter heed, each with a strategy of cases."""
 
 import gzip
 import json
@@ -12,19 +12,27 @@ from hypothesis import strategies as st
 from tests.reliability.fuzz.case import Case
 from tests.reliability.fuzz.damage import PIECES, damaged
 from tests.reliability.fuzz.home import BASE, DATA, TINY, TWO_STEPS, UNFINISHED, overrides, parquet, text_files
-from tests.reliability.fuzz.options import PLAIN, choices, ends, flags, inside, options, written
+from tests.reliability.fuzz.options import (
+    PLAIN,
+    boundary_values,
+    choices,
+    command_option,
+    hydra_value,
+    options,
+    valid_values,
+)
 
 Cases = st.SearchStrategy[Case]
 
 
 @dataclass(frozen=True)
 class Surface:
-    """One way into heed.
+    """One kind of input.
 
     Attributes:
-        cases: given the folder of undamaged files.
-        share: of all cases.
-        valid: at least this fraction of its cases is valid by construction.
+        cases: the strategy, given the folder of undamaged files.
+        share: its share of all cases.
+        valid: minimum share of its cases that is valid by construction.
     """
 
     name: str
@@ -54,7 +62,7 @@ FILES: dict[str, Callable[[Sequence[tuple[str, str]]], Sequence[bytes]]] = {
     "in/c.parquet": lambda pairs: [parquet(src=[s for s, _ in pairs], tgt=[t for _, t in pairs])],
     "['in/ä ö.xx','in/💥.yy']": text_files,
 }
-"""How a corpus is written on the command line, and the content of its files."""
+"""By value of ``data.train`` and so on: the content of the files it names."""
 
 
 @st.composite
@@ -85,13 +93,13 @@ COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
     "compare": lambda one, other: (one, other, "--out", "out"),
     "runs": lambda one, other: ("in",),
 }
-"""By command: its arguments for a run and another."""
+"""By command: its arguments, given two runs."""
 WHOLE_RUNS = ("average", "compare", "runs")
 
 
 @st.composite
 def models(draw: st.DrawFn, home: Path) -> Case:
-    """Every command on finished runs."""
+    """Run any command on finished runs."""
     command = draw(st.sampled_from(list(COMMANDS)))
     run, other = draw(st.permutations(MODELS))
     files = sorted(path.relative_to(home) for path in (home / run).rglob("*") if path.is_file())
@@ -105,20 +113,20 @@ def models(draw: st.DrawFn, home: Path) -> Case:
 
 @st.composite
 def checkpoints(draw: st.DrawFn, home: Path) -> Case:
-    """Resume a run, or begin with a checkpoint or a model."""
-    beginning = draw(st.sampled_from(["resume", "ckpt_path", "init_from"]))
-    family = "rnn" if beginning == "resume" else draw(st.sampled_from(list(TINY)))
+    """Resume a run, or start from a checkpoint or a model."""
+    start_from = draw(st.sampled_from(["resume", "ckpt_path", "init_from"]))
+    family = "rnn" if start_from == "resume" else draw(st.sampled_from(list(TINY)))
     options = {**BASE, "data": "files", **DATA["files"], **TINY[family], **TWO_STEPS}
     options |= {"trainer.max_steps": f"{draw(st.integers(3, 9))}", "callbacks.log_every": f"{draw(st.integers(1, 9))}"}
-    folder = UNFINISHED if beginning == "resume" else f"in/{family}"
+    folder = UNFINISHED if start_from == "resume" else f"in/{family}"
     last = f"{folder}/checkpoints/last-0000002.ckpt"
     files = sorted(str(path.relative_to(home)) for path in (home / folder).rglob("*") if path.is_file())
     value, read = {
-        "resume": ("true", [last] * len(files) + files),  # mostly the checkpoint
+        "resume": ("true", [last] * len(files) + files),  # most cases damage the checkpoint
         "ckpt_path": (last, [last, SRC]),
         "init_from": (folder, [file for file in files if "/model/" in file]),
-    }[beginning]
-    case = Case("train.py", overrides({**options, beginning: value}), valid=True)
+    }[start_from]
+    case = Case("train.py", overrides({**options, start_from: value}), valid=True)
     return draw(damaged(case, read))
 
 
@@ -140,53 +148,55 @@ DEPENDENT = {
     "batching.device_tokens": "at least the longest pair",
     "tokenizer.sampling": "for BPE only",
 }
-"""Options whose values other options may rule out."""
-INSIDE = [option for option in OPTIONS if inside(option.hint) is not None and option.name not in DEPENDENT]
-"""Options of which the range alone tells right values."""
+"""Options whose valid values depend on other options."""
+ALWAYS_VALID = [option for option in OPTIONS if valid_values(option.hint) is not None and option.name not in DEPENDENT]
+"""Options whose type and range alone decide which values are valid."""
 
 
 @st.composite
-def right_options(draw: st.DrawFn) -> Mapping[str, str]:
-    """One option inside its range, and the groups that it belongs to."""
-    option = draw(st.sampled_from(INSIDE))
-    values = inside(option.hint)
+def valid_option(draw: st.DrawFn) -> Mapping[str, str]:
+    """One option with a valid value, and the choices of groups that it needs."""
+    option = draw(st.sampled_from(ALWAYS_VALID))
+    values = valid_values(option.hint)
     assert values is not None
-    return {**option.where, option.name: written(draw(values))}
+    return {**option.where, option.name: hydra_value(draw(values))}
 
 
 @st.composite
-def any_options(draw: st.DrawFn) -> Mapping[str, str]:
+def any_option(draw: st.DrawFn) -> Mapping[str, str]:
+    """One option with a valid or invalid value, and the choices of groups that it needs."""
     option = draw(st.sampled_from(OPTIONS))
-    right = inside(option.hint)
-    values = ends(option.hint) | PLAIN | (st.nothing() if right is None else right)
-    return {**option.where, option.name: written(draw(values))}
+    valid = valid_values(option.hint)
+    values = boundary_values(option.hint) | PLAIN | (st.nothing() if valid is None else valid)
+    return {**option.where, option.name: hydra_value(draw(values))}
 
 
 OTHER_CHOICES = st.sampled_from([{group: name} for group, names in CHOICES.items() for name in names])
-WRONG_WORDS = st.one_of(
+INVALID_WORDS = st.one_of(
     st.sampled_from([*CHOICES, *NAMES]).map("~{}".format),
     st.builds(
         "{}{}{}={}".format,
         st.sampled_from(["", "+", "++"]),
         st.sampled_from(NAMES),
         st.sampled_from(["", "x", ".x"]),
-        PLAIN.map(written),
+        PLAIN.map(hydra_value),
     ),
     st.text("a=~+${}[]'\"\\,:. \nä", min_size=1, max_size=8),
 )
-"""Deleted options and groups, unknown names, and what is no option."""
+"""Deleted options and groups, unknown names, and words that are no options."""
 
 
 @st.composite
 def configurations(draw: st.DrawFn, home: Path) -> Case:
+    """Train with options of the command line."""
     valid = draw(st.sampled_from([True, False, False]))
-    several = st.lists(any_options() | OTHER_CHOICES, max_size=3)
-    told = [draw(right_options())] if valid else draw(several)
-    words = () if valid else draw(st.lists(WRONG_WORDS, min_size=0 if told else 1, max_size=1))
-    chosen = {name: value for options in told for name, value in options.items()}
+    several = st.lists(any_option() | OTHER_CHOICES, max_size=3)
+    drawn = [draw(valid_option())] if valid else draw(several)
+    words = () if valid else draw(st.lists(INVALID_WORDS, min_size=0 if drawn else 1, max_size=1))
+    chosen = {name: value for options in drawn for name, value in options.items()}
     data = chosen.get("data", "files")
     family = "rnn" if chosen.get("model", "rnn") == "rnn" else "transformer"
-    # The one step of BASE is not to be one of warming up.
+    # BASE has one step, which must be after the warm-up.
     schedule = {"schedule.warmup_steps": "0"} if chosen.get("schedule") == "cosine" else {}
     options = {**BASE, "data": data, **DATA[data], **TINY[family], **schedule, **chosen}
     return Case("train.py", (*overrides(options), *words), valid=valid)
@@ -204,19 +214,19 @@ LINES: st.SearchStrategy[tuple[bytes, int]] = st.one_of(
 
 @st.composite
 def inputs(draw: st.DrawFn, home: Path) -> Case:
-    """Sentences on standard input or in files, with up to two options."""
+    """Run a command on sentences from standard input or files, with up to two options."""
     valid = draw(st.sampled_from([True, False, False, False]))
     command = draw(st.sampled_from(["translate", "score", "attend", "align", "evaluate"][: 2 if valid else 5]))
     lines = draw(st.lists(CLEAN if valid or draw(st.booleans()) else LINES, max_size=4))
-    given = tuple(piece for line in lines for piece in (line, (b"\n", 1)))
+    content = tuple(piece for line in lines for piece in (line, (b"\n", 1)))
     arguments = COMMANDS[command](draw(st.sampled_from(MODELS)), "")
     if command == "attend":
         arguments = arguments[:-1]  # without its sentence
     files = draw(st.sampled_from([[SRC, TGT], [SRC]][: 1 if valid else 2]))
-    damage = tuple(("write", file, *given) for file in files)
-    added = () if valid else draw(st.lists(flags(command), max_size=2))
+    damage = tuple(("write", file, *content) for file in files)
+    added = () if valid else draw(st.lists(command_option(command), max_size=2))
     words = [word for option in added for word in option]
-    case = Case("heed", (command, *arguments, *words), damage, stdin=given, valid=valid)
+    case = Case("heed", (command, *arguments, *words), damage, stdin=content, valid=valid)
     return case if valid else replace(case, **draw(STREAMS))
 
 

@@ -1,4 +1,7 @@
-"""Scenarios that random kills do not reach: an odd environment, and two processes that want the same thing."""
+"""Scenarios that random kills do not cover: unusual environments, and concurrent processes.
+
+Each scenario returns its problems; an empty list means that it passed.
+"""
 
 import json
 import random
@@ -16,9 +19,9 @@ KILL = Kill("training", 2 * VALIDATE_EVERY + 2, 0.0)
 """In the middle of training, between two checkpoints."""
 
 
-def together(commands: list[list[str]], folder: Path) -> list[Attempt]:
-    """Start commands at the same moment and wait for all of them."""
-    events = [folder / f"events-together-{number}" for number in range(len(commands))]
+def run_concurrently(commands: list[list[str]], folder: Path) -> list[Attempt]:
+    """Start commands at the same time and wait for all of them."""
+    events = [folder / f"events-concurrent-{number}" for number in range(len(commands))]
     for path in events:
         path.mkdir()
     processes = [Process(command, folder, events=path) for command, path in zip(commands, events, strict=True)]
@@ -33,7 +36,7 @@ def _interrupted(folder: Path, setting: Setting = TRANSFORMER) -> Attempt:
 
 
 def _differences(attempts: list[Attempt], folder: Path, references: References) -> list[str]:
-    """Compare the finished run of ``folder`` with an undisturbed one."""
+    """Compare the finished run of ``folder`` with an uninterrupted one."""
     problems = [problem for attempt in attempts for problem in attempt.problems()]
     if problems:
         return problems
@@ -46,8 +49,8 @@ def _differences(attempts: list[Attempt], folder: Path, references: References) 
     return list(compare(finished, steps, reference.folder, reference.steps, exact=True).problems(exact=True))
 
 
-def refusal(attempt: Attempt) -> list[str]:
-    """Check that an attempt ended as an error of the user or the machine must: status 2, one sentence, no traceback."""
+def check_refusal(attempt: Attempt) -> list[str]:
+    """Check that an attempt was refused properly: exit status 2 and no traceback."""
     problems = []
     if attempt.hung:
         problems.append("hung")
@@ -59,7 +62,7 @@ def refusal(attempt: Attempt) -> list[str]:
 
 
 def killed_cache(folder: Path, references: References) -> list[str]:
-    """A run is killed while it builds the cache; then two runs want the same cache at once."""
+    """Kill a run while it builds the cache; then start two runs with this cache at once."""
     rng = random.Random("cache")
     problems = []
     for number in range(3):
@@ -68,7 +71,7 @@ def killed_cache(folder: Path, references: References) -> list[str]:
         kill = Kill("preparation", 0, rng.uniform(0, 0.4))
         run(TRANSFORMER.command(attempt=0, resume=False), work, kill=kill, cache=work / "cache")
         command = TRANSFORMER.command(attempt=0, resume=False)
-        both = together([[*command, "name=first"], [*command, "name=second"]], work)
+        both = run_concurrently([[*command, "name=first"], [*command, "name=second"]], work)
         problems += [problem for attempt in both for problem in attempt.problems()]
         if left := [path.name for path in (work / "cache").rglob("*.partial")]:
             problems.append(f"left in the cache: {', '.join(left)}")
@@ -77,14 +80,14 @@ def killed_cache(folder: Path, references: References) -> list[str]:
             for name, attempt in zip(("first", "second"), both, strict=True):
                 run_folder = finished_run(work / "runs" / name)
                 found = compare(run_folder, lineage([attempt]), reference.folder, reference.steps, exact=True)
-                # The names are meant to differ, and are a part of the configuration's hash.
+                # The names differ on purpose, and are part of the configuration's hash.
                 found.results = tuple(key for key in found.results if key not in ("name", "config_hash"))
                 problems += found.problems(exact=True)
     return problems
 
 
 def set_clock_back(folder: Path, *, seconds: int, after: int) -> dict[str, str | None]:
-    """Return the environment of a program whose clock is set back ``seconds``, ``after`` seconds after its start."""
+    """Return the environment that sets a program's clock back by ``seconds``, ``after`` seconds after it starts."""
     library = folder / "clock.so"
     if not library.exists():
         source = Path(__file__).resolve().parent / "clock.c"
@@ -94,9 +97,9 @@ def set_clock_back(folder: Path, *, seconds: int, after: int) -> dict[str, str |
 
 
 def clock_goes_back(folder: Path, references: References) -> list[str]:
-    """The clock is three days behind when a run is resumed; it falls back by an hour while the run trains."""
+    """Resume a run with a clock three days behind; then set the clock back by an hour during training."""
     if shutil.which("cc") is None:
-        return ["not tried: there is no C compiler (cc)"]
+        return ["not tested: there is no C compiler (cc)"]
     attempts = [_interrupted(folder)]
     command = TRANSFORMER.command(attempt=1, resume=True)
     changes = set_clock_back(folder, seconds=3 * 24 * 3600, after=0), set_clock_back(folder, seconds=3600, after=8)
@@ -107,20 +110,20 @@ def clock_goes_back(folder: Path, references: References) -> list[str]:
     problems = _differences(attempts, folder, references)
     if not problems:
         results = json.loads((finished_run(folder / "runs" / TRANSFORMER.name) / "results.json").read_text())
-        # The killed attempts' last steps are not counted: more than nothing, and less than all attempts took.
+        # Steps lost by a kill do not count, so the time is less than that of all attempts.
         if not 0 < results["train_seconds"] < sum(attempt.seconds for attempt in attempts):
             problems.append(f"train_seconds is {results['train_seconds']}")
     return problems
 
 
 def file_size_limit(folder: Path, references: References) -> list[str]:
-    """`ulimit -f` stops the first checkpoint: a sentence, nothing half-written; without the limit the run goes on."""
+    """Limit the file size (`ulimit -f`): the run fails without partial files; without the limit it succeeds."""
     problems = []
     for kilobytes in (16, 128, 300):
         work = folder / str(kilobytes)
         work.mkdir()
         limited = run(TRANSFORMER.command(attempt=0, resume=False), work, file_size=kilobytes * 1024)
-        problems += [f"{kilobytes} kB: {problem}" for problem in refusal(limited)]
+        problems += [f"{kilobytes} kB: {problem}" for problem in check_refusal(limited)]
         problems += [f"{kilobytes} kB left {path.relative_to(work)}" for path in work.rglob("*.partial")]
         problems += [f"{kilobytes} kB left {path}" for path in work.glob("runs/*/*/checkpoints/*.ckpt")]
     events = work / "events"
@@ -130,7 +133,7 @@ def file_size_limit(folder: Path, references: References) -> list[str]:
 
 
 def no_home(folder: Path, references: References) -> list[str]:
-    """No HOME, LANG=C and no UTF-8 mode."""
+    """Train without HOME, with LANG=C and without UTF-8 mode."""
     changes = {"HOME": None, "LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     events = folder / "events"
     events.mkdir()
@@ -139,13 +142,13 @@ def no_home(folder: Path, references: References) -> list[str]:
 
 
 def same_second(folder: Path, references: References) -> list[str]:
-    """Two runs of one name and different seeds begin at the same moment: two folders, each with its own results."""
+    """Start two runs of one name with different seeds at once: they need two folders with different results."""
     problems = []
     for number in range(3):
         work = folder / str(number)
         work.mkdir()
         command = TRANSFORMER.command(attempt=0, resume=False)
-        both = together([[*command, "seed=1"], [*command, "seed=2"]], work)
+        both = run_concurrently([[*command, "seed=1"], [*command, "seed=2"]], work)
         problems += [problem for attempt in both for problem in attempt.problems()]
         files = sorted((work / "runs" / TRANSFORMER.name).glob("*/results.json"))
         results = [json.loads(path.read_text()) for path in files]
@@ -163,14 +166,14 @@ def same_second(folder: Path, references: References) -> list[str]:
 
 
 def resumed_twice(folder: Path, references: References) -> list[str]:
-    """Two ``resume=true`` at once: one goes on, the other says why it does not."""
+    """Start two processes with ``resume=true`` at once: one resumes the run, the other is refused."""
     killed = _interrupted(folder)
     command = TRANSFORMER.command(attempt=1, resume=True)
-    both = together([command, command], folder)
+    both = run_concurrently([command, command], folder)
     if sorted(attempt.status or 0 for attempt in both) != [0, 2]:
         return [f"exit status {attempt.status}: {attempt.stderr.strip()[-300:]}" for attempt in both]
     finished, refused = sorted(both, key=lambda attempt: attempt.status or 0)
-    return refusal(refused) + _differences([killed, finished], folder, references)
+    return check_refusal(refused) + _differences([killed, finished], folder, references)
 
 
 SCENARIOS: dict[str, Callable[[Path, References], list[str]]] = {
@@ -181,4 +184,4 @@ SCENARIOS: dict[str, Callable[[Path, References], list[str]]] = {
     "same-second": same_second,
     "resumed-twice": resumed_twice,
 }
-"""By name; each returns what was not as promised."""
+"""By name; each returns its problems."""

@@ -1,19 +1,20 @@
-"""How both architectures do with few sentences."""
+"""Claim: transformers overfit small data."""
 
 from typing import Any
 
 import yaml
 
+from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.laboratory import Laboratory, Recipe, Trained, shown, spread
 from experiments.plots import Line, line_plot, table
-from experiments.recipes import RNN, TRANSFORMER, small
+from experiments.runner import ExperimentRunner, ModelSpec, TrainedModel
+from experiments.small_models import RNN, TRANSFORMER, small
 
 SIZES = (500, 2_000, 24_000)
 SENTENCES = 500
 
 
-def _sized(family: str, size: int) -> Recipe:
+def _sized(family: str, size: int) -> ModelSpec:
     if size == SIZES[-1]:
         return {"transformer": TRANSFORMER, "rnn": RNN}[family]
     return small(family, f"{family}-{size}", f"data.max_train={size}")
@@ -25,15 +26,15 @@ MODELS = {
 }
 
 
-def gap(run: Trained) -> float:
-    """Nats by which a token of a validation sentence is harder to predict than one of a training sentence."""
+def gap(run: TrainedModel) -> float:
+    """Validation loss minus training loss, in nats per token, without dropout."""
     train = training_pairs(run)
     valid = run.lines("valid", "src"), run.lines("valid", "ref")
     return _loss(run, *valid) - _loss(run, *train)
 
 
-def training_pairs(run: Trained) -> tuple[list[str], list[str]]:
-    """Sources and targets that the run was trained on."""
+def training_pairs(run: TrainedModel) -> tuple[list[str], list[str]]:
+    """Return the sources and targets that the run was trained on."""
     from hydra.utils import instantiate
 
     config: dict[str, Any] = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))
@@ -41,19 +42,18 @@ def training_pairs(run: Trained) -> tuple[list[str], list[str]]:
     return list(train["src"]), list(train["tgt"])
 
 
-def _loss(run: Trained, sources: list[str], targets: list[str]) -> float:
+def _loss(run: TrainedModel, sources: list[str], targets: list[str]) -> float:
     sources, targets = sources[:SENTENCES], targets[:SENTENCES]
     tokens = sum(len(ids) + 1 for ids in run.translator.tokenizer.encode_tgt(targets))
     return -sum(run.translator.score(sources, targets)) / tokens
 
 
-def experiment(laboratory: Laboratory) -> Finding:
-    runs = {
-        label: {size: laboratory.runs(recipe) for size, recipe in by_size.items()} for label, by_size in MODELS.items()
-    }
-    gaps = {label: {size: spread(map(gap, of)) for size, of in by_size.items()} for label, by_size in runs.items()}
+def experiment(runner: ExperimentRunner) -> Finding:
+    """Measure the gap between validation and training loss by corpus size."""
+    runs = {label: {size: runner.trained(spec) for size, spec in by_size.items()} for label, by_size in MODELS.items()}
+    gaps = {label: {size: mean_and_sd(map(gap, of)) for size, of in by_size.items()} for label, by_size in runs.items()}
     bleu = {
-        label: {size: spread(run.bleu("test") for run in of) for size, of in by_size.items()}
+        label: {size: mean_and_sd(run.bleu("test") for run in of) for size, of in by_size.items()}
         for label, by_size in runs.items()
     }
     smallest, largest = SIZES[0], SIZES[-1]
@@ -64,10 +64,11 @@ def experiment(laboratory: Laboratory) -> Finding:
     return Finding(
         held=held,
         summary=(
-            f"With {smallest} pairs a validation token costs the transformer {shown(transformer[smallest], 2)} nats "
-            f"more than a training token, the RNN {shown(rnn[smallest], 2)}; with {largest:,} pairs "
-            f"{shown(transformer[largest], 2)} and {shown(rnn[largest], 2)}. Test BLEU with {smallest} pairs: "
-            f"{shown(bleu['transformer'][smallest])} and {shown(bleu['RNN + attention'][smallest])}."
+            f"With {smallest} pairs the validation loss exceeds the training loss by "
+            f"{format_mean(transformer[smallest], 2)} nats per token for the transformer and by "
+            f"{format_mean(rnn[smallest], 2)} for the RNN; with {largest:,} pairs by "
+            f"{format_mean(transformer[largest], 2)} and {format_mean(rnn[largest], 2)}. Test BLEU with {smallest} "
+            f"pairs: {format_mean(bleu['transformer'][smallest])} and {format_mean(bleu['RNN + attention'][smallest])}."
         ),
         numbers={
             "gap": {label: {str(size): of[size] for size in SIZES} for label, of in gaps.items()},
@@ -85,13 +86,13 @@ def experiment(laboratory: Laboratory) -> Finding:
                 ],
                 name="Overfitting against corpus size",
                 x="training pairs",
-                y="validation loss − training loss, nats a token, both without dropout",
+                y="validation loss − training loss, nats per token, both without dropout",
                 log_x=True,
                 ticks=[(size, f"{size:,}") for size in SIZES],
             ),
             table(
                 ["test BLEU", *(f"{size:,} pairs" for size in SIZES)],
-                [[label, *(shown(of[size]) for size in SIZES)] for label, of in bleu.items()],
+                [[label, *(format_mean(of[size]) for size in SIZES)] for label, of in bleu.items()],
             ),
         ],
     )
@@ -101,10 +102,10 @@ CLAIM = Claim(
     name="small_data",
     claim="Transformers overfit small data.",
     measurement=(
-        "The gap between validation and training loss after equally many steps, against the number of training pairs. "
-        "It holds if for every seed the transformer's gap on the smallest corpus is larger than the RNN's there, and "
-        "than its own on the largest."
+        "The gap between validation and training loss after the same number of steps, by number of training pairs. "
+        "The claim holds if for every seed the transformer's gap on the smallest corpus is larger than the RNN's gap "
+        "there and than its own gap on the largest corpus."
     ),
-    recipes=tuple(recipe for by_size in MODELS.values() for recipe in by_size.values()),
+    models=tuple(spec for by_size in MODELS.values() for spec in by_size.values()),
     experiment=experiment,
 )

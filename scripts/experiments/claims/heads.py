@@ -1,4 +1,4 @@
-"""Whether the heads of a layer do different work."""
+"""Claim: the heads of a layer attend to different things."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -6,10 +6,11 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.laboratory import Laboratory, Trained, shown, spread
 from experiments.plots import caption, table
-from experiments.recipes import LONG_STEPS, TRANSFORMER_LONGER
+from experiments.runner import ExperimentRunner, TrainedModel
+from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import AttentionMap, pool, word_shares
@@ -18,16 +19,20 @@ from heed.models.transformer import Transformer
 
 Floats = npt.NDArray[np.float64]
 
-LOOKS = (("verb", "agent"), ("verb", "patient"), ("agent", "verb"), ("patient", "verb"))
-"""From a word with a role to another: who, what, did what."""
+ROLE_PAIRS = (("verb", "agent"), ("verb", "patient"), ("agent", "verb"), ("patient", "verb"))
+"""Attention is measured from the first role to the second: for example, from the verb to its agent."""
 SENTENCES = 150
 KINDS = {"encoder_self": "encoder self-attention", "decoder_self": "decoder self-attention", "cross": "cross-attention"}
 
 
 def divergence(weights: AttentionMap) -> Floats:
-    """Mean Jensen-Shannon divergence of the heads of each layer, pair by pair and row by row, in bits: " L".
+    """Mean Jensen-Shannon divergence of the heads of each layer, over pairs of heads and rows.
 
-    From 0 (all heads look alike) to 1 (no two heads ever look at the same); of maps "L H T S".
+    Args:
+        weights: attention maps "L H T S".
+
+    Returns:
+        "L", in bits: 0 if all heads are equal, 1 if no two heads attend to the same position.
     """
     heads = range(weights.shape[1])
     pairs = [_jensen_shannon(weights[:, a], weights[:, b]).mean(-1) for a, b in combinations(heads, 2)]
@@ -47,26 +52,26 @@ def _entropy(p: AttentionMap) -> Floats:
     return total
 
 
-def role_masses(run: Trained, split: str) -> dict[tuple[str, str], Floats]:
-    """Mean attention from one role to another in the encoder, by layer and head: "L H"."""
+def role_masses(run: TrainedModel, split: str) -> dict[tuple[str, str], Floats]:
+    """Mean encoder self-attention of each of `ROLE_PAIRS`, by layer and head: "L H"."""
     sources, references, metas = run.lines(split, "src"), run.lines(split, "ref"), run.meta(split)
     rows = [row for row, meta in enumerate(metas) if {"verb", "agent", "patient"} <= meta["roles"].keys()][
         : 2 * SENTENCES
     ]
-    found: dict[tuple[str, str], list[Floats]] = {look: [] for look in LOOKS}
-    seen = run.translator.attend([sources[row] for row in rows], [references[row] for row in rows])
-    for row, attended in zip(rows, seen, strict=True):
+    found: dict[tuple[str, str], list[Floats]] = {pair: [] for pair in ROLE_PAIRS}
+    attention = run.translator.attend([sources[row] for row in rows], [references[row] for row in rows])
+    for row, attended in zip(rows, attention, strict=True):
         assert attended.encoder_self is not None
         shares = word_shares(attended.src_pieces, split_punctuation(sources[row]))
         maps = pool(attended.encoder_self, shares, shares)
-        for look in LOOKS:
-            start, end = (metas[row]["roles"][role] for role in look)
-            found[look].append(maps[:, :, start, end])
-    return {look: np.mean(values, axis=0) for look, values in found.items()}
+        for pair in ROLE_PAIRS:
+            start, end = (metas[row]["roles"][role] for role in pair)
+            found[pair].append(maps[:, :, start, end])
+    return {pair: np.mean(values, axis=0) for pair, values in found.items()}
 
 
-def lost_bleu(run: Trained) -> dict[str, Floats]:
-    """BLEU lost on validation sentences when a single head is switched off, by kind, layer and head: "L H"."""
+def lost_bleu(run: TrainedModel) -> dict[str, Floats]:
+    """BLEU lost on validation sentences when one head is masked, for each kind of attention: "L H"."""
     model = run.model
     assert isinstance(model, Transformer)
     sources, references = run.lines("valid", "src")[:SENTENCES], run.lines("valid", "ref")[:SENTENCES]
@@ -76,49 +81,52 @@ def lost_bleu(run: Trained) -> dict[str, Floats]:
 
     whole = bleu()
     depths = {"encoder_self": len(model.encoder), "decoder_self": len(model.decoder), "cross": len(model.decoder)}
-    lost = {}
+    lost: dict[str, Floats] = {}
     for kind, depth in depths.items():
         lost[kind] = np.zeros((depth, model.config.num_heads))
-        for place in np.ndindex(lost[kind].shape):
-            with heads_off(model, {(kind, place[0], place[1])}):
-                lost[kind][place] = whole - bleu()
+        for layer, head in np.ndindex(lost[kind].shape):
+            with heads_off(model, {(kind, layer, head)}):
+                lost[kind][layer, head] = whole - bleu()
     return lost
 
 
-def experiment(laboratory: Laboratory) -> Finding:
-    runs = laboratory.runs(TRANSFORMER_LONGER)
+def experiment(runner: ExperimentRunner) -> Finding:
+    """Measure how much heads differ, what they attend to, and what each one contributes to BLEU."""
+    runs = runner.trained(TRANSFORMER_LONGER)
     divergences = [_divergences(run) for run in runs]
     roles = [_best_heads(role_masses(run, "valid"), role_masses(run, "test")) for run in runs]
     lost = lost_bleu(runs[0])
     different = min(float(values.min()) for found in divergences for values in found.values())
-    specialised = all(found[look]["mass"] > 2 * found[look]["mean of heads"] for found in roles for look in LOOKS[:2])
-    apart = all(_place(found[LOOKS[0]]) != _place(found[LOOKS[1]]) for found in roles)
+    specialised = all(
+        found[pair]["mass"] > 2 * found[pair]["mean of heads"] for found in roles for pair in ROLE_PAIRS[:2]
+    )
+    apart = all(_layer_and_head(found[ROLE_PAIRS[0]]) != _layer_and_head(found[ROLE_PAIRS[1]]) for found in roles)
     every = np.concatenate([values.ravel() for values in lost.values()])
-    who, what = (spread(found[look]["mass"] for found in roles) for look in LOOKS[:2])
+    agent, patient = (mean_and_sd(found[pair]["mass"] for found in roles) for pair in ROLE_PAIRS[:2])
     return Finding(
         held=different > 0.1 and specialised and apart,
         summary=(
-            f"Two heads of a layer differ by {different:.2f} bits or more. The head that looks best from the verb to "
-            f"who acts gives it {shown(who, 2)} of its attention, another gives {shown(what, 2)} to what is acted "
-            "upon (all heads on average: "
-            f"{np.mean([found[look]['mean of heads'] for found in roles for look in LOOKS[:2]]):.2f}). Switching one "
-            f"head off costs from {every.min():.1f} to {every.max():.1f} BLEU, {np.median(every):.1f} in the median."
+            f"The heads of a layer differ by {different:.2f} bits or more on average. The best head from the verb to "
+            f"its agent gives it {format_mean(agent, 2)} of its attention, the best head to its patient "
+            f"{format_mean(patient, 2)} (mean of all heads: "
+            f"{np.mean([found[pair]['mean of heads'] for found in roles for pair in ROLE_PAIRS[:2]]):.2f}). Masking "
+            f"one head costs from {every.min():.1f} to {every.max():.1f} BLEU, {np.median(every):.1f} in the median."
         ),
         numbers={
             "divergence": [{kind: values.tolist() for kind, values in found.items()} for found in divergences],
-            "roles": [{f"{a} → {b}": found[a, b] for a, b in LOOKS} for found in roles],
+            "roles": [{f"{a} → {b}": found[a, b] for a, b in ROLE_PAIRS} for found in roles],
             "bleu lost without head": {kind: values.tolist() for kind, values in lost.items()},
         },
         figures=[
-            caption("How different the heads of a layer are, in bits (0: alike, 1: nothing in common)"),
+            caption("Divergence of the heads of a layer, in bits (0: equal, 1: disjoint)"),
             table(
                 ["layer", *KINDS.values()],
                 [
-                    [str(layer + 1), *(_pm([found[kind][layer] for found in divergences]) for kind in KINDS)]
+                    [str(layer + 1), *(_format([found[kind][layer] for found in divergences]) for kind in KINDS)]
                     for layer in range(len(divergences[0]["cross"]))
                 ],
             ),
-            caption("Encoder heads and roles: chosen on validation, measured on test"),
+            caption("Encoder heads and roles: head chosen on validation, measured on test"),
             table(
                 ["from → to", *(f"seed {run.seed}" for run in runs), "mean of all heads"],
                 [
@@ -130,10 +138,10 @@ def experiment(laboratory: Laboratory) -> Finding:
                         ),
                         f"{np.mean([found[a, b]['mean of heads'] for found in roles]):.2f}",
                     ]
-                    for a, b in LOOKS
+                    for a, b in ROLE_PAIRS
                 ],
             ),
-            caption(f"BLEU lost on {SENTENCES} validation sentences when one head is switched off (seed 1)"),
+            caption(f"BLEU lost on {SENTENCES} validation sentences when one head is masked (seed 1)"),
             table(
                 ["", *(f"head {head + 1}" for head in range(lost["cross"].shape[1]))],
                 [
@@ -146,11 +154,11 @@ def experiment(laboratory: Laboratory) -> Finding:
     )
 
 
-def _divergences(run: Trained) -> dict[str, Floats]:
+def _divergences(run: TrainedModel) -> dict[str, Floats]:
     sources, references = run.lines("test", "src")[:SENTENCES], run.lines("test", "ref")[:SENTENCES]
-    seen = run.translator.attend(sources, references)
+    attention = run.translator.attend(sources, references)
     return {
-        kind: np.mean([divergence(maps) for one in seen if (maps := getattr(one, kind)) is not None], axis=0)
+        kind: np.mean([divergence(maps) for one in attention if (maps := getattr(one, kind)) is not None], axis=0)
         for kind in KINDS
     }
 
@@ -158,37 +166,37 @@ def _divergences(run: Trained) -> dict[str, Floats]:
 def _best_heads(
     valid: Mapping[tuple[str, str], Floats], test: Mapping[tuple[str, str], Floats]
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """For each look the head that gives most, chosen on validation sentences and measured on others."""
+    """For each pair of roles the head with the most attention on validation sentences, measured on test sentences."""
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for look in valid:
-        layer, head = np.unravel_index(valid[look].argmax(), valid[look].shape)
-        found[look] = {
+    for pair in valid:
+        layer, head = np.unravel_index(valid[pair].argmax(), valid[pair].shape)
+        found[pair] = {
             "layer": int(layer) + 1,
             "head": int(head) + 1,
-            "mass": float(test[look][layer, head]),
-            "mean of heads": float(test[look].mean()),
+            "mass": float(test[pair][layer, head]),
+            "mean of heads": float(test[pair].mean()),
         }
     return found
 
 
-def _place(found: Mapping[str, float]) -> tuple[float, float]:
+def _layer_and_head(found: Mapping[str, float]) -> tuple[float, float]:
     return found["layer"], found["head"]
 
 
-def _pm(values: Sequence[float]) -> str:
-    return shown(spread(values), 2)
+def _format(values: Sequence[float]) -> str:
+    return format_mean(mean_and_sd(values), 2)
 
 
 CLAIM = Claim(
     name="heads",
-    claim="Heads attend to different things: one to who, another to what was done.",
+    claim="Heads attend to different things: one to who acts, another to what is acted upon.",
     measurement=(
         "Jensen-Shannon divergence between the heads of a layer; attention of encoder heads from the verb to its "
-        "agent and its patient, which the corpus knows; BLEU lost when one head is switched off (Michel et al. 2019); "
-        f"after {LONG_STEPS:,} steps. "
-        "It holds if heads of every layer differ by more than 0.1 bits on average, and if for every seed the heads "
-        "that look best at agent and patient are two, each giving at least twice what heads give on average."
+        "agent and its patient, which the corpus annotates; BLEU lost when one head is masked (Michel et al. 2019); "
+        f"after {LONG_STEPS:,} steps. The claim holds if the heads of every layer differ by more than 0.1 bits on "
+        "average, and if for every seed the best heads for agent and patient are two different heads, each with more "
+        "than twice the mean attention of all heads."
     ),
-    recipes=(TRANSFORMER_LONGER,),
+    models=(TRANSFORMER_LONGER,),
     experiment=experiment,
 )

@@ -1,12 +1,13 @@
-"""Why scores are divided by √d_k."""
+"""Claim: dividing scores by √d_k keeps the softmax from saturating."""
 
 import torch
 from torch import Tensor
 
+from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.laboratory import Laboratory, shown, spread
 from experiments.plots import Line, caption, line_plot
-from experiments.recipes import TRANSFORMER, small
+from experiments.runner import ExperimentRunner
+from experiments.small_models import TRANSFORMER, small
 from heed.functional import attend
 
 WIDTHS = (1, 4, 16, 64, 256, 1024)
@@ -17,11 +18,14 @@ UNSCALED = small("transformer", "transformer-unscaled", "model.self_attention.sc
 
 
 def softmax_of_scores(width: int, *, scaled: bool) -> dict[str, float]:
-    """What attention's softmax is like, for queries and keys with independent entries of mean 0 and variance 1."""
+    """Return the variance of the scores, and the mean entropy (nats) and Jacobian norm of their softmax.
+
+    Queries and keys have independent entries of mean 0 and variance 1.
+    """
     generator = torch.Generator().manual_seed(width)
     query, key = (torch.randn(DRAWS, length, width, generator=generator, dtype=torch.float64) for length in (1, KEYS))
-    everything = torch.ones(1, 1, KEYS, dtype=torch.bool)
-    _, weights = attend(query, key, key, everything, scaled=scaled)
+    mask = torch.ones(1, 1, KEYS, dtype=torch.bool)
+    weights = attend(query, key, key, mask, scaled=scaled)[1]
     assert weights is not None
     weights = weights.squeeze(1)
     scores = (query @ key.transpose(1, 2)).squeeze(1) * (width**-0.5 if scaled else 1.0)
@@ -33,16 +37,24 @@ def softmax_of_scores(width: int, *, scaled: bool) -> dict[str, float]:
 
 
 def jacobian_norm(weights: Tensor) -> Tensor:
-    """‖∂p/∂s‖_F of p = softmax(s), whose Jacobian is diag(p) − p pᵀ: √(Σp² − 2Σp³ + (Σp²)²), " N" of "N K"."""
+    """Frobenius norm of the Jacobian of p = softmax(s), diag(p) − p pᵀ: √(Σp² − 2Σp³ + (Σp²)²).
+
+    Args:
+        weights: p, "N K".
+
+    Returns:
+        "N".
+    """
     squares, cubes = weights.pow(2).sum(1), weights.pow(3).sum(1)
     return (squares - 2 * cubes + squares**2).clamp_min(0).sqrt()
 
 
-def experiment(laboratory: Laboratory) -> Finding:
+def experiment(runner: ExperimentRunner) -> Finding:
+    """Measure the softmax of random scores, and train with and without the division."""
     found = {scaled: {width: softmax_of_scores(width, scaled=scaled) for width in WIDTHS} for scaled in (True, False)}
     names = {True: "divided by √d_k", False: "not divided"}
-    runs = {True: laboratory.runs(TRANSFORMER), False: laboratory.runs(UNSCALED)}
-    bleu = {scaled: spread(run.bleu("valid") for run in runs[scaled]) for scaled in runs}
+    runs = {True: runner.trained(TRANSFORMER), False: runner.trained(UNSCALED)}
+    bleu = {scaled: mean_and_sd(run.bleu("valid") for run in runs[scaled]) for scaled in runs}
     curves = [
         Line(
             names[scaled],
@@ -70,12 +82,13 @@ def experiment(laboratory: Laboratory) -> Finding:
     return Finding(
         held=mechanism and trains_better,
         summary=(
-            f"The variance of q·k is d_k to within 15 %. At d_k = {wide} softmax over {KEYS} keys has an entropy of "
-            f"{found[True][wide]['entropy']:.2f} nats with the division and {found[False][wide]['entropy']:.2f} "
-            f"without, and its Jacobian a norm of {found[True][wide]['gradient']:.3f} and "
+            f"The variance of q·k is d_k to within 15 %. At d_k = {wide} the softmax over {KEYS} keys has an entropy "
+            f"of {found[True][wide]['entropy']:.2f} nats with the division and {found[False][wide]['entropy']:.2f} "
+            f"without it, and its Jacobian has a norm of {found[True][wide]['gradient']:.3f} and "
             f"{found[False][wide]['gradient']:.3f} (at d_k = {narrow}: {found[False][narrow]['gradient']:.3f}). "
-            f"Trained with it, a transformer of d_k = 32 reaches a valid BLEU of {shown(bleu[True])}, without it "
-            f"{shown(bleu[False])}: " + ("the division helps." if trains_better else "here training does without it.")
+            f"A transformer with d_k = 32 reaches a valid BLEU of {format_mean(bleu[True])} with the division and "
+            f"{format_mean(bleu[False])} without it: "
+            + ("the division helps training." if trains_better else "the division does not help training.")
         ),
         numbers={
             "softmax": {names[s]: {str(w): found[s][w] for w in WIDTHS} for s in found},
@@ -88,7 +101,7 @@ def experiment(laboratory: Laboratory) -> Finding:
             plot("entropy", f"Entropy of the softmax over {KEYS} keys, in nats", log_y=False),
             plot("gradient", "Norm of the softmax's Jacobian", log_y=False),
             caption("Training"),
-            line_plot(curves, name="Training loss", x="step", y="Training loss, nats a token"),
+            line_plot(curves, name="Training loss", x="step", y="Training loss, nats per token"),
         ],
     )
 
@@ -100,12 +113,13 @@ def _by_step(curves: list[list[tuple[float, float]]]) -> list[tuple[float, list[
 
 CLAIM = Claim(
     name="scaling",
-    claim="Scores grow with d_k; 1/√d_k keeps the softmax alive.",
+    claim="Scores grow with d_k; 1/√d_k keeps the softmax from saturating.",
     measurement=(
-        "Variance of q·k, and entropy and Jacobian of the softmax, for random queries and keys; and training a "
-        "transformer whose self-attention divides by √d_k or does not. It holds if the division keeps variance, "
-        "entropy and gradients, and trains to a better BLEU for every seed (Vaswani et al. 2017, §3.2.1)."
+        "Variance of q·k, and entropy and Jacobian of the softmax, for random queries and keys; and the BLEU of a "
+        "transformer whose self-attention divides by √d_k or does not. The claim holds if the division keeps variance, "
+        "entropy and gradients independent of d_k, and gives a better BLEU for every seed (Vaswani et al. 2017, "
+        "§3.2.1)."
     ),
-    recipes=(TRANSFORMER, UNSCALED),
+    models=(TRANSFORMER, UNSCALED),
     experiment=experiment,
 )

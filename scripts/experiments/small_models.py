@@ -1,6 +1,6 @@
-"""The models that the experiments share. Small ones, so that all of them are trained within the hour."""
+"""The small models that several experiments share. All of them together train within an hour on two cores."""
 
-from experiments.laboratory import Recipe
+from experiments.runner import ModelSpec
 
 STEPS = 500
 
@@ -17,17 +17,18 @@ COMMON = (
     "schedule.warmup_steps=100",
     "data.long=200",
 )
+"""Options of ``train.py`` for all models."""
 
 SMALL = {
     "transformer": ("model=transformer", "model.d_model=128", "model.d_ff=256", "optimizer.lr=3.0e-3"),
     "rnn": ("model=rnn", "model.d_model=256", "model.d_embedding=128", "optimizer.lr=3.0e-3"),
 }
-"""Half as wide as the presets."""
+"""Half as wide as the defaults."""
 
 
-def small(family: str, name: str, *overrides: str, seeds: int = 2) -> Recipe:
-    """A small model of this family, in which something is otherwise."""
-    return Recipe(name, (*SMALL[family], *overrides), seeds)
+def small(family: str, name: str, *overrides: str, seeds: int = 2) -> ModelSpec:
+    """A small transformer or RNN with some options changed."""
+    return ModelSpec(name, (*SMALL[family], *overrides), seeds)
 
 
 TRANSFORMER = small("transformer", "transformer")
@@ -38,10 +39,10 @@ ORDERLESS = small("transformer", "transformer-no-positions", "model/positions=no
 LONG_STEPS = 2000
 
 
-def longer(recipe: Recipe) -> Recipe:
-    """The same for `LONG_STEPS`, until it knows what is learnt late: what "it" means, and which head does what."""
+def longer(spec: ModelSpec) -> ModelSpec:
+    """The same model trained for `LONG_STEPS`: pronouns and the roles of heads are learned late."""
     steps = f"trainer.max_steps={LONG_STEPS}", f"trainer.validate_every={LONG_STEPS}"
-    return Recipe(f"{recipe.name}-longer", (*recipe.overrides, *steps), recipe.seeds)
+    return ModelSpec(f"{spec.name}-longer", (*spec.overrides, *steps), spec.seeds)
 
 
 TRANSFORMER_LONGER = longer(TRANSFORMER)

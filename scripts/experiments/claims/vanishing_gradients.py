@@ -1,4 +1,4 @@
-"""How far back a gradient reaches."""
+"""Claim: gradients vanish through time without gates or attention."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from experiments.aggregate import mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.laboratory import Laboratory, Trained, spread
 from experiments.plots import Line, line_plot, table
-from experiments.recipes import TRANSFORMER, small
+from experiments.runner import ExperimentRunner, TrainedModel
+from experiments.small_models import TRANSFORMER, small
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS
@@ -21,7 +22,7 @@ LENGTH = 40
 """Source tokens."""
 SENTENCES = 100
 VANISHED = 0.01
-"""The share of the last token's gradient below which the first one's counts as gone."""
+"""The gradient of the first token counts as vanished below this share of the last token's gradient."""
 
 LABELS = {
     small("rnn", "forward-tanh", "model/attention=none", "model.bidirectional=false", "model.cell=tanh"): "tanh RNN",
@@ -30,25 +31,28 @@ LABELS = {
     small("rnn", "forward-lstm-attention", "model.bidirectional=false"): "LSTM + attention",
     TRANSFORMER: "transformer",
 }
-"""The RNNs read in one direction, so that the first token is the farthest from what the decoder starts from."""
+"""The RNN encoders are unidirectional, so that the first token is farthest from the decoder's initial state."""
 
 
 def gradients(model: Seq2Seq, sources: Sequence[Sequence[int]], firsts: Sequence[int]) -> Floats:
-    """‖∂loss/∂x_t‖ of the first target token's loss, by source position t, as a geometric mean over sentences: " S".
+    """‖∂loss/∂x_t‖ of the first target token's loss, by source position t.
 
     Args:
-        sources: token ids, equally many each.
-        firsts: each translation's first token.
+        sources: token ids, all of the same length S.
+        firsts: the first token of each reference.
+
+    Returns:
+        Geometric mean over sentences, "S".
     """
     model.eval()
     embedded: list[Tensor] = []
 
-    def keep(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+    def record(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
         output.retain_grad()
         embedded.append(output)
 
     src = torch.tensor(sources)
-    handle = model.get_submodule("src_embedding").register_forward_hook(keep)
+    handle = model.get_submodule("src_embedding").register_forward_hook(record)
     memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
     handle.remove()
     logits = model.decode(torch.full((len(sources), 1), BOS), memory).logits[:, 0]
@@ -60,13 +64,13 @@ def gradients(model: Seq2Seq, sources: Sequence[Sequence[int]], firsts: Sequence
 
 
 def factor(norms: Floats) -> float:
-    """By what a step further back multiplies the gradient: a line through its logarithm."""
+    """Return the factor per position towards the start: a line fitted to the logarithm of the norms."""
     distances = np.arange(len(norms))[::-1]
     return float(np.exp(np.polyfit(distances, np.log(norms), 1)[0]))
 
 
-def measure(run: Trained) -> tuple[Floats, Floats]:
-    """The gradients of a trained model, and of the same one before it was trained."""
+def measure(run: TrainedModel) -> tuple[Floats, Floats]:
+    """Return the gradients of a trained model, and those of an untrained model of the same configuration."""
     tokenizer = run.translator.tokenizer
     pairs = [
         (source[:LENGTH], target[0])
@@ -81,12 +85,13 @@ def measure(run: Trained) -> tuple[Floats, Floats]:
     return gradients(run.model, sources, firsts), gradients(fresh, sources, firsts)
 
 
-def experiment(laboratory: Laboratory) -> Finding:
-    found = {label: [measure(run) for run in laboratory.runs(recipe)] for recipe, label in LABELS.items()}
+def experiment(runner: ExperimentRunner) -> Finding:
+    """Measure the gradient of the first target token's loss by source position."""
+    found = {label: [measure(run) for run in runner.trained(spec)] for spec, label in LABELS.items()}
     factors = {
         label: {
-            "trained": spread(factor(trained) for trained, _ in measured),
-            "untrained": spread(factor(fresh) for _, fresh in measured),
+            "trained": mean_and_sd(factor(trained) for trained, _ in measured),
+            "untrained": mean_and_sd(factor(fresh) for _, fresh in measured),
         }
         for label, measured in found.items()
     }
@@ -94,23 +99,24 @@ def experiment(laboratory: Laboratory) -> Finding:
         when: {label: _mean([both[place] for both in measured]) for label, measured in found.items()}
         for place, when in enumerate(("trained", "untrained"))
     }
-    reach = {
-        label: spread(float(trained[0] / trained[-1]) for trained, _ in measured) for label, measured in found.items()
+    ratio = {
+        label: mean_and_sd(float(trained[0] / trained[-1]) for trained, _ in measured)
+        for label, measured in found.items()
     }
-    plain, *others = reach.values()
+    plain, *others = ratio.values()
     held = max(plain["values"]) < VANISHED and all(min(of["values"]) > VANISHED for of in others)
     return Finding(
         held=held,
         summary=(
-            f"Of the gradient of the first word's loss, the first of {LENGTH} source tokens gets, relative to the "
-            "last, "
-            + ", ".join(f"{_power(of['mean'])} in the {label}" for label, of in reach.items())
-            + ". Before training, a step further back multiplies it by "
+            f"Gradient of the first target token's loss with respect to the first of {LENGTH} source tokens, relative "
+            f"to the last one: "
+            + ", ".join(f"{_power(of['mean'])} in the {label}" for label, of in ratio.items())
+            + ". Before training, each position further back multiplies the gradient by "
             + ", ".join(f"{of['untrained']['mean']:.2f}" for of in factors.values())
             + "."
         ),
         numbers={
-            "first to last": reach,
+            "first to last": ratio,
             "factor per token": factors,
             "norms": {when: {label: of.tolist() for label, of in by_label.items()} for when, by_label in norms.items()},
         },
@@ -122,14 +128,14 @@ def experiment(laboratory: Laboratory) -> Finding:
                         for label, of in by_label.items()
                     ],
                     name=f"Gradient norm against distance, {when} models",
-                    x="tokens between a source token and the source's end, where the RNNs without attention hand over",
+                    x="tokens between a source token and the end of the source",
                     y=f"‖∂ loss of the first target token / ∂ x_t‖, {when} models, log scale",
                     log_y=True,
                 )
                 for when, by_label in norms.items()
             ),
             table(
-                ["", "each token further back multiplies the gradient by", "before training"],
+                ["", "factor per token further back, trained", "before training"],
                 [
                     [label, f"{of['trained']['mean']:.3f}", f"{of['untrained']['mean']:.3f}"]
                     for label, of in factors.items()
@@ -150,12 +156,13 @@ def _power(value: float) -> str:
 
 CLAIM = Claim(
     name="vanishing_gradients",
-    claim="Gradients vanish through time, unless gates or attention let them through.",
+    claim="Gradients vanish through time without gates or attention.",
     measurement=(
-        "‖∂loss/∂x_t‖ for the loss of the first target word, whose cause stands first in the source, the farthest from "
-        "where a forward RNN hands over. It holds if, for every seed, the first token gets less than "
-        f"{VANISHED:.0%} of the last one's gradient in the tanh RNN, and more in all others (Bengio et al. 1994)."
+        "‖∂loss/∂x_t‖ for the loss of the first target token, which translates the start of the source: the part "
+        "farthest from the final state of a forward RNN. The claim holds if, for every seed, the first source token "
+        f"gets less than {VANISHED:.0%} of the last one's gradient in the tanh RNN, and more in all other models "
+        f"(Bengio et al. 1994)."
     ),
-    recipes=tuple(LABELS),
+    models=tuple(LABELS),
     experiment=experiment,
 )

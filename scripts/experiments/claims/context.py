@@ -1,9 +1,11 @@
-"""What a word means depends on the others."""
+"""Claim: the translation of a word depends on its context."""
 
+from experiments.aggregate import mean_and_sd
+from experiments.challenge_set import contrasts
 from experiments.claim import Claim, Finding
-from experiments.laboratory import Laboratory, spread
-from experiments.plots import caption
-from experiments.recipes import (
+from experiments.plots import accuracy_mark, caption
+from experiments.runner import ExperimentRunner
+from experiments.small_models import (
     FIXED_VECTOR_LONGER,
     LONG_STEPS,
     RNN,
@@ -13,9 +15,8 @@ from experiments.recipes import (
     TRANSFORMER_LONGER,
 )
 from heed.compare.challenge import contrastive_accuracy
-from heed.data.synthetic import challenge
 from heed.evaluation.significance import wilson
-from heed.plot.svg import Mark, Row, dot_plot
+from heed.plot.svg import Row, dot_plot
 
 TAGS = {
     "pronoun": "it → er, sie, es",
@@ -32,29 +33,19 @@ MODELS = {
 }
 
 
-def experiment(laboratory: Laboratory) -> Finding:
-    contrasts = [contrast for contrast in challenge(seed=1, per_tag=400) if contrast.tag in TAGS]
+def experiment(runner: ExperimentRunner) -> Finding:
+    """Measure the contrastive accuracy of five models on four phenomena."""
+    challenge = contrasts(*TAGS)
     found = {
-        label: [contrastive_accuracy(run.translator, contrasts) for run in laboratory.runs(recipe)]
-        for recipe, label in MODELS.items()
+        label: [contrastive_accuracy(run.translator, challenge) for run in runner.trained(spec)]
+        for spec, label in MODELS.items()
     }
-    shares = {label: {tag: spread(run[tag].share for run in runs) for tag in TAGS} for label, runs in found.items()}
+    shares = {
+        label: {tag: mean_and_sd(run[tag].share for run in runs) for tag in TAGS} for label, runs in found.items()
+    }
     rows = []
     for tag, title in TAGS.items():
-        marks = []
-        for number, runs in enumerate(found.values()):
-            right, total = sum(run[tag].right for run in runs), sum(run[tag].total for run in runs)
-            low, high = wilson(right, total)
-            share = 100 * right / total
-            marks.append(
-                Mark(
-                    share,
-                    (100 * low, 100 * high),
-                    f"side-{number}",
-                    f"{share:.1f} %",
-                    [100 * run[tag].share for run in runs],
-                )
-            )
+        marks = [accuracy_mark([run[tag] for run in runs], number) for number, runs in enumerate(found.values())]
         rows.append(Row(title, marks))
     above = {
         label: {tag: all(wilson(run[tag].right, run[tag].total)[0] > 0.5 for run in runs) for tag in TAGS}
@@ -66,7 +57,7 @@ def experiment(laboratory: Laboratory) -> Finding:
     return Finding(
         held=not failing,
         summary=(
-            "Of contrasts that nothing but the context decides, the transformer gets right "
+            "Of the contrasts that only the context decides, the transformer translates correctly "
             + ", ".join(f"{shares[attending[0]][tag]['mean']:.1%} ({title})" for tag, title in TAGS.items())
             + f" after {LONG_STEPS:,} steps; the RNN with attention "
             + ", ".join(f"{shares[attending[1]][tag]['mean']:.1%}" for tag in TAGS)
@@ -74,7 +65,7 @@ def experiment(laboratory: Laboratory) -> Finding:
         ),
         numbers={"accuracy": shares},
         figures=[
-            caption("Share of contrasts won (chance: 50 %; small dots: single runs)"),
+            caption("Contrastive accuracy (chance: 50 %; small dots: single runs)"),
             f'<ul class="legend">{legend}</ul>',
             dot_plot(rows, name="Contrastive accuracy", line=50),
         ],
@@ -85,11 +76,11 @@ CLAIM = Claim(
     name="context",
     claim="Meaning comes from context.",
     measurement=(
-        "Contrastive accuracy: is the right translation likelier than one that differs only in what the context "
-        "decides? Contrasts come in twins, so that a constant preference gets 50 %. It holds if the RNN with "
-        "attention and the transformer, trained for long, are above chance on every kind (Wilson's 95 % interval), for "
-        "every seed (Sennrich 2017)."
+        "Contrastive accuracy: the share of sentences whose correct translation has a higher probability than one that "
+        "differs only in what the context decides. Contrasts come in pairs with opposite answers, so a constant "
+        f"preference gets 50 %. The claim holds if after {LONG_STEPS:,} steps the RNN with attention and the "
+        "transformer are above chance on every phenomenon (Wilson's 95 % interval), for every seed (Sennrich 2017)."
     ),
-    recipes=tuple(MODELS),
+    models=tuple(MODELS),
     experiment=experiment,
 )

@@ -1,4 +1,4 @@
-"""What the fork server imports once, so that no case has to."""
+"""Modules that the fork server imports once for all cases."""
 
 import os
 
@@ -21,6 +21,6 @@ import heed
 import train  # noqa: F401
 
 for module in pkgutil.walk_packages(heed.__path__, "heed."):
-    if not module.name.endswith("__main__") and not module.name.startswith("experiments"):
+    if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 torch.set_num_threads(1)

@@ -1,0 +1,120 @@
+"""Claim: dot-product scores are faster than additive ones, at equal quality."""
+
+from collections.abc import Mapping
+from functools import partial
+from statistics import median
+
+import torch
+from torch import nn
+
+from experiments.aggregate import format_mean, mean_and_sd
+from experiments.claim import Claim, Finding
+from experiments.plots import Line, line_plot, table
+from experiments.runner import ExperimentRunner
+from experiments.small_models import RNN, small
+from experiments.timing import fastest_seconds, one_thread
+from heed.functional.masks import masked_softmax
+from heed.layers.scores import build_score_function
+from heed.models.seq2seq import Seq2Seq
+
+KINDS = {
+    "dot": small("rnn", "rnn-dot", "model/attention=dot"),
+    "general": RNN,
+    "additive": small(
+        "rnn",
+        "rnn-additive",
+        "model/attention=additive",
+        "model.attention.order=luong",
+        "model.attention.input_feeding=true",
+    ),
+}
+"""All in Luong's order with input feeding, so that only the score function differs."""
+
+LENGTHS = (10, 20, 40, 80, 160)
+BATCH, WIDTH = 32, 256
+SENTENCE = 14
+"""Source and target tokens of a typical sentence of the corpus."""
+ROUNDS = 15
+
+
+def milliseconds(kind: str, length: int) -> float:
+    """Time of attention from ``length`` target to ``length`` source positions, forward and backward."""
+    torch.manual_seed(0)
+    score = build_score_function(kind, query_width=WIDTH, state_width=WIDTH, max_source=None, coverage=False)
+    states, queries = (torch.randn(BATCH, length, WIDTH, requires_grad=True) for _ in range(2))
+    mask = torch.ones(BATCH, length, dtype=torch.bool)
+    allowed = torch.ones(BATCH, length, length, dtype=torch.bool)
+
+    def attend() -> None:
+        weights = masked_softmax(score(queries, score.project(states, mask)), allowed)
+        torch.autograd.backward((weights @ states).sum())
+
+    return 1000 * fastest_seconds(attend)
+
+
+def tokens_per_second(models: Mapping[str, Seq2Seq]) -> dict[str, float]:
+    """Return the source and target tokens per second of each model, forward and backward: the median of `ROUNDS`.
+
+    The models are timed in turns, so that other load on the machine affects all of them.
+    """
+    ids = torch.randint(4, 500, (BATCH, SENTENCE))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+
+    def forward_and_backward(model: Seq2Seq) -> None:
+        logits = model(ids, mask, ids)
+        torch.autograd.backward(nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten()))
+
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(ROUNDS):
+        for name, model in models.items():
+            seconds[name].append(fastest_seconds(partial(forward_and_backward, model)))
+    return {name: 2 * ids.numel() / median(times) for name, times in seconds.items()}
+
+
+def experiment(runner: ExperimentRunner) -> Finding:
+    """Measure speed and BLEU of each score function."""
+    with one_thread():
+        times = {kind: [milliseconds(kind, length) for length in LENGTHS] for kind in KINDS}
+        speed = tokens_per_second({kind: runner.trained(spec)[0].model for kind, spec in KINDS.items()})
+    runs = {kind: runner.trained(spec) for kind, spec in KINDS.items()}
+    bleu = {kind: mean_and_sd(run.bleu("test") for run in runs[kind]) for kind in KINDS}
+    ratio = [additive / dot for dot, additive in zip(times["dot"], times["additive"], strict=True)]
+    bleu_loss = bleu["additive"]["mean"] - bleu["dot"]["mean"]
+    return Finding(
+        held=min(ratio) > 1 and speed["dot"] > speed["additive"] and bleu_loss < 1,
+        summary=(
+            f"Attention with dot scores takes 1/{ratio[1]:.0f} of the time of additive scores at {LENGTHS[1]} tokens "
+            f"and 1/{ratio[-1]:.0f} at {LENGTHS[-1]}. The whole model trains at {speed['dot']:,.0f} tokens per second "
+            f"with dot, {speed['general']:,.0f} with general and {speed['additive']:,.0f} with additive scores. Test "
+            f"BLEU: dot {format_mean(bleu['dot'])}, general {format_mean(bleu['general'])}, additive "
+            f"{format_mean(bleu['additive'])}."
+        ),
+        numbers={"milliseconds": times, "lengths": list(LENGTHS), "test bleu": bleu, "tokens per second": speed},
+        figures=[
+            line_plot(
+                [Line(kind, list(zip(LENGTHS, values, strict=True))) for kind, values in times.items()],
+                name="Time of attention against length",
+                x="source and target tokens",
+                y=f"milliseconds of attention, forward and backward, {BATCH} sentences, width {WIDTH}, one core",
+                log_x=True,
+                log_y=True,
+            ),
+            table(
+                ["score", "test BLEU", "training, tokens per second on one core (forward and backward)"],
+                [[kind, format_mean(bleu[kind]), f"{speed[kind]:,.0f}"] for kind in KINDS],
+            ),
+        ],
+    )
+
+
+CLAIM = Claim(
+    name="score_functions",
+    claim="Dot products are faster than additive scores, at equal quality.",
+    measurement=(
+        "Time of attention alone and of training, and test BLEU, of RNNs that differ only in the score function. The "
+        "claim holds if dot is faster in both and less than 1 BLEU worse (Luong et al. 2015; Vaswani et al. 2017, "
+        "§3.2.1)."
+    ),
+    models=tuple(KINDS.values()),
+    experiment=experiment,
+)

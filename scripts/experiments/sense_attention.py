@@ -1,0 +1,84 @@
+"""Attention from an ambiguous noun such as "bank" to the words that decide its sense."""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.challenge_set import contrasts
+from heed.data.synthetic import ContrastivePair, split_punctuation
+from heed.data.synthetic.lexicon import BANK, HOMONYMS
+from heed.errors import HeedError
+from heed.evaluation.words import pool, word_shares
+from heed.inference.translator import Translator
+
+AMBIGUOUS = {BANK[0].en, *(homonym.readings[0].en for homonym in HOMONYMS)}
+
+
+@dataclass(frozen=True)
+class SenseReport:
+    """Encoder self-attention from an ambiguous noun to the words that decide its sense.
+
+    Attributes:
+        layer, head: counted from 1; chosen on one half of the scenes.
+        mass: the head's mean attention to the deciding words, on the other half.
+        share: share of the deciding words among the words of the sentence, which is the mass of uniform attention.
+        sentences: number of sentences of the other half.
+        by_head: mean mass of every layer and head over all sentences.
+    """
+
+    layer: int
+    head: int
+    mass: float
+    share: float
+    sentences: int
+    by_head: list[list[float]]
+
+
+def deciding_words(contrast: ContrastivePair, twin: ContrastivePair) -> list[int]:
+    """Return the source positions in which a sentence differs from its twin with the other sense."""
+    own, other = split_punctuation(contrast.src), split_punctuation(twin.src)
+    changes = SequenceMatcher(None, own, other, autojunk=False).get_opcodes()
+    return [position for kind, start, stop, _, _ in changes if kind != "equal" for position in range(start, stop)]
+
+
+def measure(translator: Translator, *, seed: int) -> SenseReport:
+    """Measure the attention on the challenge set.
+
+    Args:
+        seed: that of the model's corpus.
+
+    Raises:
+        HeedError: the model's encoder has no self-attention.
+    """
+    found = contrasts("sense", seed=seed)
+    twins = [pair for pair in zip(found[::2], found[1::2], strict=True) if _nouns(pair[0]) and _nouns(pair[1])]
+    pairs = [(one, twin) for pair in twins for one, twin in (pair, pair[::-1])]
+    masses: list[npt.NDArray[np.float64]] = []
+    shares = []
+    maps = translator.attend([one.src for one, _ in pairs], [one.good for one, _ in pairs])
+    for (one, twin), attended in zip(pairs, maps, strict=True):
+        if attended.encoder_self is None:
+            raise HeedError("this model's encoder has no self-attention")
+        src = split_punctuation(one.src)
+        pieces = word_shares(attended.src_pieces, src)
+        deciding = deciding_words(one, twin)
+        masses.append(pool(attended.encoder_self, pieces, pieces)[:, :, _nouns(one)[0]][:, :, deciding].sum(-1))
+        shares.append(len(deciding) / len(src))
+    every = np.stack(masses)
+    half = len(every) // 4 * 2  # an even number, so that twins are in the same half
+    layer, head = (int(i) for i in np.unravel_index(every[:half].mean(0).argmax(), every.shape[1:]))
+    return SenseReport(
+        layer=layer + 1,
+        head=head + 1,
+        mass=float(every[half:, layer, head].mean()),
+        share=float(np.mean(shares[half:])),
+        sentences=len(every) - half,
+        by_head=every.mean(0).tolist(),
+    )
+
+
+def _nouns(contrast: ContrastivePair) -> list[int]:
+    """Positions of the ambiguous nouns."""
+    return [position for position, word in enumerate(split_punctuation(contrast.src)) if word in AMBIGUOUS]

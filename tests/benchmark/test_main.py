@@ -1,0 +1,117 @@
+"""The benchmark's commands, end to end on a few sentences."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from benchmark.__main__ import main
+from benchmark.planning import lengths
+
+from heed.data.plan import Planner
+from heed.errors import HeedError
+
+ROOT = Path(__file__).parents[2]
+SMALL_CORPUS = ["data.train=300", "data.valid=20", "data.test=20", "data.long=20"]
+
+
+@pytest.fixture(autouse=True)
+def restore_process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`main` changes sys.path, environment variables and torch's number of threads."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.slow
+def test_train_compares_heed_with_each_peer(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    out.write_text(json.dumps({"decode": [1], "skipped": {"x": "y"}}))
+    options = ["--rounds", "2", "--warmup", "1", "--steps", "1", "--step-tokens", "150", "--precision", "fp32"]
+    settings = [*SMALL_CORPUS, f"cache_dir={tmp_path}", "trainer.precision=32-true"]
+    main(["train", "--peers", "torch", "--sizes", "smallest", *options, "--out", str(out), "--set", *settings])
+
+    found = json.loads(out.read_text())
+    assert found["decode"] == [1], "other commands' sections stay"
+    assert found["skipped"] == {"x": "y"}
+    assert [row["peer"] for row in found["train"]] == ["torch fp32", "torch-our-dropout fp32"]
+    for row in found["train"]:
+        assert (row["size"], row["rounds"]) == ("smallest", 2)
+        low, high = row["spread"]["ratio"]
+        assert 0 < low <= row["ratio"] <= high
+        assert row["spread"]["ours"][0] <= row["ours"] <= row["spread"]["ours"][1]
+    (limit,) = found["limit"]
+    assert limit["matmul_tokens_per_second"] > 0
+    assert limit["heed"] > 0
+
+
+@pytest.mark.slow
+def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path], tmp_path: Path) -> None:
+    tiny = [
+        "model.d_model=16",
+        "model.d_ff=16",
+        "model.num_heads=2",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+    ]
+    steps = ["trainer=cpu", "trainer.max_steps=1", "trainer.validate_every=1", "schedule.warmup_steps=0"]
+    folder = run("tiny", *SMALL_CORPUS, *tiny, *steps, "callbacks.maps=0", "search=greedy", "test=false")
+    out = tmp_path / "bench.json"
+    options = ["--sentences", "4", "--batches", "1,4", "--beams", "2,1", "--longest", "6", "--rounds", "1"]
+    main(["decode", "--model", str(folder), *options, "--out", str(out)])
+
+    found = json.loads(out.read_text())
+    assert {row["peer"].split()[0] for row in found["decode"]} | found["skipped"].keys() == {"hf", "ctranslate2"}
+    for row in found["decode"]:
+        assert row["ratio"] > 0
+        if row["peer"] in ("hf fp32", "ctranslate2 float32") and row["batch"] != "best":
+            assert row["equal"] == 1
+
+
+@pytest.mark.slow
+def test_memory_never_decreases_with_the_size_of_the_batch(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    settings = [*SMALL_CORPUS, f"cache_dir={tmp_path}"]
+    main(["memory", "--size", "smallest", "--device-tokens", "512,64", "--out", str(out), "--set", *settings])
+    small, large = json.loads(out.read_text())["memory"]
+    assert (small["device_tokens"], large["device_tokens"]) == (64, 512)
+    assert 0 <= small["step_mib"] <= large["step_mib"]
+
+
+def test_plan_measures_the_whole_corpus(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    main(["plan", "--pairs", "50000", "--batch-tokens", "2000", "--rate", "5000", "--out", str(out)])
+    tenth, whole = json.loads(out.read_text())["plan"]
+    assert (tenth["pairs"], whole["pairs"]) == (5_000, 50_000)
+    src, tgt = lengths(50_000)
+    planner = Planner(batch_tokens=2000, device_tokens=4096, pool=20_000, seed=1)
+    assert whole["steps"] == len(list(planner.steps(src, tgt, epoch=0)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "--pairs", "100"], r"no training rate: run `python scripts/benchmark train` first, or give --rate"),
+        (["plan", "--peers", "torch"], "--peers torch is unknown: the peers of plan are none"),
+        (["decode", "--peers", "hf,joey"], "--peers joey is unknown: the peers of decode are hf, ctranslate2"),
+        (["plan", "--clock", "cpu", "--threads", "2"], "--clock cpu adds the seconds of all threads"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(HeedError, match=message):
+        main([*arguments, "--out", str(tmp_path / "bench.json")])
+
+
+def test_command_starts_from_a_shell(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "benchmark"), "plan", "--pairs", "100"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("benchmark: bench.json has no training rate")

@@ -1,0 +1,138 @@
+"""Every experiment from its command line to its page, with models and test sets as small as they can be."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from experiments import __main__ as experiments_main
+from experiments import antecedents, challenge_set, hardness
+from experiments.claim import Claim
+from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishing_gradients
+from experiments.runner import ExperimentRunner, ModelSpec, TrainedModel
+
+from heed.errors import HeedError
+
+TINY = (
+    "data=synthetic", "data.train=400", "data.valid=60", "data.test=60", "data.long=20", "trainer=cpu",
+    "search=greedy", "search.max_length_factor=0.5", "search.max_length_extra=5", "logger=none", "callbacks.maps=0",
+    "callbacks.aer_sentences=0", "callbacks.keep_best=1", "callbacks.log_every=1", "tokenizer.vocab_size=500",
+)  # fmt: skip
+SMALLER = {
+    "transformer": ("model.d_model=8", "model.d_ff=8", "model.encoder_layers=1", "model.decoder_layers=1"),
+    "rnn": ("model.d_model=8", "model.d_embedding=8"),
+}
+ONE_STEP = ("trainer.max_steps=1", "trainer.validate_every=1", "schedule.warmup_steps=0")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tiny_experiments(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train one seed of every model for one step, in this process, and measure on few sentences."""
+
+    def train_missing(runner: ExperimentRunner, specs: Iterable[ModelSpec]) -> None:
+        for spec in specs:
+            (model,) = runner.trained(spec)
+            if not model.folder.exists():
+                family = spec.overrides[0].removeprefix("model=")
+                shutil.move(run(model.folder.name, *TINY, *spec.overrides, *SMALLER[family], *ONE_STEP), model.folder)
+
+    all_seeds = ExperimentRunner.trained
+
+    def trained(runner: ExperimentRunner, spec: ModelSpec) -> list[TrainedModel]:
+        return all_seeds(runner, dataclasses.replace(spec, seeds=1))
+
+    monkeypatch.setattr(ExperimentRunner, "trained", trained)
+    monkeypatch.setattr(ExperimentRunner, "train_missing", train_missing)
+    monkeypatch.setattr(challenge_set, "PER_TAG", 8)
+    monkeypatch.setattr(heads, "SENTENCES", 4)
+    monkeypatch.setattr(parallel, "LENGTHS", (2, 3, 4, 5))
+    monkeypatch.setattr(score_functions, "LENGTHS", (2, 3))
+    monkeypatch.setattr(score_functions, "ROUNDS", 1)
+    monkeypatch.setattr(vanishing_gradients, "LENGTH", 20)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all tests of this module, which share the trained models."""
+    folder = tmp_path_factory.mktemp("claims")
+    (folder / "models").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_each_claim_is_measured_and_reported(tiny_experiments: None, out: Path, claim: Claim) -> None:
+    experiments_main.main([f"claims={claim.name}", f"out={out}"])
+    (report,) = json.loads((out / "claims.json").read_text(encoding="utf-8"))["claims"]
+    assert report["name"] == claim.name
+    assert isinstance(report["held"], bool)
+    assert "nan" not in report["summary"]
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert f'<section id="{claim.name}">' in page
+    assert page.count("<svg") + page.count("<table") >= 1
+
+
+def test_hardness_and_antecedents_of_a_run(
+    tiny_experiments: None,
+    run: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = run("transformer", *TINY, *SMALLER["transformer"], *ONE_STEP, "name=the run")
+    small_corpus = hardness.generate(seed=1, train=200, valid=1, test=20, long=1)
+    monkeypatch.setattr(hardness, "generate", lambda **sizes: small_corpus)
+    hardness.main([str(folder)])
+    printed = capsys.readouterr().out
+    assert "word for word: BLEU" in printed
+    assert "the run: BLEU" in printed
+    assert "pronoun" in printed
+
+    antecedents.main([str(folder)])
+    printed = capsys.readouterr().out
+    assert "encoder, from “it”" in printed
+    assert "decoder, when writing er, sie or es" in printed
+    assert "from an ambiguous noun" in printed
+    assert {path.name for path in (folder / "attention").glob("antecedents-*")} == {
+        "antecedents-encoder.png", "antecedents-decoder.png",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["claims=ordr"], r"no claim ordr \(did you mean order\?\)"),
+        (["outt=x"], "outt=x is unknown"),
+        (["order"], "order is unknown"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(HeedError, match=message):
+        experiments_main.main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "printed"),
+    [
+        (["scripts/experiments", "claims=ordr"], 2, "experiments: There is no claim ordr"),
+        (["scripts/experiments", "--help"], 0, "claims=order,scaling"),
+        (["scripts/experiments/hardness.py", "--help"], 0, "usage: hardness.py"),
+        (["scripts/experiments/antecedents.py", "--help"], 0, "usage: antecedents.py"),
+    ],
+)
+def test_commands_start_from_a_shell(arguments: list[str], status: int, printed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(experiments_main.ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=experiments_main.ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    assert printed in done.stdout + done.stderr
+
+
+def test_train_is_where_the_runner_starts_it() -> None:
+    assert (experiments_main.ROOT / "train.py").is_file()
