@@ -180,7 +180,12 @@ def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: l
     assert rates == {step: pytest.approx(5e-4 * expected(step - 1)) for step in (4, 5, 6)}
     (last,) = second.glob("checkpoints/last-*.ckpt")
     groups = torch.load(last, weights_only=False)["optimizer_states"][0]["param_groups"]
-    assert {group["kind"]: group["weight_decay"] for group in groups} == {"matrix": 0.25, "table": 0.25, "vector": 0.0}
+    decays = {group["kind"]: group["weight_decay"] for group in groups}
+    assert decays == {"matrix": 0.25, "embedding": 0.25, "vector": 0.0}
+        "matrix": 0.25,
+        "embedding": 0.25,
+        "vector": 0.0,
+    }
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_a_run_with_checkpoints_can_be_resumed(
         f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: "
         f"python train.py model=rnn 'hydra.run.dir={folder}' resume=true\n"
     )
-    report_on_failure(folder, DivergedError("x"))
+    report_on_failure(folder, DivergedError("x", step=1, checkpoint=None))
     assert capsys.readouterr().err == ""
 
 

@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heed.kernels.loss import CHUNK_BYTES
 from heed.models.seq2seq import DecoderHidden
 from heed.symbols import PAD
-from heed.training.loss import CHUNK, cross_entropy, r_drop, zero_loss
+from heed.training.loss import cross_entropy, r_drop, zero_loss
 
 
 def given(logits: torch.Tensor) -> DecoderHidden:
@@ -41,7 +42,7 @@ def test_equals_the_formula_written_out() -> None:
 def test_gradients_equal_torchs(
     chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CHUNK, "cpu", chunk)
+    monkeypatch.setitem(CHUNK_BYTES, "cpu", chunk)
     states, table, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 5, 7), (17, 7), (17,)))
     parts = [part.requires_grad_() for part in (states, table, *([bias] if biased else []))]
     target = torch.randint(1, 17, (3, 5))
@@ -129,7 +130,7 @@ def test_r_drop_equals_the_formula_written_out() -> None:
 def test_r_drops_gradients_equal_torchs(
     chunk: int, label_smoothing: float, biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CHUNK, "cpu", chunk)
+    monkeypatch.setitem(CHUNK_BYTES, "cpu", chunk)
     shapes = ((3, 5, 7), (3, 5, 7), (17, 7), (17,))
     one, other, table, bias = (torch.randn(*shape, dtype=torch.float64).requires_grad_() for shape in shapes)
     layer = [table, *([bias] if biased else [])]

@@ -113,8 +113,8 @@ def test_a_run_that_is_stopped_twice_ends_like_an_uninterrupted_run(
         assert not (folder / "results.json").exists()
         assert not (folder / "translations").exists()
         stops.append(last_step(folder))
-        assert f"The last checkpoint is {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To resume: " in said
-        _, told, *command[2:] = shlex.split(said.partition("To resume: ")[2])
+        assert f"The last checkpoint is {folder}/checkpoints/last-{stops[-1]:07d}.ckpt. To resume: " in output
+        _, told, *command[2:] = shlex.split(output.partition("To resume: ")[2])
         assert told == "train.py"
         assert command[2:].count("resume=true") == 1
     assert 0 < stops[0] < stops[1]
