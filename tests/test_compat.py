@@ -141,7 +141,7 @@ def test_onednn_linear_is_the_linear_map(biased: bool) -> None:
     weight, bias = torch.randn(11, 7), torch.randn(11) if biased else None
     x = torch.randn(3, 7)
     with torch.inference_mode():
-        found = compat.onednn_linear(x, compat.onednn_packed_weight(weight), bias)
+        found = compat.onednn_linear(weight)(x, bias)
     torch.testing.assert_close(found, torch.nn.functional.linear(x, weight, bias))
 
 

@@ -182,10 +182,6 @@ def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: l
     groups = torch.load(last, weights_only=False)["optimizer_states"][0]["param_groups"]
     decays = {group["kind"]: group["weight_decay"] for group in groups}
     assert decays == {"matrix": 0.25, "embedding": 0.25, "vector": 0.0}
-        "matrix": 0.25,
-        "embedding": 0.25,
-        "vector": 0.0,
-    }
 
 
 @pytest.mark.slow

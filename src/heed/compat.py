@@ -95,20 +95,13 @@ def has_onednn_linear() -> bool:
     return hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def onednn_packed_weight(weight: "Tensor") -> "Tensor":
-    """Return a weight "O I" in oneDNN's blocked layout (fp32, CPU)."""
+def onednn_linear(weight: "Tensor") -> "Callable[[Tensor, Tensor | None], Tensor]":
+    """Return the function (x, b) ↦ x Wᵀ + b of a fp32 weight "O I" on the CPU, packed by oneDNN. It has no gradient."""
     import torch
 
-    packed: "Tensor" = torch.ops.mkldnn._reorder_linear_weight(weight)
-    return packed
-
-
-def onednn_linear(x: "Tensor", packed: "Tensor", bias: "Tensor | None") -> "Tensor":
-    """Return x Wᵀ + b with a weight from :func:`onednn_packed_weight`. It has no gradient."""
-    import torch
-
-    product: "Tensor" = torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
-    return product
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+    multiply = torch.ops.mkldnn._linear_pointwise
+    return lambda x, bias: multiply(x, packed, bias, "none", [], "")
 
 
 def lerp_all_(tensors: "Sequence[Tensor]", ends: "Sequence[Tensor]", weight: float) -> None:

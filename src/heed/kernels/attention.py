@@ -48,7 +48,7 @@ def attend(
 
 
 def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
-    if query.device.type != "cpu":
+    if not query.is_cpu:
         return False
     few_keys = key.shape[-2] <= MAX_UNFUSED_KEYS and query.dtype == torch.bfloat16
     few_queries = query.shape[-2] <= MAX_UNFUSED_QUERIES and query.shape[:-2].numel() >= MIN_UNFUSED_ROWS

@@ -27,7 +27,7 @@ def is_plain() -> bool:
 
 def on_cpu(x: Tensor) -> bool:
     """Return whether to use the implementation for CPUs."""
-    return not _plain and x.device.type == "cpu"
+    return not _plain and x.is_cpu
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:

@@ -20,9 +20,10 @@ def linear(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
     """Compute :func:`heed.functional.linear`, inside ``packed_weights()`` with a packed copy of the weight."""
-    if not is_plain() and not torch.is_grad_enabled() and (packed := find_packed(weight)) is not None:
-        return packed.product(x, bias)
-    return functional.linear(x, weight, bias)
+    packed = find_packed(weight)
+    if packed is None or torch.is_grad_enabled() or is_plain():
+        return functional.linear(x, weight, bias)
+    return packed.product(x, bias)
 
 
 def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:

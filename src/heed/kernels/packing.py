@@ -1,6 +1,6 @@
 """Weights of a trained model laid out for the CPU while the model is used for inference."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 
@@ -36,8 +36,8 @@ def packed_weights() -> Iterator[None]:
         _current = before
 
 
-_current: "dict[int, PackedWeight] | None" = None
-"""By the id of a weight, its packed copies as verified in this context. None outside a context."""
+_current: "dict[int, tuple[Tensor, PackedWeight | None]] | None" = None
+"""By the id of a weight, the weight and its packed copies as verified in this context. None outside a context."""
 _known: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
 
 
@@ -45,13 +45,17 @@ def find_packed(weight: Tensor) -> "PackedWeight | None":
     """Return the packed copies of a weight, making them if needed; None where they cannot be used."""
     if _current is None:
         return None
-    packed = _current.get(id(weight))
-    if packed is None and _is_fp32_on_cpu(weight):
-        packed = _known.get(weight)  # type: ignore[no-untyped-call]
-        if packed is None or not packed.is_current(weight):
-            packed = _known[weight] = PackedWeight(weight.detach())
-        _current[id(weight)] = packed
-    return packed
+    if (found := _current.get(id(weight))) is None:
+        found = _current[id(weight)] = weight, _pack(weight) if _is_fp32_on_cpu(weight) else None
+    return found[1]
+
+
+def _pack(weight: Tensor) -> "PackedWeight":
+    """Return the known packed copies of a weight if it has not changed, else new ones."""
+    known: PackedWeight | None = _known.get(weight)  # type: ignore[no-untyped-call]
+    if known is None or not known.is_current(weight):
+        known = _known[weight] = PackedWeight(weight.detach())
+    return known
 
 
 class PackedWeight:
@@ -59,6 +63,7 @@ class PackedWeight:
 
     def __init__(self, weight: Float[Tensor, "O I"]) -> None:
         self.weight = weight
+        self._max_mkl_elements = MIN_ONEDNN_PRODUCTS // max(1, len(weight))
         self._fingerprint = _fingerprint(weight)
 
     def is_current(self, weight: Float[Tensor, "O I"]) -> bool:
@@ -72,9 +77,9 @@ class PackedWeight:
         """Return x Wᵀ + b, without gradient."""
         if not _is_fp32_on_cpu(x):
             return F.linear(x, self.weight, bias)
-        if x.numel() * len(self.weight) <= MIN_ONEDNN_PRODUCTS:
+        if x.numel() <= self._max_mkl_elements:
             return F.linear(x, self._column_major, bias)
-        return compat.onednn_linear(x, self._blocked, bias)
+        return self._onednn_linear(x, bias)
 
     @cached_property
     def _column_major(self) -> Float[Tensor, "O I"]:
@@ -82,12 +87,12 @@ class PackedWeight:
         return self.weight.t().contiguous().t()
 
     @cached_property
-    def _blocked(self) -> Tensor:
-        return compat.onednn_packed_weight(self.weight)
+    def _onednn_linear(self) -> Callable[[Tensor, Tensor | None], Tensor]:
+        return compat.onednn_linear(self.weight)
 
 
 def _is_fp32_on_cpu(tensor: Tensor) -> bool:
-    return tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+    return tensor.dtype is torch.float32 and tensor.is_cpu
 
 
 def _fingerprint(weight: Float[Tensor, "O I"]) -> Float[Tensor, " O"]:

@@ -30,7 +30,7 @@ def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Te
     """Return ``x.topk(k, dim=1)``. The k largest values of a row lie in the k blocks with the largest maxima."""
     length = x.shape[1]
     whole = length - length % BLOCK
-    if x.device.type != "cpu" or length < 4 * k * BLOCK or x.numel() < MIN_VALUES:
+    if not x.is_cpu or length < 4 * k * BLOCK or x.numel() < MIN_VALUES:
         values, indices = x.topk(k, dim=1)
         return values, indices
     blocks = x[:, :whole].view(len(x), -1, BLOCK).amax(2).topk(k, dim=1).indices

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from heed.layers.dropout import Dropout
+from heed import kernels
 from heed.layers.linear import Linear
 
 
@@ -34,11 +34,14 @@ class FeedForward(nn.Module):
         self.widen = Linear(d_model, parts * d_ff)
         self.narrow = Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = Dropout(dropout)
+        self.dropout = dropout
         for weight in (*self.widen.weight.chunk(parts), self.narrow.weight):
             nn.init.xavier_uniform_(weight)
         for bias in (self.widen.bias, self.narrow.bias):
             nn.init.zeros_(bias)
 
     def forward(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"]:
-        return self.narrow(self.dropout(self.activation(self.widen(x))))
+        hidden = self.activation(self.widen(x))
+        if self.training:
+            hidden = kernels.dropout(hidden, self.dropout)
+        return self.narrow(hidden)

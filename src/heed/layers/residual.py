@@ -5,7 +5,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.layers.dropout import Dropout
 from heed.layers.norms import NORMS
 
 
@@ -16,6 +15,7 @@ class Residual(nn.Module):
     al. 2017, §3.1). The norm and the sum (He et al. 2016, eq. 1) can each be left out for an ablation.
 
     Args:
+        dropout: of the sublayer's output, while training.
         norm: pre | post | none.
         norm_kind: a name in `NORMS`.
         add: add the sublayer's input to its output. Otherwise the output replaces the input.
@@ -27,7 +27,7 @@ class Residual(nn.Module):
         super().__init__()
         self.sublayer = sublayer
         self.norm = nn.Identity() if norm == "none" else NORMS[norm_kind](d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = dropout
         self.pre_norm = norm == "pre"
         self.add = add
 
@@ -41,7 +41,8 @@ class Residual(nn.Module):
         h = kernels.cast_for_matmul(self.norm(x) if self.pre_norm else x)
         output = self.sublayer(h, *inputs, **options)
         update, *others = output if isinstance(output, tuple) else (output,)
-        update = self.dropout(update)
+        if self.training:
+            update = kernels.dropout(update, self.dropout)
         x = x + update if self.add else update
         x = x if self.pre_norm else self.norm(x)
         return (x, *others) if others else x
