@@ -84,7 +84,7 @@ def name(variant: tuple[str, Changes]) -> str:
     """``rnn-luong-general-fed``."""
     family, changes = variant
     words = [family]
-    for knob, value in changes.items():
+    for option, value in changes.items():
         match value:
             case AttentionConfig():
                 words += [value.order, value.score, value.reach, "fed" if value.input_feeding else "unfed"]
@@ -96,7 +96,7 @@ def name(variant: tuple[str, Changes]) -> str:
             case str():
                 words.append(value)
             case _:
-                words.append(f"{knob}={value}")
+                words.append(f"{option}={value}")
     return "-".join(words)
 
 
@@ -323,7 +323,7 @@ def test_tied_embeddings_are_one_table(
 
 
 @pytest.mark.parametrize(
-    ("family", "changes", "knobs"),
+    ("family", "changes", "options"),
     [
         ("transformer", {"d_model": 22}, ["model.d_model=22", "model.num_heads=5"]),
         ("transformer", {"norm": "sandwich"}, ["model.norm=sandwich", "pre", "post", "none"]),
@@ -341,8 +341,8 @@ def test_tied_embeddings_are_one_table(
     ],
 )
 def test_contradictions_are_refused_by_name(
-    family: str, changes: Changes, knobs: list[str], config_of: Callable[[str], Any]
+    family: str, changes: Changes, options: list[str], config_of: Callable[[str], Any]
 ) -> None:
     with pytest.raises(HeedError) as refusal:
         replace(config_of(family), **changes)
-    assert all(re.search(rf"{re.escape(knob)}\b", str(refusal.value)) for knob in knobs)
+    assert all(re.search(rf"{re.escape(option)}\b", str(refusal.value)) for option in options)

@@ -18,7 +18,7 @@ class TokenEmbedding(nn.Embedding):
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
-        self._fill_padding_idx_with_zero()
+        nn.init.zeros_(self.weight[PAD])
 
     def forward(self, input: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
         return super().forward(input) * self.embedding_dim**0.5
