@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.measure import peak_mib
-from heed.data.plan import IntArray, Planner
+from heed.data.micro_batches import IntArray, Planner
 from heed.errors import HeedError
 
 

@@ -12,7 +12,7 @@ import torch
 from benchmark.__main__ import main
 from benchmark.planning import lengths
 
-from heed.data.plan import Planner
+from heed.data.micro_batches import Planner
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from heed.data.batch import Batch
 from heed.data.cleaning import CleaningReport
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
-from heed.data.plan import Planner
+from heed.data.micro_batches import Planner
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
 from heed.symbols import EOS, PAD

@@ -8,7 +8,14 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.layers.scores import SCORES, AdditiveScore, GeneralScore, LocationScore, ScoreFunction, build_score_function
+from heed.layers.attention_scores import (
+    SCORES,
+    AdditiveScore,
+    GeneralScore,
+    LocationScore,
+    ScoreFunction,
+    build_score_function,
+)
 
 B, T, S, D, C = 2, 3, 5, 7, 11
 EVERYTHING = torch.ones(B, S, dtype=torch.bool)

@@ -15,8 +15,8 @@ from torch.testing import assert_close
 
 from heed.errors import HeedError
 from heed.layers.attention import SelfAttentionConfig
+from heed.layers.attention_scores import SCORES
 from heed.layers.positions import PositionsConfig
-from heed.layers.scores import SCORES
 from heed.models import FAMILIES, build_model
 from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from heed.layers.attention_scores import AdditiveScore, GeneralScore, LocationScore
 from heed.layers.reach import PredictiveReach
-from heed.layers.scores import AdditiveScore, GeneralScore, LocationScore
 from heed.models import build_model
 from heed.models.rnn import RNN, Encoder
 from heed.models.rnn_config import AttentionConfig, RNNConfig

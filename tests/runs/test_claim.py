@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heed.errors import HeedError
-from heed.runs.claim import LOCK, create, creation_order, locked, newest_unfinished
+from heed.runs.claim import LOCK, create, creation_order, locked
 
 NOW = "2026-11-23_12-00-00"
 FORK = multiprocessing.get_context("fork")
@@ -42,23 +42,6 @@ def test_folders_keep_their_order_when_the_clock_goes_back(tmp_path: Path) -> No
         "12-00-00", "12-00-00-2", "12-00-00-3", "12-00-00-4", "12-00-01", "12-00-01-2",
     ]  # fmt: skip
     assert sorted(tmp_path.iterdir(), key=creation_order) == folders
-
-
-def test_the_eleventh_folder_of_a_second_is_newer_than_the_second_one(tmp_path: Path) -> None:
-    folders = [create(tmp_path, NOW) for _ in range(11)]
-    for folder in folders:
-        (folder / "checkpoints").mkdir()
-    assert newest_unfinished(tmp_path) == folders[-1]
-    (folders[-1] / "results.json").touch()
-    assert newest_unfinished(tmp_path) == folders[-2]
-
-
-def test_without_an_unfinished_run_there_is_nothing_to_resume(tmp_path: Path) -> None:
-    create(tmp_path, NOW)  # no checkpoint yet
-    with pytest.raises(HeedError, match="no unfinished run"):
-        newest_unfinished(tmp_path)
-    with pytest.raises(HeedError, match="no unfinished run"):
-        newest_unfinished(tmp_path / "nowhere")
 
 
 def _hold(folder: Path, held: Barrier) -> None:

@@ -14,7 +14,7 @@ from experiments.runner import ExperimentRunner
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
 from heed.functional.masks import masked_softmax
-from heed.layers.scores import build_score_function
+from heed.layers.attention_scores import build_score_function
 from heed.models.seq2seq import Seq2Seq
 
 KINDS = {

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus, language_tag
 from heed.data.encoded import EncodedSplit, encode, encode_uncached
-from heed.data.plan import Planner, padded_tokens, shard
+from heed.data.micro_batches import Planner, padded_tokens, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import Share

@@ -18,7 +18,7 @@ rename_in_presets()
 def train(cfg: DictConfig) -> None:
     """Claim a run folder and train a run there."""
     from heed.launch.folder import claim_folder
-    from heed.launch.plan import train_one_run
+    from heed.launch.run import train_one_run
 
     with claim_folder(cfg) as folder:
         train_one_run(cfg, folder)

@@ -14,7 +14,8 @@ from omegaconf import read_write
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
 from heed.launch.status import print_status
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.claim import check_available, create, locked, newest_unfinished, remove_if_empty
+from heed.runs.claim import create, locked, remove_if_empty
+from heed.runs.resume import check_available, newest_unfinished
 from heed.training.callbacks.signals import end_other_processes
 from heed.training.nonfinite import DivergedError
 

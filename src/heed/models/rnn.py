@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from heed import kernels
 from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
+from heed.layers.attention_scores import build_score_function
 from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.linear import Linear
 from heed.layers.reach import build_reach
 from heed.layers.recurrence import RecurrentLayer
-from heed.layers.scores import build_score_function
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import (
     AttentionMaps,

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from heed.errors import HeedError
 from heed.functional.recurrence import CELLS
+from heed.layers.attention_scores import COVERAGE_SCORES, SCORES
 from heed.layers.reach import REACHES
-from heed.layers.scores import COVERAGE_SCORES, SCORES
 from heed.models.seq2seq import ModelConfig
 from heed.options import Depth, from_plain
 

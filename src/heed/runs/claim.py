@@ -7,9 +7,8 @@ from pathlib import Path
 
 from heed.errors import HeedError
 from heed.files import writing
-from heed.runs.checkpoints import CHECKPOINTS, METRICS, latest_checkpoint
+from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG
-from heed.runs.results import RESULTS
 
 LOCK = ".lock"
 """A file in the run folder, locked (flock) while a process trains there. The lock ends with the process."""
@@ -42,22 +41,6 @@ def creation_order(folder: Path) -> tuple[str, int]:
     return (match[1], int(match[2] or 1)) if match else ("", 0)
 
 
-def newest_unfinished(parent: Path) -> Path:
-    """Return the newest folder in ``parent`` that has a checkpoint folder and no results.
-
-    Raises:
-        HeedError: if there is none.
-    """
-    started = [path for path in parent.glob("*/") if (path / CHECKPOINTS).is_dir()]
-    unfinished = [path for path in started if not (path / RESULTS).exists()]
-    if not unfinished:
-        raise HeedError(
-            f"resume=true found no unfinished run with a checkpoint in {parent}. "
-            "Leave out resume=true to start a run, or name another one with name=NAME or hydra.run.dir=DIR."
-        )
-    return max(unfinished, key=lambda path: (creation_order(path), path.name))
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the run folder's lock within the block.
@@ -78,25 +61,6 @@ def locked(folder: Path) -> Iterator[None]:
         ) from error
     with lock:
         yield
-
-
-def check_available(folder: Path, *, resume: bool) -> None:
-    """Check that a run may start in the folder or, with ``resume``, continue there.
-
-    Raises:
-        HeedError: if the folder holds a finished run, or a run that is not to be resumed.
-    """
-    finished = (folder / RESULTS).exists()
-    if resume and finished:
-        raise HeedError(
-            f"The run in {folder} is finished. To train its model further, leave out resume=true and start a new run "
-            "with ckpt_path= and one of its checkpoints."
-        )
-    if not resume and (finished or latest_checkpoint(folder)):
-        raise HeedError(
-            f"{folder} already holds a run: add resume=true to continue it, or name another folder with "
-            "hydra.run.dir=DIR."
-        )
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.data.cache import blocks
-from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import replacing
 from heed.runs import results
-from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.config import CONFIG, changed_options, read_config, write_config
+from heed.runs.config import write_config
+from heed.runs.resume import starting_checkpoint
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -41,20 +40,7 @@ class RunFolder:
         Raises:
             HeedError: if the options contradict each other or those of the run to resume, or the checkpoint is missing.
         """
-        for other in ("resume", "init_from"):
-            if self.config["ckpt_path"] and self.config[other]:
-                raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
-        if self.config["resume"]:
-            if changed := changed_options(read_config(self.path), self.config):
-                raise HeedError(
-                    f"resume=true: {', '.join(changed)} must be as in {self.path / CONFIG}. "
-                    "Give the same options, or start a new run from its checkpoint with ckpt_path=."
-                )
-            checkpoint = latest_checkpoint(self.path)
-        else:
-            checkpoint = Path(self.config["ckpt_path"]) if self.config["ckpt_path"] else None
-        if checkpoint and not checkpoint.is_file():
-            raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
+        checkpoint = starting_checkpoint(self.path, self.config)
         if write:
             write_config(self.path, self.config)
         return checkpoint

@@ -1,4 +1,4 @@
-"""The LightningModule. One Lightning batch is this process's shard of one optimizer step (see data/plan.py)."""
+"""The LightningModule. A Lightning batch is this process's shard of an optimizer step: see data/micro_batches.py."""
 
 import math
 import time

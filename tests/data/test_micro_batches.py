@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.plan import Planner, RandomPermutation, padded_tokens, shard
+from heed.data.micro_batches import Planner, RandomPermutation, padded_tokens, shard
 from heed.errors import HeedError
 
 Lengths = npt.NDArray[np.int64]

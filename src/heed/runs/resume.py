@@ -1,0 +1,69 @@
+"""Decide where a run starts: which run ``resume=true`` continues, and from which checkpoint."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heed.errors import HeedError
+from heed.runs.checkpoints import CHECKPOINTS, latest_checkpoint
+from heed.runs.claim import creation_order
+from heed.runs.config import CONFIG, changed_options, read_config
+from heed.runs.results import RESULTS
+
+
+def newest_unfinished(parent: Path) -> Path:
+    """Return the newest folder in ``parent`` that has a checkpoint folder and no results.
+
+    Raises:
+        HeedError: if there is none.
+    """
+    started = [path for path in parent.glob("*/") if (path / CHECKPOINTS).is_dir()]
+    unfinished = [path for path in started if not (path / RESULTS).exists()]
+    if not unfinished:
+        raise HeedError(
+            f"resume=true found no unfinished run with a checkpoint in {parent}. "
+            "Leave out resume=true to start a run, or name another one with name=NAME or hydra.run.dir=DIR."
+        )
+    return max(unfinished, key=lambda path: (creation_order(path), path.name))
+
+
+def check_available(folder: Path, *, resume: bool) -> None:
+    """Check that a run may start in the folder or, with ``resume``, continue there.
+
+    Raises:
+        HeedError: if the folder holds a finished run, or a run that is not to be resumed.
+    """
+    finished = (folder / RESULTS).exists()
+    if resume and finished:
+        raise HeedError(
+            f"The run in {folder} is finished. To train its model further, leave out resume=true and start a new run "
+            "with ckpt_path= and one of its checkpoints."
+        )
+    if not resume and (finished or latest_checkpoint(folder)):
+        raise HeedError(
+            f"{folder} already holds a run: add resume=true to continue it, or name another folder with "
+            "hydra.run.dir=DIR."
+        )
+
+
+def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
+    """Return the checkpoint from which a run starts, if any: ``ckpt_path``, or with ``resume`` the latest one.
+
+    Raises:
+        HeedError: if the options contradict each other or those of the run to resume, or the checkpoint is missing.
+    """
+    for other in ("resume", "init_from"):
+        if config["ckpt_path"] and config[other]:
+            raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
+    if config["resume"]:
+        if changed := changed_options(read_config(folder), config):
+            raise HeedError(
+                f"resume=true: {', '.join(changed)} must be as in {folder / CONFIG}. "
+                "Give the same options, or start a new run from its checkpoint with ckpt_path=."
+            )
+        checkpoint = latest_checkpoint(folder)
+    else:
+        checkpoint = Path(config["ckpt_path"]) if config["ckpt_path"] else None
+    if checkpoint and not checkpoint.is_file():
+        raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
+    return checkpoint
