@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from heed.launch.folder import report_on_failure
+from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.training.nonfinite import DivergedError
 
 
@@ -31,8 +32,9 @@ def test_a_run_with_checkpoints_can_be_resumed(
         f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: "
         f"python train.py model=rnn 'hydra.run.dir={folder}' resume=true\n"
     )
-    report_on_failure(folder, DivergedError("x", step=1, checkpoint=None))
-    assert capsys.readouterr().err == ""
+    for error in (DivergedError("x", step=1, checkpoint=None), CheckpointFormatError("x")):
+        report_on_failure(folder, error)
+        assert capsys.readouterr().err == ""
 
 
 def test_the_folder_of_a_run_without_metrics_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,3 +45,11 @@ def test_a_model_folder_is_not_a_run(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("family: rnn\n")
     assert find_config(tmp_path) is None
     assert find_config(tmp_path / "missing") is None
+
+
+def test_a_class_that_moved_to_another_module_is_no_change() -> None:
+    before = {"model": {"_target_": "heed.models.rnn.RNNConfig", "attention": {"_target_": "old.A", "window": 2}}}
+    now = {"model": {"_target_": "heed.models.rnn_config.RNNConfig", "attention": {"_target_": "new.A", "window": 2}}}
+    assert changed_options(before, now) == []
+    now["model"]["attention"]["_target_"] = "new.B"
+    assert changed_options(before, now) == ["model"]

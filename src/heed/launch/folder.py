@@ -13,6 +13,7 @@ from omegaconf import read_write
 
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
 from heed.launch.status import print_status
+from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import create, locked, remove_if_empty
 from heed.runs.resume import check_available, newest_unfinished
@@ -77,7 +78,7 @@ def report_on_failure(folder: Path, error: BaseException) -> None:
     else:
         remove_if_empty(folder)
         text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
-    if text and not isinstance(error, DivergedError):  # its message says how to continue
+    if text and not isinstance(error, (DivergedError, CheckpointFormatError)):  # these say how to continue
         print_status(text)
 
 

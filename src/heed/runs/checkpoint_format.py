@@ -16,6 +16,10 @@ Format 1 has no number: its parameters have other names, and its optimizer state
 """
 
 
+class CheckpointFormatError(HeedError):
+    """A checkpoint of another version of heed. Its run cannot be resumed."""
+
+
 def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path, *, if_older: str) -> None:
     """Refuse a checkpoint of another format.
 
@@ -24,15 +28,16 @@ def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path, *, if_old
         if_older: the part of the message that says why an older checkpoint cannot be used, and what to do instead.
 
     Raises:
-        HeedError: if the checkpoint has another format or none.
+        CheckpointFormatError: if the checkpoint has another format.
+        HeedError: if its format is not a number.
     """
     found = checkpoint.get(FORMAT_KEY, 1)
     if not isinstance(found, int):
         raise HeedError(f"{path} is damaged: {FORMAT_KEY} is not a number.")
     if found < CHECKPOINT_FORMAT:
-        raise HeedError(f"{path} was written by an earlier version of heed, {if_older}")
+        raise CheckpointFormatError(f"{path} was written by an earlier version of heed, {if_older}")
     if found > CHECKPOINT_FORMAT:
-        raise HeedError(
+        raise CheckpointFormatError(
             f"{path} was written by a newer version of heed (checkpoint format {found}; this version reads "
             f"{CHECKPOINT_FORMAT}): update heed."
         )

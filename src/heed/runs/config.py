@@ -47,21 +47,22 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the top-level options outside `CONTROL` that differ between a run's config and that of its resumption."""
     return [
-        key
-        for key, value in now.items()
-        if key not in CONTROL and _without_cache_dir(value) != _without_cache_dir(before.get(key))
+        key for key, value in now.items() if key not in CONTROL and _comparable(value) != _comparable(before.get(key))
     ]
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
-    kept = {key: _without_cache_dir(value) for key, value in config.items() if key not in CONTROL}
+    kept = {key: _comparable(value) for key, value in config.items() if key not in CONTROL}
     kept["limits"] = {key: config["trainer"].get(key) for key in ("max_steps", "max_epochs", "max_time")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _without_cache_dir(options: Any) -> Any:
-    """Leave out ``data.cache_dir`` and the like: the place of a cache does not change its content."""
-    if isinstance(options, dict):
-        return {key: value for key, value in options.items() if key != "cache_dir"}
-    return options
+def _comparable(option: Any) -> Any:
+    """Return an option without what does not change the computation: cache folders, and the modules of classes."""
+    if not isinstance(option, Mapping):
+        return option
+    kept = {key: _comparable(value) for key, value in option.items() if key != "cache_dir"}
+    if isinstance(kept.get("_target_"), str):
+        kept["_target_"] = kept["_target_"].rpartition(".")[2]  # modules move between versions
+    return kept
