@@ -11,6 +11,7 @@ from heed.decoding import GreedySearch
 from heed.evaluation.alignment import candidate_maps, extraction_from_config
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference import model_folder
+from heed.inference.search_settings import LENGTH_LIMITS
 from heed.inference.translator import Translator
 
 BATCH_TOKENS = 4096
@@ -83,5 +84,5 @@ def evaluate_model(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tup
 
 def _translator(folder: model_folder.ModelFolder) -> Translator:
     model = folder.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    search = GreedySearch(max_length_factor=2.0, max_length_extra=10)
+    search = GreedySearch(**LENGTH_LIMITS)
     return Translator(model, folder.tokenizer, search, batch_tokens=BATCH_TOKENS)

@@ -8,12 +8,10 @@ from itertools import pairwise
 import sentencepiece as spm
 
 from heed.errors import HeedError
+from heed.symbols import WORD_START
 
 MAX_SEGMENTATIONS = 16
 """Segmentations computed per word. A more frequent word reuses one of them at random, which saves most of the time."""
-
-SPACE = "▁"
-"""SentencePiece's symbol for a space (U+2581), which starts the first piece of a word."""
 
 
 class BPEDropout:
@@ -56,7 +54,7 @@ class BPEDropout:
                 left, right = ids.get(piece[:cut]), ids.get(piece[cut:])
                 if left is not None and right is not None:
                     self._ranks[left, right] = -scores[id_]
-        self._word_initial = {id_ for piece, id_ in ids.items() if piece.startswith(SPACE)}
+        self._word_initial = {id_ for piece, id_ in ids.items() if piece.startswith(WORD_START)}
         self._segmentations: dict[tuple[int, ...], list[list[int]]] = {}
 
     def __call__(self, ids: Sequence[int]) -> list[int]:

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE, UNK_PIECE, WORD_START
+
 WordShares = npt.NDArray[np.float64]
 """Pieces × words: the share of each piece that belongs to each word. A row sums to 1, or to 0 for no word."""
 AttentionMap = npt.NDArray[np.floating[Any]]
 """Attention weights "… T S" of target position t on source position s."""
 
-SPACE = "▁"
-"""SentencePiece's mark for a space (U+2581)."""
-SPECIAL = ("<pad>", "<s>", "</s>")
-UNKNOWN = "<unk>"
 UNKNOWN_BYTES = b"\xff"
 """Stands for the text of an unknown piece: a byte that never occurs in UTF-8."""
 
@@ -93,9 +91,9 @@ def _divide(numerator: npt.NDArray[Any], denominator: WordShares) -> WordShares:
 
 
 def _piece_bytes(piece: str) -> bytes:
-    if piece in SPECIAL:
+    if piece in (PAD_PIECE, BOS_PIECE, EOS_PIECE):
         return b""
-    if piece == UNKNOWN:
+    if piece == UNK_PIECE:
         return UNKNOWN_BYTES
     if byte := re.fullmatch("<0x([0-9A-F]{2})>", piece):
         return bytes.fromhex(byte[1])
@@ -103,7 +101,7 @@ def _piece_bytes(piece: str) -> bytes:
 
 
 def _word_bytes(word: str) -> bytes:
-    return word.replace(SPACE, "").encode()
+    return word.replace(WORD_START, "").encode()
 
 
 def _offsets(strings: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.plot.canvas import INK, SOFT_INK, WHITE, Canvas, Pixels, TextStyle, is_wide, shade
+from heed.symbols import WORD_START
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,8 +85,8 @@ def map_sets(pair: HasAttention) -> list[MapSet]:
 
 def piece_label(piece: str) -> str:
     """Return the label of a piece: without SentencePiece's space mark, and with "·" if it continues a word."""
-    if piece.startswith("▁"):
-        return piece[1:] or "▁"
+    if piece.startswith(WORD_START):
+        return piece[1:] or WORD_START
     return f"·{piece}" if piece[:1].isalnum() and not is_wide(piece[0]) else piece
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from heed.plot.attention_map import TITLES, HasAttention, MapSet, map_sets, most_informative_head, piece_label
+from heed.symbols import SPECIAL_PIECES, WORD_START
 
 
 class Pair(HasAttention, Protocol):
@@ -73,6 +74,11 @@ def _map_data(maps: MapSet) -> dict[str, Any]:
 
 def _piece_data(piece: str) -> dict[str, Any]:
     """Return the texts of a piece; ``opens`` says that it starts a word and has a space before it."""
-    special = piece in ("<s>", "</s>", "<unk>", "<pad>")
-    opens = special or piece.startswith("▁")
-    return {"text": piece.removeprefix("▁") or "▁", "label": piece_label(piece), "opens": opens, "special": special}
+    special = piece in SPECIAL_PIECES
+    opens = special or piece.startswith(WORD_START)
+    return {
+        "text": piece.removeprefix(WORD_START) or WORD_START,
+        "label": piece_label(piece),
+        "opens": opens,
+        "special": special,
+    }
