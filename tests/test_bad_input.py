@@ -19,12 +19,13 @@ from heed.files import replacing, writing
 from heed.inference import model_folder
 from heed.launch.configuration import build_parts
 from heed.launch.dry_run import dry_run
+from heed.runs.selection import Selection
 
 Command = Callable[..., tuple[int, str]]
 ErrorOf = Callable[..., str]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
-        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.maps=0", "logger=none", "search=greedy",
+        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.attention_maps=null", "logger=none", "search=greedy",
         "weights=last", "batching.batch_tokens=40"]  # fmt: skip
 
 
@@ -77,8 +78,8 @@ SETTINGS = [
     (["model.d_model=-4"], "model.d_model=-4", ["model.d_model=4"]),
     (["optimizer=muon", "optimizer.newton_schulz=1000000"], "optimizer.newton_schulz=1000000 must be",
      ["optimizer=muon", "optimizer.newton_schulz=6"]),
-    (["label_smoothing=1.5"], "label_smoothing=1.5 must be in [0, 1).", ["label_smoothing=0"]),
-    (["label_smoothing=much"], "label_smoothing=much", ["label_smoothing=0.2"]),
+    (["module.label_smoothing=1.5"], "module.label_smoothing=1.5 must be in [0, 1).", ["module.label_smoothing=0"]),
+    (["module.label_smoothing=much"], "module.label_smoothing=much", ["module.label_smoothing=0.2"]),
     (["optimizer.lr=-1"], "optimizer: Invalid learning rate: -1", ["optimizer.lr=0.1"]),
     (["optimizer.betas=[0.9]"], "optimizer.betas=[0.9] must be a list", ["optimizer.betas=[0.9,0.9]"]),
     (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be >= 0.",
@@ -87,8 +88,8 @@ SETTINGS = [
      ["batching.device_tokens=auto"]),
     (["batching.pool=0"], "batching.pool=0 must be >= 1.", ["batching.pool=10"]),
     (["data.max_train=0"], "data.max_train=0 must be an integer >= 1 or null", ["data.max_train=9"]),
-    (["callbacks.ema=1"], "callbacks.ema=1 must be a number in (0, 1) or null", ["callbacks.ema=0.9", "weights=ema"]),
-    (["callbacks.ema=0"], "callbacks.ema=0 must be a number in (0, 1) or null", ["callbacks.ema=null"]),
+    (["callbacks.ema.decay=1"], "callbacks.ema.decay=1 must be a number in (0, 1) or null", ["callbacks.ema.decay=0.9", "weights=ema"]),
+    (["callbacks.ema.decay=0"], "callbacks.ema.decay=0 must be a number in (0, 1) or null", ["callbacks.ema.decay=null"]),
     (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
      ["model/positions=learned", "model.positions.max_length=9"]),
     (["data.train=0"], "data.train=0 must be >= 1.", ["data.train=1"]),
@@ -100,15 +101,15 @@ SETTINGS = [
     (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or an integer in",
      ["tokenizer.vocab_size=2147483647"]),
     (["tokenizer.kind=bep"], "tokenizer.kind=bep must be bpe or unigram", ["tokenizer.kind=bpe"]),
-    (["logger=wandb", "logger.mode=on"], "logger.mode=on must be auto or online or offline",
-     ["logger=wandb", "logger.mode=offline"]),
+    (["logger=wandb", "logger.wandb.mode=on"], "logger.wandb.mode=on must be auto or online or offline",
+     ["logger=wandb", "logger.wandb.mode=offline"]),
     (["data=files"], "data.train must be given", None),
     (["trainer.accelerator=abacus"], "abacus", ["trainer.accelerator=cpu"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
     # Each option is right, but not together.
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",
      ["schedule=cosine", "trainer.max_steps=999"]),
-    (["weights=ema"], "set callbacks.ema", ["weights=ema", "callbacks.ema=0.9"]),
+    (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
     (["model.num_heads=3"], "model.d_model=256 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
     (["ckpt_path=a", "init_from=b"], "ckpt_path and init_from contradict each other", None),
@@ -128,15 +129,14 @@ def test_the_same_option_with_a_right_value(
     compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]
 ) -> None:
     cfg = compose("logger=none", *right)
-    parts = build_parts(cfg)
-    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
-    parts["trainer"](folder=tmp_path, callbacks=[], loggers=[])
+    dry_run(cfg)
+    build_parts(cfg)["trainer"](folder=tmp_path, selection=Selection(), callbacks=[], loggers=[])
 
 
 def test_all_wrong_options_are_reported_at_once(error_of: ErrorOf) -> None:
-    message = error_of("clip_norm=-1", "callbacks.log_every=0", "model.dropout=high", "model.positions.merge=3")
+    message = error_of("module.clip_norm=-1", "trainer.log_every=0", "model.dropout=high", "model.positions.merge=3")
     assert [line.partition("=")[0] for line in message.splitlines()] == [
-        "clip_norm", "model.positions.merge", "model.dropout", "callbacks.log_every",
+        "model.positions.merge", "model.dropout", "module.clip_norm", "trainer.log_every",
     ]  # fmt: skip
 
 
@@ -292,7 +292,7 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
 
 def test_a_full_disk_keeps_what_was_saved(command: Command, error_of: ErrorOf, files: list[str]) -> None:
     """The disk has room for the first checkpoint only: it is kept, and the run resumes from it."""
-    wide = [*files, "model.d_embedding=64", "model.d_model=64", "callbacks.keep_best=0", "hydra.run.dir=disk/run"]
+    wide = [*files, "model.d_embedding=64", "model.d_model=64", "trainer.keep_best=0", "hydra.run.dir=disk/run"]
     status, err = command(*wide, "hydra.run.dir=whole")
     assert status == 0, err
     size = Path("whole/checkpoints/last-0000002.ckpt").stat().st_size

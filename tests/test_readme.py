@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 # Smaller than debug=smoke, because these commands differ only in the data they read.
 FAST = ["trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
         "model=transformer_tiny", "tokenizer.vocab_size=auto", "search.max_length_factor=0.5",
-        "callbacks.maps=0", "logger=none"]  # fmt: skip
+        "callbacks.attention_maps=null", "logger=none"]  # fmt: skip
 FEW = ["data.train=60", "data.valid=6", "data.test=6", "data.long=2"]
 
 
@@ -67,10 +67,8 @@ def test_train_builds(compose: Callable[..., DictConfig], tmp_path: Path, words:
         jobs = [list(job) for job in product(*choices)]
     for job in jobs:
         cfg = compose(*job, "debug=smoke")
-        parts = build_parts(cfg)
-        dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
-        callbacks = parts["callbacks"](folder=tmp_path, selection=Selection())
-        parts["trainer"](folder=tmp_path, callbacks=callbacks, loggers=[])
+        dry_run(cfg)
+        build_parts(cfg)["trainer"](folder=tmp_path, selection=Selection(), callbacks=[], loggers=[])
 
 
 @pytest.mark.slow

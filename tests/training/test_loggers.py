@@ -18,8 +18,8 @@ from tests.wandb_file import read_wandb
 
 CONFIG = {"name": "tiny", "seed": 1}
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
-        "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "callbacks.log_every=2",
-        "callbacks.sample_translations=3", "callbacks.maps=0", "search=greedy", "weights=last"]  # fmt: skip
+        "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=2",
+        "callbacks.sample_translations.sentences=3", "callbacks.attention_maps=null", "search=greedy", "weights=last"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., Di
     logged = read_wandb(folder)
     assert logged.exit_code == 0
     assert logged.config["seed"] == 1
-    assert logged.config["callbacks"]["sample_translations"] == 3
+    assert logged.config["callbacks"]["sample_translations"]["sentences"] == 3
 
     with (folder / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -79,7 +79,7 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., Di
 
 
 def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, picture: Path) -> None:
-    loggers = wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")
+    loggers = [wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")]
 
     def log_and_fail() -> None:
         with closing(loggers):
@@ -99,7 +99,7 @@ def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: P
     pytest.importorskip("tensorboard", reason="the extra heed[tensorboard] is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    loggers = tensorboard_logger(folder=tmp_path, config=CONFIG)
+    loggers = [tensorboard_logger(folder=tmp_path, config=CONFIG)]
     loggers[0].log_metrics({"train/loss": 2.5}, step=5)
     log_images(loggers, "attention", {"sentence 1": picture}, step=5)
     log_table(loggers, "valid/translations", ["source", "translation"], [["a | b", "c"]], step=5)

@@ -1,6 +1,5 @@
 """Build the parts of a run from Hydra's configuration, and report all wrong options at once."""
 
-import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -8,46 +7,46 @@ from hydra.utils import get_object, instantiate
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError
-from heed.options import find_problems
+from heed.options import find_problems, shown
 
-PARTS = (
-    "batching", "data", "tokenizer", "model", "optimizer", "schedule", "search", "trainer", "callbacks", "logger",
-)  # fmt: skip
-"""The parts of a run: each is a mapping in the configuration."""
+Parts = dict[str, Any]
+"""The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects or None."""
+
+PARTS = ("batching", "data", "tokenizer", "model", "module", "optimizer", "schedule", "search", "trainer")
+"""The parts that every run has: each is a mapping with a ``_target_``."""
+COLLECTIONS = ("callbacks", "logger")
+"""Mappings of any number of objects with names; null stands for no object."""
 PASSED_LATER = {
-    "trainer": {"folder", "callbacks", "loggers"},
-    "callbacks": {"folder", "selection"},
+    "module": {"model", "tokenizer", "optimizer", "schedule", "search", "seed", "comet"},
+    "trainer": {"folder", "selection", "callbacks", "loggers"},
     "logger": {"folder", "config"},
     "optimizer": {"params"},
 }
 """Arguments of parts that are known only when the run has started."""
-MODULE_OPTIONS = ("label_smoothing", "r_drop", "embedding_lr_scale", "clip_norm", "max_skipped_steps", "seed")
-"""Options at the root that are arguments of `TranslationModule`."""
 
 
-def build_parts(cfg: Any) -> dict[str, Any]:
+def build_parts(cfg: Any) -> Parts:
     """Build every part of a run with the constructor that the configuration names.
 
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
 
-    Returns:
-        The parts by their name in the configuration.
-
     Raises:
         HeedError: listing all options that are unknown, missing, of the wrong type or out of range, one a line.
     """
-    from heed.training.module import TranslationModule
-
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    if absent := [name for name in PARTS if not isinstance(config.get(name), dict)]:
+    nodes = (*PARTS, *COLLECTIONS)
+    if absent := [name for name in nodes if not isinstance(config.get(name), dict)]:
         raise HeedError("\n".join(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent))
-    options = {name: config[name] for name in MODULE_OPTIONS if name in config}
-    others = set(inspect.signature(TranslationModule).parameters) - set(MODULE_OPTIONS)
-    problems = find_problems(TranslationModule, options, where="", later=others)
-    nodes = {name: node for name, node in config.items() if isinstance(node, dict)}
-    for name, node in nodes.items():
-        problems += _part_problems(node, where=f"{name}.", later=PASSED_LATER.get(name, set()))
+    problems = []
+    for name in PARTS:
+        problems += _part_problems(config[name], where=f"{name}.", later=PASSED_LATER.get(name, set()))
+    for name in COLLECTIONS:
+        for key, node in config[name].items():
+            if isinstance(node, dict):
+                problems += _part_problems(node, where=f"{name}.{key}.", later=PASSED_LATER.get(name, set()))
+            elif node is not None:
+                problems.append(f"{name}.{key}={shown(node)} must be null or an object with {name}.{key}._target_.")
     if problems:
         raise HeedError("\n".join(problems))
     return {name: instantiate(cfg[name], _convert_="all") for name in nodes}

@@ -9,15 +9,14 @@ from omegaconf import OmegaConf
 
 from heed.errors import HeedError, first_line
 from heed.files import writing
-from heed.inference import model_folder
 from heed.launch.assemble import assemble
-from heed.launch.configuration import build_parts
+from heed.launch.differences import find_differences
 from heed.launch.dry_run import dry_run
 from heed.launch.finish import write_run
-from heed.launch.processes import check_world_size, detect_launch, is_first_process
+from heed.launch.processes import detect_launch, is_first_process
 from heed.launch.status import print_status
 from heed.launch.summary import results_summary, run_summary
-from heed.launch.weights import chosen_weights, load_selection
+from heed.launch.weights import chosen_weights
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.loggers import closing
@@ -30,26 +29,13 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
     """
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
-    parts = build_parts(cfg)
-    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, config["callbacks"])
-
-    launch = detect_launch()
-    run = RunFolder(folder, config)
-    checkpoint = run.open(write=is_first_process(launch))
-    selection, comet = load_selection(cfg.select)
-    trainer = parts["trainer"](
-        folder=folder,
-        callbacks=parts["callbacks"](folder=folder, selection=selection),
-        loggers=parts["logger"](folder=folder, config=config),
-    )
-    check_world_size(trainer, launch)
-    parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
-
-    corpus = parts["data"].load()
-    print_status(str(corpus.cleaning))
-    data, module = assemble(parts, config, corpus, parent=parent, comet=comet)
-    print_status(run_summary(folder, trainer, module, data))
+    dry_run(cfg)
+    run = RunFolder(folder, OmegaConf.to_container(cfg, resolve=True))
+    checkpoint = run.open(write=is_first_process(detect_launch()))
+    assembly = assemble(cfg, folder)
+    trainer, module, data = assembly.trainer, assembly.module, assembly.data
+    differences = find_differences(cfg) if trainer.is_global_zero else []
+    print_status(run_summary(folder, trainer, module, data, differences=differences))
 
     with closing(trainer.loggers), writing(folder):
         with explain_damaged_checkpoint(checkpoint, module):

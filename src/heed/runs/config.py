@@ -14,7 +14,7 @@ CONFIG = "config.yaml"
 
 CONTROL = (
     "resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test",
-    "max_skipped_steps",
+    "module.max_skipped_steps",
 )  # fmt: skip
 """Options that do not change what a training step computes: a resumed run may change them."""
 
@@ -45,24 +45,34 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
 
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the top-level options outside `CONTROL` that differ between a run's config and that of its resumption."""
-    return [
-        key for key, value in now.items() if key not in CONTROL and _comparable(value) != _comparable(before.get(key))
-    ]
+    """Return the options outside `CONTROL` that differ between a run's config and that of its resumption."""
+    old, new = _flat(before), _flat(now)
+    return [name for name in new | old if name.partition(".")[0] in now and _changed(name, old, new)]
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
-    kept = {key: _comparable(value) for key, value in config.items() if key not in CONTROL}
+    kept: dict[str, Any] = _flat(config)
     kept["limits"] = {key: config["trainer"].get(key) for key in ("max_steps", "max_epochs", "max_time")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _comparable(option: Any) -> Any:
-    """Return an option without what does not change the computation: cache folders, and the modules of classes."""
-    if not isinstance(option, Mapping):
-        return option
-    kept = {key: _comparable(value) for key, value in option.items() if key != "cache_dir"}
-    if isinstance(kept.get("_target_"), str):
-        kept["_target_"] = kept["_target_"].rpartition(".")[2]  # modules move between versions
-    return kept
+def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if name.rpartition(".")[2].startswith("_") and not (name in old and name in new):
+        return False  # how to build an object: older configs have options at the root that belong to an object now
+    return bool(old.get(name) != new.get(name))
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the options that change the computation, by dotted name: not cache folders and modules of classes."""
+    found = {}
+    for key, option in config.items():
+        name = f"{prefix}{key}"
+        if name in CONTROL or key == "cache_dir":
+            continue
+        if isinstance(option, Mapping):
+            found |= _flat(option, f"{name}.")
+        else:
+            # Modules move between versions.
+            found[name] = option.rpartition(".")[2] if key == "_target_" and isinstance(option, str) else option
+    return found

@@ -23,6 +23,8 @@ class Muon(AdamW):
     The factor 0.2 √max(r, c) makes the root mean square of an update about that of AdamW (Liu et al. 2025, eq. 4), so
     that biases and gains can share the learning rate η. Embedding tables need a larger one (`embedding_lr_scale`).
 
+    torch.optim.Muon orthogonalizes one matrix at a time, always in bf16, and takes matrices only.
+
     Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks".
     """
 

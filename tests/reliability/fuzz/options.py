@@ -87,6 +87,9 @@ def options() -> Iterator[Option]:
 
 def _constructor_options(node: Mapping[str, Any], name: str, where: Mapping[str, str]) -> Iterator[Option]:
     if "_target_" not in node:
+        for key, part in node.items():
+            if isinstance(part, dict):  # an object of callbacks or logger
+                yield from _constructor_options(part, f"{name}.{key}", where)
         return
     target = get_object(node["_target_"])
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
