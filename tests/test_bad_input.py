@@ -25,8 +25,8 @@ Command = Callable[..., tuple[int, str]]
 ErrorOf = Callable[..., str]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
-        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.attention_maps=null", "logger=none", "search=greedy",
-        "weights=last", "batching.batch_tokens=40"]  # fmt: skip
+        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.attention_maps=null", "logger=none",
+        "search=greedy", "weights=last", "batching.batch_tokens=40"]  # fmt: skip
 
 
 @pytest.fixture
@@ -88,8 +88,13 @@ SETTINGS = [
      ["batching.device_tokens=auto"]),
     (["batching.pool=0"], "batching.pool=0 must be >= 1.", ["batching.pool=10"]),
     (["data.max_train=0"], "data.max_train=0 must be an integer >= 1 or null", ["data.max_train=9"]),
-    (["callbacks.ema.decay=1"], "callbacks.ema.decay=1 must be a number in (0, 1) or null", ["callbacks.ema.decay=0.9", "weights=ema"]),
-    (["callbacks.ema.decay=0"], "callbacks.ema.decay=0 must be a number in (0, 1) or null", ["callbacks.ema.decay=null"]),
+    (["callbacks.ema.decay=1"], "callbacks.ema.decay=1 must be a number in (0, 1) or null",
+     ["callbacks.ema.decay=0.9", "weights=ema"]),
+    (["callbacks.ema.decay=0"], "callbacks.ema.decay=0 must be a number in (0, 1) or null", ["callbacks.ema=null"]),
+    (["+callbacks.mine=3"], "callbacks.mine=3 must be null or an object with callbacks.mine._target_", None),
+    (["+callbacks.mine._target_=nowhere.Mine"], "callbacks.mine._target_=nowhere.Mine cannot be imported", None),
+    (["+callbacks.mine.x=1"], "callbacks.mine._target_ is missing", None),
+    (["logger=[csv,wandbb]"], "logger=wandbb is unknown (did you mean logger=wandb", ["logger=[csv,wandb]"]),
     (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
      ["model/positions=learned", "model.positions.max_length=9"]),
     (["data.train=0"], "data.train=0 must be >= 1.", ["data.train=1"]),

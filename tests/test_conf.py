@@ -60,8 +60,8 @@ def test_every_choice_builds(compose: Compose, overrides: list[str]) -> None:
 
 @pytest.mark.parametrize("name", choices("experiment"))
 def test_every_experiment_builds_also_with_debug_smoke(compose: Compose, name: str) -> None:
-    for debug in ([], ["debug=smoke"]):
-        dry_run(compose(f"experiment={name}", *FILES_OF.get(name, []), *debug))
+    dry_run(compose(f"experiment={name}"))
+    dry_run(compose(f"experiment={name}", "debug=smoke"))
 
 
 @pytest.mark.parametrize("typo", ["modell=rnn", "model.d_modle=8", "trainer.maxsteps=3", "sed=1"])

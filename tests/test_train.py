@@ -56,8 +56,9 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
     run: Run, files: list[str], family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = run(
-        "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "module.label_smoothing=0.0", "optimizer.lr=0.01",
-        "schedule.warmup_steps=30", "trainer.max_steps=300", "trainer.validate_every=300", "batching.batch_tokens=150",
+        "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "module.label_smoothing=0.0",
+        "optimizer.lr=0.01", "schedule.warmup_steps=30", "trainer.max_steps=300", "trainer.validate_every=300",
+        "batching.batch_tokens=150",
     )  # fmt: skip
     results = json.loads((folder / "results.json").read_text())
     assert results["test"]["bleu"] == pytest.approx(100)

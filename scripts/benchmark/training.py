@@ -195,9 +195,8 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
     )
 
     def maker(name: str, precision: str) -> Callable[[], PeerProcess[Steps, None]]:
-        make = partial(
-            training_loop, name, training.tokenizer.tgt_vocab, training.model.config, bf16=precision == "bf16"
-        )
+        config: Any = training.model.config
+        make = partial(training_loop, name, training.tokenizer.tgt_vocab, config, bf16=precision == "bf16")
         return lambda: PeerProcess(make, now=arguments.now)
 
     wanted = [name for name in peers if name.split("-")[0] in arguments.peers]

@@ -19,7 +19,8 @@ from tests.wandb_file import read_wandb
 CONFIG = {"name": "tiny", "seed": 1}
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=2",
-        "callbacks.sample_translations.sentences=3", "callbacks.attention_maps=null", "search=greedy", "weights=last"]  # fmt: skip
+        "callbacks.sample_translations.sentences=3", "callbacks.attention_maps=null", "search=greedy",
+        "weights=last"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -27,8 +27,8 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=transformer_tiny", "model.d_model=16",
         "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
-        "trainer.precision=32-true", "batching.batch_tokens=100", "callbacks.attention_maps=null", "trainer.log_every=2",
-        "trainer.validate_every=4", "trainer.max_steps=8"]  # fmt: skip
+        "trainer.precision=32-true", "batching.batch_tokens=100", "callbacks.attention_maps=null",
+        "trainer.log_every=2", "trainer.validate_every=4", "trainer.max_steps=8"]  # fmt: skip
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

@@ -43,13 +43,12 @@ def _find_differences(cfg: Any, job: Any) -> list[str]:
     # Groups inside others, such as model/attention, have other defaults under other choices of the outer group.
     if nested := _changed_choices(choices, _choices(base.hydra), nested=True):
         base = compose_with_hydra([search, *outer, *(f"{group}={choice}" for group, choice in nested.items())])
-    before, after = (OmegaConf.to_container(config, resolve=False) for config in (base, cfg))
-    assert isinstance(before, dict)
+    before: Any = OmegaConf.to_container(base, resolve=False)
     del before["hydra"]
     return [
         *(f"{group}={choice}" for group, choice in {**changed, **nested}.items()),
         *several,
-        *_changed_options(before, after),
+        *_changed_options(before, OmegaConf.to_container(cfg, resolve=False)),
     ]
 
 

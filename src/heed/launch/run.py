@@ -30,7 +30,8 @@ def train_one_run(cfg: Any, folder: Path) -> None:
         cfg: Hydra's DictConfig; beartype cannot check the type.
     """
     dry_run(cfg)
-    run = RunFolder(folder, OmegaConf.to_container(cfg, resolve=True))
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first_process(detect_launch()))
     assembly = assemble(cfg, folder)
     trainer, module, data = assembly.trainer, assembly.module, assembly.data

@@ -51,8 +51,8 @@ def check_weights_option(weights: str, trainer: Mapping[str, Any], callbacks: It
         raise HeedError("weights=ema needs a moving average: set callbacks.ema.decay, for example to 0.999.")
     if weights in ("best", "average_best_k") and ema is not None:
         raise HeedError(
-            f"callbacks.ema.decay={ema} ranks checkpoints by their averaged weights, which weights={weights} does not use: "
-            "choose weights=ema, or callbacks.ema.decay=null."
+            f"callbacks.ema.decay={ema} ranks checkpoints by their averaged weights, which weights={weights} does not "
+            "use: choose weights=ema, or callbacks.ema.decay=null."
         )
     option = "keep_last" if weights in ("last", "average_last_k") else "keep_best"
     if trainer[option] == 0:

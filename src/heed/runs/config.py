@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,33 +46,47 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the options outside `CONTROL` that differ between a run's config and that of its resumption."""
-    old, new = _flat(before), _flat(now)
-    return [name for name in new | old if name.partition(".")[0] in now and _changed(name, old, new)]
+    return [name for key in now for name in _differences(key, before.get(key), now[key])]
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
-    kept: dict[str, Any] = _flat(config)
+    kept = dict(_effective(config))
     kept["limits"] = {key: config["trainer"].get(key) for key in ("max_steps", "max_epochs", "max_time")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    if name.rpartition(".")[2].startswith("_") and not (name in old and name in new):
-        return False  # how to build an object: older configs have options at the root that belong to an object now
-    return bool(old.get(name) != new.get(name))
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    """Yield the names of the options that differ; of an object of another class, its name only."""
+    if _is_control(name):
+        return
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        if before != now:
+            yield name
+    elif "_target_" in before and "_target_" in now and _class_name(before) != _class_name(now):
+        yield name
+    else:
+        for key in {**now, **before}:
+            if not key.startswith("_"):
+                yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the options that change the computation, by dotted name: not cache folders and modules of classes."""
-    found = {}
+def _effective(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the options that change the computation, with their dotted names."""
     for key, option in config.items():
         name = f"{prefix}{key}"
-        if name in CONTROL or key == "cache_dir":
+        if _is_control(name):
             continue
         if isinstance(option, Mapping):
-            found |= _flat(option, f"{name}.")
+            yield from _effective(option, f"{name}.")
         else:
-            # Modules move between versions.
-            found[name] = option.rpartition(".")[2] if key == "_target_" and isinstance(option, str) else option
-    return found
+            yield name, _class_name(config) if key == "_target_" else option
+
+
+def _is_control(name: str) -> bool:
+    return name in CONTROL or name.rpartition(".")[2] == "cache_dir"
+
+
+def _class_name(config: Mapping[str, Any]) -> str:
+    """Return the class of an object without its module, because modules move between versions."""
+    return str(config["_target_"]).rpartition(".")[2]

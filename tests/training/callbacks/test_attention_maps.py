@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import lightning as L
 import numpy as np
 import pytest
 import torch

@@ -13,8 +13,8 @@ import torch
 from heed.runs.selection import SIGN, Selection
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
-        "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.attention_maps=null", "trainer.log_every=4",
-        "trainer.validate_every=3"]  # fmt: skip
+        "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.attention_maps=null",
+        "trainer.log_every=4", "trainer.validate_every=3"]  # fmt: skip
 
 
 def scores(bleu: float, chrf: float, loss: float) -> dict[str, float]:
