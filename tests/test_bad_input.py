@@ -60,7 +60,7 @@ def files(tmp_path: Path) -> list[str]:
 
 # Wrong options, a part of the message, and the same options with a right value.
 SETTINGS = [
-    (["modle=rnn"], "modle is unknown (did you mean model?)", ["model=rnn"]),
+    (["modle=rnn"], "modle is unknown (did you mean module or model?)", ["model=rnn"]),
     (["model=transfomer"], "model=transfomer is unknown (did you mean model=transformer", ["model=transformer"]),
     (["optimizer.lrr=1"], "optimizer.lrr is unknown (did you mean optimizer.lr", ["optimizer.lr=1"]),
     (["max_steps=5"], "max_steps is unknown (did you mean trainer.max_steps", ["trainer.max_steps=5"]),

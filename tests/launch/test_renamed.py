@@ -130,7 +130,8 @@ def compose_run(overrides: list[str]) -> Any:
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=8",
         "model.d_model=8", "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2",
-        "callbacks.attention_maps=null", "logger=none", "search=greedy", "weights=last", "hydra.run.dir=run"]  # fmt: skip
+        "callbacks.attention_maps=null", "logger=none", "search=greedy", "weights=last",
+        "hydra.run.dir=run"]  # fmt: skip
 
 
 def test_a_run_by_old_names_and_its_resumption(command: Command) -> None:

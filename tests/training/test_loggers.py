@@ -79,6 +79,21 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., Di
     assert logged.summary["results"]["test"]["bleu_signature"].startswith("nrefs:1|")
 
 
+def test_two_loggers_and_none(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+    for name, logger in (("two", "[csv,wandb]"), ("none", "none"), ("empty", "[]")):
+        cache = f"cache_dir={tmp_path / 'cache'}"
+        train(compose(*TINY, f"logger={logger}", "test=false", cache, folder=tmp_path / name))
+    with (tmp_path / "two" / "log" / "metrics.csv").open(newline="") as file:
+        csv_losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    wandb_losses = [entry["train/loss"] for entry in read_wandb(tmp_path / "two").history if "train/loss" in entry]
+    assert csv_losses == pytest.approx(wandb_losses)
+    assert len(csv_losses) == 2
+    for name in ("none", "empty"):
+        assert (tmp_path / name / "metrics.csv").exists()
+        assert not (tmp_path / name / "log").exists()
+        assert not (tmp_path / name / "wandb").exists()
+
+
 def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, picture: Path) -> None:
     loggers = [wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")]
 

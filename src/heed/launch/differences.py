@@ -62,8 +62,11 @@ def _is_group(word: str) -> bool:
 
 
 def _choices(hydra: Any) -> dict[str, Any]:
-    """Return the choices of groups except Hydra's own and those that follow from others."""
-    return {name: choice for name, choice in hydra.runtime.choices.items() if not name.startswith(("hydra/", "data_"))}
+    """Return the choices of groups except Hydra's own and those that follow from others, presets first."""
+    names = [name for name in hydra.runtime.choices if not name.startswith(("hydra/", "data_"))]
+    # Hydra lists the groups of conf/train.yaml from the last to the first.
+    names = sorted(reversed(names), key=lambda name: name not in PRESETS)
+    return {name: hydra.runtime.choices[name] for name in names}
 
 
 def _changed_choices(choices: Mapping[str, Any], before: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from heed.compat import hydra_job_error
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
 from heed.launch.compose import compose_with_hydra
+from heed.launch.schema import CONF
 from heed.options import did_you_mean
 
 
@@ -44,8 +45,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
         # Lightning's exception by name: importing its class takes seconds.
         if isinstance(cause, HeedError) or type(cause).__name__ == "MisconfigurationException":
             return str(cause)
-        if isinstance(cause, MissingConfigException) and cause.options is not None:
-            return _unknown_choice(str(cause.missing_cfg_file), cause.options)
+        if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
+            return _unknown_choice(file, cause.options or [path.stem for path in (CONF / file).parent.glob("*.yaml")])
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
             return _unknown_option(unknown[1], overrides)
         if isinstance(cause, OSError) and cause.errno:
