@@ -48,4 +48,4 @@ def test_a_run_prints_them(run: Callable[..., Path], capsys: pytest.CaptureFixtu
     run("x", "data.train=60", "data.valid=6", "data.test=4", "data.long=4", "model=rnn", "model.d_model=8",
         "model.d_embedding=8", "trainer.max_steps=1", "trainer.validate_every=1", "search=greedy")  # fmt: skip
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("Options:"))
-    assert line.startswith("Options:  model=rnn search=greedy logger=none data.train=60")
+    assert line.startswith("Options:  model=rnn search=greedy logger=none")

@@ -64,8 +64,8 @@ def _is_group(word: str) -> bool:
 def _choices(hydra: Any) -> dict[str, Any]:
     """Return the choices of groups except Hydra's own and those that follow from others, presets first."""
     names = [name for name in hydra.runtime.choices if not name.startswith(("hydra/", "data_"))]
-    # Hydra lists the groups of conf/train.yaml from the last to the first.
-    names = sorted(reversed(names), key=lambda name: name not in PRESETS)
+    names.reverse()  # Hydra lists the groups of conf/train.yaml from the last to the first
+    names.sort(key=lambda name: name not in PRESETS)
     return {name: hydra.runtime.choices[name] for name in names}
 
 
