@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import pytest
 
-from heed.options import AtLeast1, Positive, Range, Share, find_problems
+from heed.options import AtLeast1, Positive, UnitInterval, find_problems
 
 
 def target(  # type: ignore[no-untyped-def]  # one parameter has no type, as in other libraries
     steps: AtLeast1,
-    share: Share,
+    share: UnitInterval,
     rate: Positive,
     pair: tuple[float, float],
     kinds: Sequence[str],
@@ -56,22 +56,6 @@ def test_accepts_what_the_signature_allows(more: dict[str, Any]) -> None:
 )
 def test_messages_name_the_option_and_the_allowed_values(wrong: dict[str, Any], message: str) -> None:
     assert find_problems(target, RIGHT | wrong, where="part.") == [message]
-
-
-@pytest.mark.parametrize(
-    ("limits", "text"),
-    [
-        (Range(0, at_most=10), "in [0, 10]"),
-        (Range(above=0, below=1), "in (0, 1)"),
-        (Range(above=0), "> 0"),
-        (Range(1000), ">= 1000"),
-        (Range(below=1), "< 1"),
-        (Range(at_most=1), "<= 1"),
-        (Range(), "finite"),
-    ],
-)
-def test_ranges_are_written_as_intervals(limits: Range, text: str) -> None:
-    assert str(limits) == text
 
 
 def test_missing_options_are_listed_unless_they_are_passed_later() -> None:

@@ -15,12 +15,13 @@ from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, LengthPenalty, Nucleus, Search
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast0, AtLeast1, Positive, check
+from heed.options import AtLeast0, AtLeast1, Positive, validated
 
 Utility = Callable[[str, str], float]
 """Score of a translation (first argument) against a reference (second argument), from 0 to 100."""
 
 
+@validated("search.")
 class MBRSearch(Search):
     """Minimum Bayes risk decoding: the candidate with the largest expected utility,
 
@@ -65,18 +66,6 @@ class MBRSearch(Search):
         max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        given = {
-            "utility": utility,
-            "beam": beam,
-            "length_penalty": length_penalty,
-            "samples": samples,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "n_best": n_best,
-        }
-        check(MBRSearch, given, where="search.")
         if beam + samples < 2:
             raise HeedError(
                 f"search.beam={beam} and search.samples={samples} give fewer than two candidates to choose from: "
