@@ -195,7 +195,11 @@ def describe_type(hint: Any) -> str:
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text", types.NoneType: "null"}
     if kind is tuple and arguments and Ellipsis not in arguments:
         return f"a list of {len(arguments)}: {', '.join(map(describe_type, arguments))}"
-    return names.get(kind) or ("a mapping" if inspect.isclass(kind) and issubclass(kind, Mapping) else "a list")
+    if kind in names or not inspect.isclass(kind):
+        return names.get(kind, str(hint))
+    if issubclass(kind, Collection):
+        return "a mapping" if issubclass(kind, Mapping) else "a list"
+    return f"a {kind.__name__}"
 
 
 def _expected(hint: Any, error: str) -> str:

@@ -11,7 +11,7 @@ from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import ORDERLESS, TRANSFORMER, small
 from heed.compare.challenge import ReadContrast, contrastive_accuracy
 from heed.evaluation.significance import wilson
-from heed.layers.positions import PositionsConfig, PositionVectors
+from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.plot.svg import Row, dot_plot
 
@@ -48,7 +48,7 @@ def equivariance_error(model: Transformer) -> float:
     return error
 
 
-def position_scores(kind: str, length: int) -> Tensor:
+def position_scores(kind: PositionKind, length: int) -> Tensor:
     """Return the attention scores between all positions, "N N", when all tokens have the same content.
 
     For absolute codes p_iᵀ p_j; for the others the score of one random vector with itself at each pair of positions,
@@ -78,7 +78,7 @@ def position_scores(kind: str, length: int) -> Tensor:
         return total
 
 
-def properties(kind: str) -> dict[str, bool]:
+def properties(kind: PositionKind) -> dict[str, bool]:
     """Check four desirable properties of a position code; the claim's ``measurement`` defines them."""
     near, far = position_scores(kind, NEAR), position_scores(kind, FAR)
     differences = (near[:, None] - near[None]).abs().amax(-1) + torch.eye(NEAR)

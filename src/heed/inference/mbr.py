@@ -13,9 +13,8 @@ from torch import Tensor
 from heed.decoding.beam import BeamSearch
 from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, LengthPenalty, Nucleus, Search
-from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast0, AtLeast1, Positive, validated
+from heed.options import AtLeast0, AtLeast1, Positive, raise_problems, validated
 
 Utility = Callable[[str, str], float]
 """Score of a translation (first argument) against a reference (second argument), from 0 to 100."""
@@ -66,13 +65,15 @@ class MBRSearch(Search):
         max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
+        problems = []
         if beam + samples < 2:
-            raise HeedError(
+            problems.append(
                 f"search.beam={beam} and search.samples={samples} give fewer than two candidates to choose from: "
                 "their sum must be at least 2."
             )
         if n_best > beam + samples:
-            raise HeedError(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
+            problems.append(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
+        raise_problems(problems)
         limits: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
         self.utility = utility
         self.n_best = n_best

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from heed.functional.recurrence import CELLS
-from heed.layers.attention_scores import COVERAGE_SCORES, SCORES
-from heed.layers.reach import REACHES
+from heed.layers.attention_scores import COVERAGE_SCORES
 from heed.models.seq2seq import ModelConfig
-from heed.options import AtLeast1, Depth, UnitInterval, from_plain, raise_problems, validated
+from heed.options import AtLeast1, Depth, UnitInterval, format_value, from_plain, raise_problems, validated
 
 
 @validated("model.attention.")
@@ -16,13 +14,12 @@ from heed.options import AtLeast1, Depth, UnitInterval, from_plain, raise_proble
 class AttentionConfig:
     """The attention of the decoder to the source. With ``score`` none it has the encoder's final state only."""
 
-    score: str
-    """dot | scaled_dot | general | concat | additive | location | none"""
-    reach: str
-    """global | local_m | local_p: the whole source, or a window around p_t = t or around a predicted p_t"""
+    score: Literal["dot", "scaled_dot", "general", "concat", "additive", "location", "none"]
+    reach: Literal["global", "local_m", "local_p"]
+    """The whole source, or a window around p_t = t or around a predicted p_t"""
     window: AtLeast1 | None
     """D of the local reaches, whose window is [p_t − D, p_t + D]."""
-    order: str
+    order: Literal["luong", "bahdanau"]
     """luong: h_t → c_t → h̃_t (2015, §3.1) | bahdanau: s_{t-1} → c_t → s_t (2015, §3.1)"""
     input_feeding: bool
     """The previous attentional state h̃_{t-1} is an input of the decoder (Luong et al. 2015, §3.3)."""
@@ -35,12 +32,6 @@ class AttentionConfig:
         raise_problems(self._contradictions())
 
     def _contradictions(self) -> Iterator[str]:
-        if self.score not in (*SCORES, "none"):
-            yield (f"model.attention.score={self.score} is unknown: choose one of {', '.join(SCORES)} or none.")
-        if self.reach not in REACHES:
-            yield f"model.attention.reach={self.reach} is unknown: choose one of {', '.join(REACHES)}."
-        if self.order not in ("luong", "bahdanau"):
-            yield f"model.attention.order={self.order} is unknown: choose luong or bahdanau."
         if self.input_feeding and self.order == "bahdanau":
             yield (
                 "model.attention.input_feeding=true contradicts model.attention.order=bahdanau, where the context is "
@@ -51,11 +42,10 @@ class AttentionConfig:
                 "model.attention.input_feeding=true needs attention: choose a model.attention.score, or "
                 "input_feeding=false."
             )
-        window = "null" if self.window is None else self.window
         if self.score == "none" and (self.reach, self.window) != ("global", None):
             yield (
-                f"model.attention.reach={self.reach} with model.attention.window={window} needs attention: choose a "
-                "model.attention.score, or reach=global and window=null."
+                f"model.attention.reach={self.reach} with model.attention.window={format_value(self.window)} "
+                "needs attention: choose a model.attention.score, or reach=global and window=null."
             )
         if self.reach != "global" and self.window is None:
             yield (
@@ -68,10 +58,10 @@ class AttentionConfig:
                 f"{' or '.join(COVERAGE_SCORES)}, or coverage=false."
             )
         if (self.score == "location") != (self.max_source is not None):
-            max_source = "null" if self.max_source is None else self.max_source
             yield (
-                f"model.attention.max_source={max_source} contradicts model.attention.score={self.score}: "
-                "location needs the length of the longest source, the others have no limit (null)."
+                f"model.attention.max_source={format_value(self.max_source)} contradicts "
+                f"model.attention.score={self.score}: location needs the length of the longest "
+                "source, the others have no limit (null)."
             )
 
     @property
@@ -92,8 +82,7 @@ class RNNConfig(ModelConfig):
 
     family: ClassVar[str] = "rnn"
 
-    cell: str
-    """tanh | lstm | gru"""
+    cell: Literal["tanh", "lstm", "gru"]
     d_embedding: AtLeast1
     d_model: AtLeast1
     """The width of the decoder's and the encoder's states. Each of two directions has half of it."""
@@ -103,7 +92,7 @@ class RNNConfig(ModelConfig):
     """From the second layer on, add a layer's input to its output (Wu et al. 2016, §3.1)."""
     bidirectional: bool
     dropout: UnitInterval
-    dropout_kind: str
+    dropout_kind: Literal["standard", "variational"]
     """standard: of the layers' inputs and outputs, with a new mask at every step | variational: also of the recurrent
     state, with one mask per sentence (Gal & Ghahramani 2016)"""
     tie_embeddings: bool
@@ -114,16 +103,12 @@ class RNNConfig(ModelConfig):
         raise_problems(self._contradictions())
 
     def _contradictions(self) -> Iterator[str]:
-        if self.cell not in CELLS:
-            yield f"model.cell={self.cell} is unknown: choose one of {', '.join(CELLS)}."
         if self.bidirectional and self.d_model % 2:
             yield (
                 f"model.d_model={self.d_model} must be even: each direction of a bidirectional encoder has half of it."
             )
         if self.residual and self.layers == 1:
             yield ("model.residual=true has no effect with model.layers=1: choose more layers, or residual=false.")
-        if self.dropout_kind not in ("standard", "variational"):
-            yield f"model.dropout_kind={self.dropout_kind} is unknown: choose standard or variational."
 
     @property
     def depth(self) -> int:
