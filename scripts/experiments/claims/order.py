@@ -1,5 +1,7 @@
 """Claim: self-attention needs positions to know the order of words."""
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -48,7 +50,7 @@ def equivariance_error(model: Transformer) -> float:
     return error
 
 
-def position_scores(kind: PositionKind, length: int) -> Tensor:
+def position_scores(kind: str, length: int) -> Tensor:
     """Return the attention scores between all positions, "N N", when all tokens have the same content.
 
     For absolute codes p_iᵀ p_j; for the others the score of one random vector with itself at each pair of positions,
@@ -56,7 +58,7 @@ def position_scores(kind: PositionKind, length: int) -> Tensor:
     """
     torch.manual_seed(0)
     config = PositionsConfig(
-        kind=kind,
+        kind=cast(PositionKind, kind),
         merge="add" if kind in ("sinusoidal", "learned") else None,
         max_length=FAR if kind == "learned" else None,
     )
@@ -78,7 +80,7 @@ def position_scores(kind: PositionKind, length: int) -> Tensor:
         return total
 
 
-def properties(kind: PositionKind) -> dict[str, bool]:
+def properties(kind: str) -> dict[str, bool]:
     """Check four desirable properties of a position code; the claim's ``measurement`` defines them."""
     near, far = position_scores(kind, NEAR), position_scores(kind, FAR)
     differences = (near[:, None] - near[None]).abs().amax(-1) + torch.eye(NEAR)
