@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from heed.launch.compose import compose_with_hydra
-from heed.options import shown
+from heed.options import format_value
 
 PRESETS = ("experiment", "debug")
 """Groups whose choices change options of all other groups."""
@@ -83,4 +83,4 @@ def _changed_options(before: Mapping[str, Any], after: Any, prefix: str = "") ->
         if isinstance(new, dict) and new:
             yield from _changed_options(old if isinstance(old, dict) else {}, new, f"{prefix}{name}.")
         elif old != new:
-            yield f"{prefix}{name}={shown(new)}"
+            yield f"{prefix}{name}={format_value(new)}"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import lightning as L
 import torch
+from annotated_types import Interval
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
@@ -19,11 +20,11 @@ from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_bf16_matmul
-from heed.options import AtLeast1, Range
+from heed.options import AtLeast1
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
 
-CheckpointCount = Annotated[int, Range(-1)]
+CheckpointCount = Annotated[int, Interval(ge=-1)]
 """A number of checkpoints; -1: all."""
 
 IGNORED_WARNINGS = (

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import lightning as L
 import torch
+from annotated_types import Interval
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
 from heed.compat import lerp_all_
 from heed.data.datamodule import StepShard
-from heed.options import Range
 from heed.runs import averaging
 
 
@@ -28,7 +28,7 @@ class EMA(Callback):
     does not restore them after an exception.
     """
 
-    def __init__(self, *, decay: Annotated[float, Range(above=0, below=1)] | None) -> None:
+    def __init__(self, *, decay: Annotated[float, Interval(gt=0, lt=1)] | None) -> None:
         """
         Args:
             decay: None: keep no average.
