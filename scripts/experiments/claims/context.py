@@ -16,7 +16,7 @@ from experiments.small_models import (
 )
 from heed.compare.challenge import contrastive_accuracy
 from heed.evaluation.significance import wilson
-from heed.plot.svg import Row, dot_plot
+from heed.report.figures import Row, dot_plot
 
 TAGS = {
     "pronoun": "it → er, sie, es",

@@ -18,6 +18,9 @@ from heed.evaluation.buckets import (
 from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
 
 BUCKET_RESAMPLES = 1_000
+MIN_BUCKET_SENTENCES = 20
+"""Pages show no score of smaller buckets: single sentences decide it, and the bootstrap over a few sentences gives
+intervals that are too narrow."""
 EXAMPLES = 8
 
 
