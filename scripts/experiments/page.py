@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.claim import Claim, Finding
-from heed.report.pages import render as render_template
+from heed.report.pages import render_page
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -17,4 +17,4 @@ def render(findings: Sequence[tuple[Claim, Finding]], *, facts: Sequence[str]) -
     """
     held = sum(finding.held for _, finding in findings)
     title = f"{held} of {len(findings)} claims about attention held" if len(findings) > 1 else findings[0][0].claim
-    return render_template("claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts)
+    return render_page("claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts)

@@ -15,7 +15,7 @@ from heed.report.figures import Axis, Mark, format_tick
 from heed.report.pages import render, side_class
 
 TEMPLATES = Path(__file__).with_name("templates")
-HEIGHT, TOP, BOTTOM = 320, 12, 44
+HEIGHT, TOP, BOTTOM = 300, 12, 24
 """Height of a plot and its margins, in pixels."""
 ACROSS = 97.0
 """Per cent of the width that curves take; the rest leads to their names."""
@@ -77,7 +77,7 @@ def histogram(
     values: Sequence[float], *, name: str, x: str, low: float = -1.0, high: float = 1.0, bins: int = 40
 ) -> Markup:
     """Draw a histogram with the mean and zero marked."""
-    height = 180
+    height = 160
     width = 100 / bins
     counts = [0] * bins
     for value in values:

@@ -11,7 +11,7 @@ import numpy as np
 from heed.compare.runs import unique_names
 from heed.errors import HeedError
 from heed.plot.attention_map import TITLES, HasAttention, MapSet, map_sets, most_informative_head, piece_label
-from heed.report.pages import render as render_template
+from heed.report.pages import render_page
 from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
 
@@ -57,7 +57,7 @@ def render(systems: Sequence[System], *, given: bool) -> str:
             for system in systems
         ],
     }
-    return render_template("attend.html.j2", data=data)
+    return render_page("attend.html.j2", data=data)
 
 
 def model_names(folders: Sequence[Path]) -> list[str]:

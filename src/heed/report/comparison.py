@@ -12,9 +12,8 @@ from heed.compare.models import Evidence
 from heed.compare.pairs import PairReport
 from heed.evaluation.health import SYMPTOMS
 from heed.evaluation.significance import METRICS, Spread, wilson
-from heed.report.figures import Mark, Row, dot_plot, heat_map, table
-from heed.report.pages import render as render_template
-from heed.report.pages import side_class
+from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
+from heed.report.pages import render_page, side_class
 
 MAX_LINES = 12
 """Line numbers in a cell of the table of symptoms."""
@@ -22,11 +21,13 @@ MAX_LINES = 12
 
 def render(comparison: Comparison, evidence: Evidence) -> str:
     """Return the HTML of the page."""
-    return render_template(
+    names = [side.name for side in comparison.sides]
+    return render_page(
         "compare.html.j2",
         comparison=comparison,
         evidence=evidence,
-        names=[side.name for side in comparison.sides],
+        names=names,
+        legend=legend(names),
         differences=_differences(comparison.pairs),
         paired_tests=_paired_tests(comparison.pairs),
         scores=_scores(comparison),
@@ -36,9 +37,7 @@ def render(comparison: Comparison, evidence: Evidence) -> str:
         challenge=_challenge(evidence),
         facts=[fact for fact in comparison.facts if any(fact.values)],
         symptoms=[_symptom(comparison, symptom) for symptom in SYMPTOMS],
-        examples=[
-            (example, _maps(comparison, evidence, number)) for number, example in enumerate(comparison.examples)
-        ],
+        examples=[(example, _maps(comparison, evidence, number)) for number, example in enumerate(comparison.examples)],
         extractions=_extractions(comparison, evidence),
     )
 
@@ -148,11 +147,11 @@ def _accuracy_mark(side: int, runs: Sequence[Accuracy]) -> Mark:
 
 
 def _maps(comparison: Comparison, evidence: Evidence, number: int) -> list[Markup]:
-    """Return the heat map of each side for an example; empty for a side without maps."""
+    """Return the heat map of each side for an example; empty for a side without maps and for an empty translation."""
     line = comparison.examples[number].line
     figures = []
     for side, maps in zip(comparison.sides, evidence.maps, strict=True):
-        if maps:
+        if maps and maps[number].tgt_words:
             found, label = maps[number], f"Attention of {side.name}, line {line}"
             figures.append(heat_map(found.tgt_words, found.src_words, found.weights, name=label))
         else:

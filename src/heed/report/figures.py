@@ -1,7 +1,7 @@
 """Figures and tables as HTML and inline SVG, for pages.
 
-heed draws in two ways: pages use SVG, which their style sheet colours for the light and the dark theme and in which text
-is text; `heed.plot` paints PNG, for image viewers and experiment trackers.
+heed draws in two ways. Pages use SVG: their style sheet colours it for the light and the dark theme, and text stays
+text. `heed.plot` paints PNG, for image viewers and experiment trackers.
 
 Positions are in per cent of the width, so that a figure fits a phone while its text keeps its size.
 """
@@ -135,6 +135,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, name: str) -> M
     return render("table.html.j2", head=head, rows=rows, name=name)
 
 
+def legend(names: Sequence[str]) -> Markup:
+    """Return the names of the sides in their colours."""
+    return render("legend.html.j2", names=names)
+
+
 def format_tick(value: float) -> str:
     """Return the label of a tick, with the typographic minus sign."""
     return f"{value:g}".replace("-", "−")
@@ -146,7 +151,8 @@ def _width(label: str) -> float:
 
 def _round_numbers(low: float, high: float, most: int) -> list[float]:
     """Return at most ``most`` round numbers, the first ≤ ``low`` and the last ≥ ``high``."""
-    span = high - low if high - low > 1e-9 * max(abs(low), abs(high)) else max(abs(high), 1.0)
+    size = max(abs(low), abs(high), 1.0)
+    span = high - low if high - low > 1e-9 * size else size  # equal values, but for rounding
     magnitude = 10.0 ** math.floor(math.log10(span))
     for step in (magnitude * factor for factor in (0.1, 0.2, 0.5, 1, 2, 5)):
         # A tick that rounding moved by less than a billionth of a step is no reason for another one.

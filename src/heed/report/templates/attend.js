@@ -1,9 +1,9 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const EXPLAIN = {
-  cross: "Top: the source (keys). Bottom: the translation (queries). Each target piece attends to the source when the model predicts it.",
-  encoder_self: "The source, twice. Each piece at the bottom (query) attends to the pieces at the top (keys).",
-  decoder_self: "The decoder's input, from <s> on, twice. Each piece at the bottom (query) attends to itself and to earlier pieces (keys).",
+  cross: "Each piece of the translation (query) attends to the source (keys) when the model predicts it.",
+  encoder_self: "The source, twice. Each piece (query) attends to all pieces (keys).",
+  decoder_self: "The decoder's input, from <s> on, twice. Each piece (query) attends to itself and to earlier pieces (keys).",
 };
 const page = { kind: "cross", sentence: 0 };
 const $ = id => document.getElementById(id);
@@ -54,6 +54,7 @@ const percent = weight => `${Math.round(100 * weight)} %`;
 class System {
   constructor(system, number) {
     this.number = number;
+    this.name = system.name;
     this.pairs = system.pairs;
     this.parsed = new Map();
     this.heads = {};              // chosen [layer, head] by kind
@@ -98,14 +99,14 @@ class System {
       row("rows", "queries"), make("div", { class: "who" }, same ? "queries" : "translation (queries)"));
     this.body.replaceChildren(this.stage, this.status,
       make("div", { class: "below" },
-        make("div", {}, make("h3", {}, "Layers and heads"), scroll("Layers and heads", this.matrix())),
-        make("div", {}, this.chartTitle, scroll("Heat map", this.chart), this.scale())));
+        make("div", {}, make("h3", {}, "Layers and heads"), scroll(`Layers and heads of ${this.name}`, this.matrix())),
+        make("div", {}, this.chartTitle, scroll(`Heat map of ${this.name}`, this.chart), this.scale())));
   }
 
   tokens(side) {
     return this.maps[side].map((piece, index) => make("button", {
       type: "button", tabindex: index ? -1 : 0,
-      class: piece.special ? "word special" : "word",
+      class: piece.special ? "word special" : piece.label.startsWith("·") ? "word inner" : "word",
       onmouseenter: () => this.hover(side, index), onmouseleave: () => this.hover(null),
       onfocus: () => this.hover(side, index), onblur: () => this.hover(null),
       onclick: () => this.pin(side, index), onkeydown: event => this.onKey(event, side, index),
