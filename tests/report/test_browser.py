@@ -26,10 +26,9 @@ SENTENCE = "the tired dog that slept under the old bridge saw a bank , and its o
 
 def compare_page() -> str:
     references = [f"{SENTENCE} {number}" for number in range(40)]
+    cut = [line[: 2 * n] for n, line in enumerate(references)]
     sides = [
-        runs.Side(
-            "a-transformer-with-a-rather-long-name", [make_run([line[: 2 * n] for n, line in enumerate(references)])]
-        ),
+        runs.Side("a-transformer-with-a-rather-long-name", [make_run(cut)]),
         runs.Side("rnn", [make_run([line.title() for line in references], params=2000)]),
     ]
     found = compare(make_test_set(references, tags=["common"] * 30 + ["rare"] * 10), sides)
