@@ -36,7 +36,7 @@ setTimeout(() => {
     const boxes = [...path.closest(".stage").querySelectorAll(".word")].map(word => word.getBoundingClientRect());
     return {
       ends: [at(0), at(1)].every(point => boxes.some(box => inside(box, point, -1))),
-      crosses: [...Array(49).keys()].some(i => boxes.some(box => inside(box, at((i + 1) / 50), 1))),
+      crosses: [...Array(19).keys()].map(i => at((i + 1) / 20)).some(point => boxes.some(box => inside(box, point, 1))),
     };
   });
   parent.postMessage(JSON.stringify({
