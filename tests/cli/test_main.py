@@ -34,7 +34,7 @@ def run(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
 
 
 def program(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "heed.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "heed", *map(str, arguments)]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=60, env=ENVIRONMENT, check=False)
 
 
@@ -78,7 +78,7 @@ def test_input_that_is_not_utf8_is_one_sentence(run: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(run: Path) -> None:
-    heed = f"{sys.executable} -m heed.cli translate --model {run} --beam 1"
+    heed = f"{sys.executable} -m heed translate --model {run} --beam 1"
     answer = shell(f"yes '{LINES[0]}' | {heed} | head -n 2; echo ${{PIPESTATUS[1]}}")
     assert answer.stderr == ""
     assert answer.stdout.splitlines()[2:] == ["0"]
@@ -97,7 +97,7 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
 def test_streams_that_cannot_be_used_are_one_sentence(
     run: Path, tmp_path: Path, command: str, status: int, message: str
 ) -> None:
-    heed = f"{sys.executable} -m heed.cli translate --model {run} --beam 1"
+    heed = f"{sys.executable} -m heed translate --model {run} --beam 1"
     answer = shell(command.format(heed=heed, tmp=tmp_path))
     assert (answer.returncode, len(answer.stderr.splitlines())) == (status, 1 if message else 0), answer.stderr
     assert answer.stderr.startswith(f"heed: {message}" if message else "")
@@ -105,7 +105,7 @@ def test_streams_that_cannot_be_used_are_one_sentence(
 
 def test_typed_lines_are_translated_one_by_one_and_ctrl_c_exits(run: Path) -> None:
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "heed.cli", "translate", "--model", str(run)]
+    command = [sys.executable, "-m", "heed", "translate", "--model", str(run)]
     with subprocess.Popen(
         command,
         stdin=slave,

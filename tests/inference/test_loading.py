@@ -9,9 +9,10 @@ import torch
 from heed.decoding import BeamSearch, SampleSearch
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.inference.loading import build_search, find_device, load_models
+from heed.inference.loading import find_device, load_models
 from heed.inference.mbr import MBRSearch
 from heed.inference.search_settings import BEAM, MBR, SAMPLE
+from heed.inference.searches import build_search
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from tests.tokenizers import train_tokenizer
@@ -28,7 +29,7 @@ def test_build_search_returns_the_saved_search() -> None:
     assert mbr.sampler is not None
     assert (mbr.beam.beam, mbr.sampler.n_best) == (BEAM["beam"], 5)
     assert isinstance(build_search(None), BeamSearch)
-    assert isinstance(build_search(MBR, kind="sample"), SampleSearch)
+    assert isinstance(build_search(MBR, sample=True), SampleSearch)
 
 
 def test_wrong_saved_settings_are_refused() -> None:
@@ -43,13 +44,13 @@ def test_several_models_are_an_ensemble_of_one_vocabulary(tmp_path: Path, tiny_m
         model = tiny_model(family, src_vocab=size, tgt_vocab=size).float()
         tokenizer = train_tokenizer(LINES, vocab_size=size)
         model_folder.save(tmp_path / name, model, tokenizer, extra={"tgt_lang": name})
-    both = load_models([tmp_path / "a", tmp_path / "b"])
+    both = load_models(tmp_path / "a", tmp_path / "b")
     assert isinstance(both.model, Ensemble)
     assert [member.config.family for member in both.model.members] == ["rnn", "transformer"]
     assert both.config["tgt_lang"] == "a"
     assert not isinstance(load_models(tmp_path / "a").model, Ensemble)
     with pytest.raises(HeedError, match=r"a and .*c have different vocabularies"):
-        load_models([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+        load_models(tmp_path / "a", tmp_path / "b", tmp_path / "c")
 
 
 def test_find_device() -> None:
@@ -59,5 +60,5 @@ def test_find_device() -> None:
 
 @pytest.mark.parametrize("name", ["moon", "cuda:99", "meta", ""])
 def test_devices_that_cannot_compute_are_refused(name: str) -> None:
-    with pytest.raises(HeedError, match=f"--device {name} cannot be used"):
+    with pytest.raises(HeedError, match=f"device={name} cannot be used"):
         find_device(name)

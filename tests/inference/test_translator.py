@@ -74,7 +74,7 @@ def test_stream_keeps_order_and_reads_one_chunk_ahead(model: Seq2Seq, tokenizer:
     assert read == 0
     first = next(stream)
     assert read == min(chunk, len(SENTENCES))
-    assert [first, *stream] == translator.translate(SENTENCES)
+    assert [best.text for best, *_ in [first, *stream]] == translator.translate(SENTENCES)
 
 
 def test_empty_lines_stay_empty_and_in_place(model: Seq2Seq, tokenizer: Tokenizer) -> None:
@@ -94,7 +94,7 @@ def test_a_single_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
     sentence = SENTENCES[0]
     assert translator.translate(sentence) == translator.translate([sentence])
-    assert list(translator.stream(sentence, chunk=3)) == translator.translate([sentence])
+    assert [best.text for best, *_ in translator.stream(sentence, chunk=3)] == translator.translate([sentence])
     assert translator.score(sentence, SENTENCES[1]) == translator.score([sentence], [SENTENCES[1]])
     (pair,) = translator.attend(sentence, SENTENCES[1])
     assert (pair.source, pair.target) == (sentence, SENTENCES[1])
@@ -114,10 +114,12 @@ def test_surrogates_and_long_lines_are_refused_with_their_line_number(
 
 
 def test_n_best_is_sorted_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    for n_best in Translator(model, tokenizer, beam(3), batch_tokens=100).n_best(SENTENCES):
+    translator = Translator(model, tokenizer, {"beam": 3})
+    best = translator.translate(SENTENCES, scores=True)
+    for n_best, first in zip(translator.translate(SENTENCES, n_best=3), best, strict=True):
         assert len(n_best) == 3
-        assert [t.text for t in n_best] == tokenizer.decode_tgt([t.hypothesis.tokens for t in n_best])
-        scores = [t.hypothesis.score for t in n_best if t.hypothesis.finished]
+        assert n_best[0] == first
+        scores = [translation.score for translation in n_best if translation.finished]
         assert scores == sorted(scores, reverse=True)
 
 

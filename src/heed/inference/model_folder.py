@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as serialize
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -112,7 +113,7 @@ def load(path: str | Path) -> ModelFolder:
     saved = _rename(_read_shapes(folder / WEIGHTS), config)
     _check_sizes(architecture, saved, folder)
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _SkipInitialisation():
             empty = build()
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         raise HeedError(
@@ -241,6 +242,15 @@ def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folde
             f"{architecture.width:,}, but {WEIGHTS} has {len(weights):,} tensors with {values:,} values: "
             "they belong to different models, copy both again."
         )
+
+
+class _SkipInitialisation(TorchFunctionMode):
+    """Skip the functions of `torch.nn.init`: for tensors on the meta device they import torch._dynamo, for a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":  # methods of tensors have no module
+            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def _format_shape(tensor: Tensor | None) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from traceback import walk_tb
@@ -20,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from heed.compat import hydra_job_error
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
+from heed.launch import program
 from heed.options import did_you_mean
 
 
@@ -93,7 +95,8 @@ def _unknown_option(name: str, conf: Path, overrides: Sequence[str]) -> str:
         except (HydraException, OmegaConfBaseException):
             cfg = compose("train", return_hydra_config=True)
     known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
-    return f"{name} is unknown{did_you_mean(name, known)}: `python train.py --cfg job` shows every option."
+    show = shlex.join([*program.command(), "--cfg", "job"])
+    return f"{name} is unknown{did_you_mean(name, known)}: `{show}` shows every option."
 
 
 def _names(node: Any, prefix: str = "") -> Iterator[str]:

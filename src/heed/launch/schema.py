@@ -1,13 +1,11 @@
-"""The root of the configuration: where it is, and which options it has."""
+"""The options at the root of the configuration."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-CONF = Path(__file__).parents[3] / "conf"
-"""The configuration of the repository."""
+from heed.launch.program import CONF as CONF  # where the configuration is, next to its schema
 
 
 @dataclass
