@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import heed
 from heed.cli import COMMANDS, main
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
@@ -54,8 +55,35 @@ def test_help_imports_nothing_slow(command: list[str]) -> None:
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert "usage: heed" in answer.stdout
-    for slow in ("torch", "numpy", "sentencepiece", "lightning"):
+    for slow in ("torch", "numpy", "sentencepiece", "lightning", "hydra", "importlib.metadata"):
         assert f"'{slow}'" not in answer.stdout
+
+
+def test_importing_heed_imports_nothing_slow() -> None:
+    code = "import sys, heed, heed.cli; heed.__all__, dir(heed); print({'torch', 'numpy'} & {*sys.modules})"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert answer.stdout == "set()\n"
+
+
+def test_every_public_name_exists() -> None:
+    assert {name: getattr(heed, name) for name in heed.__all__}.keys() == {*heed.__all__}
+    assert not hasattr(heed, "nonsense")
+
+
+def test_a_translation_imports_nothing_that_it_does_not_use(run: Path) -> None:
+    """torch._dynamo takes a second, as much as torch itself."""
+    code = "import sys, heed; heed.load(sys.argv[1]).translate('the dog sleeps .'); print('\\n'.join(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code, run], capture_output=True, check=True, text=True)
+    slow = ("lightning", "datasets", "wandb", "matplotlib", "sacrebleu", "pandas", "hydra", "omegaconf", "pyarrow",
+            "torch._dynamo", "sympy", "pydantic", "PIL")  # fmt: skip
+    loaded = set(answer.stdout.splitlines())
+    assert "torch" in loaded
+    assert not loaded & set(slow)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"heed {heed.__version__}\n"
 
 
 def test_text_is_utf8_whatever_the_locale(run: Path, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def load(path: str | Path) -> ModelFolder:
     saved = _rename(_read_shapes(folder / WEIGHTS), config)
     _check_sizes(architecture, saved, folder)
     try:
-        with torch.device("meta"), _SkipInitialisation():
+        with _WithoutMemory():
             empty = build()
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         raise HeedError(
@@ -244,13 +244,19 @@ def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folde
         )
 
 
-class _SkipInitialisation(TorchFunctionMode):
-    """Skip the functions of `torch.nn.init`: for tensors on the meta device they import torch._dynamo, for a second."""
+class _WithoutMemory(TorchFunctionMode):
+    """Create parameters on the meta device, and do not initialise them.
+
+    With ``torch.device("meta")`` instead, operations such as `torch.arange` import torch._dynamo, which takes a second.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         if getattr(func, "__module__", None) == "torch.nn.init":  # methods of tensors have no module
-            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
-        return func(*args, **(kwargs or {}))
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        if func in (torch.empty, torch.zeros, torch.randn):
+            func, kwargs = torch.empty, {**kwargs, "device": "meta"}
+        return func(*args, **kwargs)
 
 
 def _format_shape(tensor: Tensor | None) -> str:
