@@ -1,8 +1,9 @@
 """Results that need the models themselves: contrastive accuracy and attention maps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -51,6 +52,13 @@ class Evidence:
     """By side, by example."""
     extractions: Sequence[str]
     """By side, `ModelResults.extraction`."""
+
+    def to_plain(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the correct answers by side, of these names, run and tag, for ``compare.json``."""
+        return {
+            name: [{tag: {"right": found.right, "total": found.total} for tag, found in run.items()} for run in runs]
+            for name, runs in zip(names, self.accuracy, strict=True)
+        }
 
 
 def load_translator(run: Path) -> Translator:

@@ -1,4 +1,4 @@
-"""Try the parts of a run without memory or data, so that mistakes surface in seconds."""
+"""Check the parts of a run without memory or data, so that mistakes surface in seconds."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,3 +31,16 @@ def dry_run(
     except (TypeError, ValueError) as error:
         raise HeedError(f"optimizer: {error}") from error
     schedule(0)
+
+
+def check_precision(architecture: ModelConfig, *, precision: str, device: str) -> None:
+    """Check that this kind of device can train the model in this precision.
+
+    Raises:
+        HeedError: for an LSTM in fp16 on a CPU, which oneDNN does not have.
+    """
+    if (device, precision) == ("cpu", "16-mixed") and getattr(architecture, "cell", None) == "lstm":
+        raise HeedError(
+            "trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose trainer.precision=bf16-mixed or "
+            "32-true, or model.cell=gru."
+        )

@@ -12,7 +12,7 @@ from heed.files import writing
 from heed.inference import model_folder
 from heed.launch.assemble import assemble
 from heed.launch.configuration import build_parts
-from heed.launch.dry_run import dry_run
+from heed.launch.dry_run import check_precision, dry_run
 from heed.launch.finish import write_run
 from heed.launch.processes import check_world_size, detect_launch, is_first_process
 from heed.launch.status import print_status
@@ -44,6 +44,7 @@ def train_one_run(cfg: Any, folder: Path) -> None:
         loggers=parts["logger"](folder=folder, config=config),
     )
     check_world_size(trainer, launch)
+    check_precision(parts["model"], precision=trainer.precision, device=trainer.strategy.root_device.type)
     parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
 
     corpus = parts["data"].load()
@@ -54,6 +55,11 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     with closing(trainer.loggers), writing(folder):
         with explain_damaged_checkpoint(checkpoint, module):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        if not (module.training_began or cfg.resume):
+            raise HeedError(
+                f"{checkpoint} is already at step {trainer.global_step:,} of trainer.max_steps={trainer.max_steps}: "
+                "raise trainer.max_steps to train further."
+            )
         module.model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
