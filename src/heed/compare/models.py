@@ -1,6 +1,6 @@
 """Results that need the models themselves: contrastive accuracy and attention maps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
