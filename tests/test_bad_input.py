@@ -140,6 +140,18 @@ def test_all_wrong_options_are_reported_at_once(error_of: ErrorOf) -> None:
     ]  # fmt: skip
 
 
+def test_contradictions_in_several_parts_are_reported_at_once(error_of: ErrorOf) -> None:
+    message = error_of(
+        *("schedule=cosine", "trainer.max_steps=9", "model.d_model=13", "model.norm=none", "model.norm_kind=rms"),
+        *("model/positions=rotary", "model.positions.merge=add", "callbacks.log_every=0", "search.n_best=99"),
+    )
+    assert [line.partition("=")[0].partition(" ")[0] for line in message.splitlines()] == [
+        "model.positions.merge", "schedule.total_steps", "search.n_best", "callbacks.log_every",
+    ]  # fmt: skip
+    message = error_of("model.d_model=13", "model.norm=none", "model.norm_kind=rms")
+    assert [line.partition("=")[0] for line in message.splitlines()] == ["model.d_model", "model.norm_kind"]
+
+
 def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
     preset = tmp_path / "conf" / "experiment" / "mine.yaml"

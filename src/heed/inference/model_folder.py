@@ -27,7 +27,7 @@ from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
 from heed.inference.parameter_names import rename_parameters
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.options import from_plain, shown
+from heed.options import format_value, from_plain
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
@@ -185,10 +185,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
     config = read_yaml(path)
     number = config.get("format", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise HeedError(f"{path}: format={shown(number)} must be an integer >= 1.")
+        raise HeedError(f"{path}: format={format_value(number)} must be an integer >= 1.")
     if number > FORMAT:
         raise HeedError(
-            f"{path} has format {shown(number)}, and this version of heed reads formats up to {FORMAT}: "
+            f"{path} has format {format_value(number)}, and this version of heed reads formats up to {FORMAT}: "
             "update heed to use this model."
         )
     return config
@@ -200,10 +200,10 @@ def _read_architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
         raise HeedError(f"{path} is not the config of a heed model: it has no {' and no '.join(missing)}.")
     family = config["family"]
     if not isinstance(family, str) or family not in FAMILIES:
-        raise HeedError(f"{path} names the model family {shown(family)}; known are: {', '.join(FAMILIES)}.")
+        raise HeedError(f"{path} names the model family {format_value(family)}; known are: {', '.join(FAMILIES)}.")
     for key in ("src_lang", "tgt_lang"):
         if not isinstance(config.get(key, ""), str):
-            raise HeedError(f"{path}: {key}={shown(config[key])} must be text.")
+            raise HeedError(f"{path}: {key}={format_value(config[key])} must be text.")
     try:
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from heed.errors import HeedError, argument
-from heed.options import did_you_mean, shown
+from heed.options import did_you_mean, format_value
 
 SearchKind = Literal["beam", "sample", "mbr"]
 Settings = dict[str, Any]
@@ -39,7 +39,8 @@ def resolve_search(
     """
     if saved is not None and not isinstance(saved, Mapping):
         raise HeedError(
-            f"The model's search={shown(saved)} must be a mapping: correct its config.yaml, or copy the model again."
+            f"The model's search={format_value(saved)} must be a mapping: correct its config.yaml, or copy the model "
+            "again."
         )
     if sample and mbr:
         raise HeedError(

@@ -25,13 +25,14 @@ from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
 from heed.kernels import packed_weights
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast1, check
+from heed.options import AtLeast1, validated
 from heed.symbols import BOS, EOS
 
 PAIRS_AT_ONCE = 100
 """Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
 
 
+@validated("")
 class Translator:
     """A trained model with its tokenizer and search.
 
@@ -69,7 +70,6 @@ class Translator:
         max_tokens: AtLeast1 | None = None,
         packed: bool = False,
     ) -> None:
-        check(Translator, {"batch_tokens": batch_tokens, "max_tokens": max_tokens}, where="")
         self.model = model
         self.tokenizer = tokenizer
         self.alignment = alignment

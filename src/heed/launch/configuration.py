@@ -1,14 +1,15 @@
 """Build the parts of a run from Hydra's configuration, and report all wrong options at once."""
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
-from hydra.utils import get_object, instantiate
+from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from heed.errors import HeedError
-from heed.options import find_problems
+from heed.errors import HeedError, first_line
+from heed.options import collect_problems, find_problems, raise_problems
 
 PARTS = (
     "batching", "data", "tokenizer", "model", "optimizer", "schedule", "search", "trainer", "callbacks", "logger",
@@ -35,7 +36,8 @@ def build_parts(cfg: Any) -> dict[str, Any]:
         The parts by their name in the configuration.
 
     Raises:
-        HeedError: listing all options that are unknown, missing, of the wrong type or out of range, one a line.
+        HeedError: listing all options that are unknown, missing, of the wrong type, out of range or contradictory, one
+            a line.
     """
     from heed.training.module import TranslationModule
 
@@ -45,30 +47,52 @@ def build_parts(cfg: Any) -> dict[str, Any]:
     options = {name: config[name] for name in MODULE_OPTIONS if name in config}
     others = set(inspect.signature(TranslationModule).parameters) - set(MODULE_OPTIONS)
     problems = find_problems(TranslationModule, options, where="", later=others)
-    nodes = {name: node for name, node in config.items() if isinstance(node, dict)}
-    for name, node in nodes.items():
-        problems += _part_problems(node, where=f"{name}.", later=PASSED_LATER.get(name, set()))
-    if problems:
-        raise HeedError("\n".join(problems))
-    return {name: instantiate(cfg[name], _convert_="all") for name in nodes}
+    parts = {}
+    for name, node in config.items():
+        if isinstance(node, dict):
+            with collect_problems(problems):
+                parts[name] = _build_part(node, where=f"{name}.", later=PASSED_LATER.get(name, set()))
+    raise_problems(problems)
+    return parts
 
 
-def _part_problems(node: Mapping[str, Any], *, where: str, later: Collection[str] = ()) -> list[str]:
-    """Return what is wrong with a part and, before that, with the parts inside it."""
-    found = []
-    given: dict[str, Any] = {}
-    for name, value in node.items():
-        if isinstance(value, dict) and "_target_" in value:
-            found += _part_problems(value, where=f"{where}{name}.")
-            given[name] = object()  # stands for the part that will be built
-        elif not name.startswith("_"):
-            given[name] = value
+def _build_part(node: Mapping[str, Any], *, where: str, later: Collection[str] = ()) -> Any:
+    """Build a part after the parts inside it, as `hydra.utils.instantiate` does, but report all problems at once.
+
+    Args:
+        where: the prefix of every option's name in messages: "model.".
+        later: arguments that are passed when the run has started, to the partial object that is returned.
+
+    Raises:
+        HeedError: listing what is wrong with the part and with the parts inside it, one sentence a line.
+    """
+    inner = [name for name, value in node.items() if isinstance(value, dict) and "_target_" in value]
+    arguments = {name: value for name, value in node.items() if name not in inner and not name.startswith("_")}
+    problems: list[str] = []
+    for name in inner:
+        with collect_problems(problems):
+            arguments[name] = _build_part(node[name], where=f"{where}{name}.")
+    with collect_problems(problems):
+        target = _find_target(node, where)
+        problems += find_problems(target, arguments, where=where, later=[*later, *inner])
+    raise_problems(problems)
+    if node.get("_partial_"):
+        return partial(target, **arguments)
+    try:
+        return target(**arguments)
+    except HeedError:
+        raise
+    except Exception as error:  # of any type: another library's constructor
+        raise HeedError(f"{where}_target_={node['_target_']} cannot be built: {first_line(error)}") from error
+
+
+def _find_target(node: Mapping[str, Any], where: str) -> Callable[..., Any]:
     if "_target_" not in node:
-        return [*found, f"{where}_target_ is missing: it names the class or function to call."]
+        raise HeedError(f"{where}_target_ is missing: it names the class or function to call.")
     try:
         target = get_object(node["_target_"])
-    except (ImportError, ValueError):
-        return [*found, f"{where}_target_={node['_target_']} cannot be imported."]
+    except (ImportError, ValueError) as error:
+        raise HeedError(f"{where}_target_={node['_target_']} cannot be imported.") from error
     if not callable(target):
-        return [*found, f"{where}_target_={node['_target_']} cannot be called: name a class or a function."]
-    return found + find_problems(target, given, where=where, later=later)
+        raise HeedError(f"{where}_target_={node['_target_']} cannot be called: name a class or a function.")
+    return target

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heed.errors import HeedError
 from heed.files import replacing
-from heed.options import describe_type, matches_type, shown
+from heed.options import find_wrong_values
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import Scores
@@ -78,10 +78,6 @@ def read_results(file: Path) -> dict[str, Any]:
     parts = [("", FIELDS, results)]
     parts += [(f"{name}.", SCORE_FIELDS, scores) for name, scores in score_sets.items() if isinstance(scores, dict)]
     for prefix, fields, part in parts:
-        for key, kind in fields.items():
-            if key in part and not matches_type(kind, part[key]):
-                raise HeedError(
-                    f"{file} is damaged or was not written by heed: {prefix}{key}={shown(part[key])} must be "
-                    f"{describe_type(kind)}. Copy it again."
-                )
+        if found := find_wrong_values(fields, part, where=prefix):
+            raise HeedError(f"{file} is damaged or was not written by heed: {' '.join(found)} Copy it again.")
     return results

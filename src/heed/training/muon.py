@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import torch
+from annotated_types import Interval
 from jaxtyping import Float
 from torch import Tensor
 from torch.optim import AdamW
 
-from heed.options import NotNegative, Range, Share
+from heed.options import NotNegative, UnitInterval
 
 
 class Muon(AdamW):
@@ -31,9 +32,9 @@ class Muon(AdamW):
         params: Iterable[dict[str, Any]],
         *,
         lr: NotNegative,
-        momentum: Share,
-        newton_schulz: Annotated[int, Range(1, at_most=100)],
-        betas: Sequence[Share],
+        momentum: UnitInterval,
+        newton_schulz: Annotated[int, Interval(ge=1, le=100)],
+        betas: Sequence[UnitInterval],
         eps: NotNegative,
         weight_decay: NotNegative,
         fused: bool,

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
+from annotated_types import Interval
 from lightning.pytorch.callbacks import Callback
 
-from heed.options import AtLeast0, AtLeast1, Range
+from heed.options import AtLeast0, AtLeast1
 from heed.runs.selection import Selection
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.attention_maps import DrawAttentionMaps
@@ -17,7 +18,7 @@ from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.callbacks.sample_translations import SampleTranslations
 from heed.training.callbacks.signals import StopOnSignal
 
-CheckpointCount = Annotated[int, Range(-1)]
+CheckpointCount = Annotated[int, Interval(ge=-1)]
 """A number of checkpoints; -1: all."""
 
 
@@ -32,7 +33,7 @@ def build_callbacks(
     keep_best: CheckpointCount,
     keep_last: CheckpointCount,
     early_stopping: AtLeast1 | None,
-    ema: Annotated[float, Range(above=0, below=1)] | None,
+    ema: Annotated[float, Interval(gt=0, lt=1)] | None,
 ) -> list[Callback]:
     """Build the callbacks. Lightning calls them in this order, and `Checkpoints` last.
 
