@@ -13,7 +13,8 @@ import torch
 
 from heed.cli import main
 from heed.inference import model_folder
-from heed.inference.loading import build_search, load_models
+from heed.inference.loading import load_models
+from heed.inference.searches import build_search
 from heed.inference.translator import Translator
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format_1"
@@ -23,7 +24,7 @@ FAMILIES = ("transformer", "rnn")
 
 
 def translator(family: str, beam: int) -> Translator:
-    folder = load_models([FIXTURES / family])
+    folder = load_models(FIXTURES / family)
     search = build_search(folder.config["search"], beam=beam)
     return Translator(folder.model, folder.tokenizer, search, batch_tokens=4096)
 

@@ -237,7 +237,7 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
 def test_the_command_line_translates_from_a_run(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("cli", *files, *TINY["rnn"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2")
     process = subprocess.run(
-        [sys.executable, "-m", "heed.cli", "translate", "--model", folder],
+        [sys.executable, "-m", "heed", "translate", "--model", folder],
         input="a b c\n\nj\n", capture_output=True, text=True, check=True, cwd=folder,
     )  # fmt: skip
     assert process.stdout.count("\n") == 3

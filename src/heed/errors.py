@@ -1,4 +1,8 @@
-"""The exception for errors that users can fix, and the one-line form of any exception."""
+"""The exception for errors that users can fix, and the words of its messages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 class HeedError(ValueError):
@@ -6,6 +10,31 @@ class HeedError(ValueError):
 
     Entry points print the message without a traceback and exit with status 2.
     """
+
+
+_on_command_line = ContextVar("_on_command_line", default=False)
+
+
+def argument(name: str, value: object = None) -> str:
+    """Return an argument of a Python function as the user writes it, for messages.
+
+    In Python that is ``top_k`` or, with a value, ``top_k=5``; within `command_line_arguments`, ``--top-k`` or
+    ``--top-k 5``. The value True belongs to a flag: ``sample=True`` or ``--sample``.
+    """
+    if not _on_command_line.get():
+        return name if value is None else f"{name}={value}"
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is None or value is True else f"{flag} {value}"
+
+
+@contextmanager
+def command_line_arguments() -> Iterator[None]:
+    """Let the messages that are written in this context name options of the command line (`argument`)."""
+    token = _on_command_line.set(True)
+    try:
+        yield
+    finally:
+        _on_command_line.reset(token)
 
 
 def first_line(error: BaseException) -> str:

@@ -11,9 +11,9 @@ import torch
 import yaml
 
 from heed.cli import main
-from heed.cli.align import PAIRS_AT_ONCE
 from heed.data.tokenizer import Tokenizer
 from heed.inference import model_folder
+from heed.inference.translator import PAIRS_AT_ONCE
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.rnn_config import AttentionConfig, RNNConfig

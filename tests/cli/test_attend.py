@@ -19,8 +19,8 @@ from PIL import Image
 
 from heed.cli import main
 from heed.inference import model_folder
-from heed.inference.loading import build_search
-from heed.inference.translator import Attended, Translator
+from heed.inference.outputs import Attended
+from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from heed.plot.attention_map import most_informative_head
 from tests.tokenizers import train_tokenizer
@@ -48,7 +48,7 @@ def folders(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> tuple[Path, P
 def attend(folder: Path, sources: list[str], targets: list[str] | None = None) -> list[Attended]:
     """Return the maps of the model in a folder, with its default search."""
     loaded = model_folder.load(folder)
-    return Translator(loaded.model, loaded.tokenizer, build_search(None), batch_tokens=100).attend(sources, targets)
+    return Translator(loaded.model, loaded.tokenizer, batch_tokens=100).attend(sources, targets)
 
 
 def read_page(path: Path) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import heed
 from heed.cli import COMMANDS, main
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
@@ -34,7 +35,7 @@ def run(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
 
 
 def program(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "heed.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "heed", *map(str, arguments)]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=60, env=ENVIRONMENT, check=False)
 
 
@@ -54,8 +55,35 @@ def test_help_imports_nothing_slow(command: list[str]) -> None:
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert "usage: heed" in answer.stdout
-    for slow in ("torch", "numpy", "sentencepiece", "lightning"):
+    for slow in ("torch", "numpy", "sentencepiece", "lightning", "hydra", "importlib.metadata"):
         assert f"'{slow}'" not in answer.stdout
+
+
+def test_importing_heed_imports_nothing_slow() -> None:
+    code = "import sys, heed, heed.cli; heed.__all__, dir(heed); print({'torch', 'numpy'} & {*sys.modules})"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert answer.stdout == "set()\n"
+
+
+def test_every_public_name_exists() -> None:
+    assert {name: getattr(heed, name) for name in heed.__all__}.keys() == {*heed.__all__}
+    assert not hasattr(heed, "nonsense")
+
+
+def test_a_translation_imports_nothing_that_it_does_not_use(run: Path) -> None:
+    """torch._dynamo takes a second, as much as torch itself."""
+    code = "import sys, heed; heed.load(sys.argv[1]).translate('the dog sleeps .'); print('\\n'.join(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code, run], capture_output=True, check=True, text=True)
+    slow = ("lightning", "datasets", "wandb", "matplotlib", "sacrebleu", "pandas", "hydra", "omegaconf", "pyarrow",
+            "torch._dynamo", "sympy", "PIL")  # fmt: skip
+    loaded = set(answer.stdout.splitlines())
+    assert "torch" in loaded
+    assert not loaded & set(slow)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"heed {heed.__version__}\n"
 
 
 def test_text_is_utf8_whatever_the_locale(run: Path, tmp_path: Path) -> None:
@@ -78,7 +106,7 @@ def test_input_that_is_not_utf8_is_one_sentence(run: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error(run: Path) -> None:
-    heed = f"{sys.executable} -m heed.cli translate --model {run} --beam 1"
+    heed = f"{sys.executable} -m heed translate --model {run} --beam 1"
     answer = shell(f"yes '{LINES[0]}' | {heed} | head -n 2; echo ${{PIPESTATUS[1]}}")
     assert answer.stderr == ""
     assert answer.stdout.splitlines()[2:] == ["0"]
@@ -97,7 +125,7 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
 def test_streams_that_cannot_be_used_are_one_sentence(
     run: Path, tmp_path: Path, command: str, status: int, message: str
 ) -> None:
-    heed = f"{sys.executable} -m heed.cli translate --model {run} --beam 1"
+    heed = f"{sys.executable} -m heed translate --model {run} --beam 1"
     answer = shell(command.format(heed=heed, tmp=tmp_path))
     assert (answer.returncode, len(answer.stderr.splitlines())) == (status, 1 if message else 0), answer.stderr
     assert answer.stderr.startswith(f"heed: {message}" if message else "")
@@ -105,7 +133,7 @@ def test_streams_that_cannot_be_used_are_one_sentence(
 
 def test_typed_lines_are_translated_one_by_one_and_ctrl_c_exits(run: Path) -> None:
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "heed.cli", "translate", "--model", str(run)]
+    command = [sys.executable, "-m", "heed", "translate", "--model", str(run)]
     with subprocess.Popen(
         command,
         stdin=slave,

@@ -41,7 +41,7 @@ def translator(run: Path) -> Callable[..., Translator]:
 
     def build(**changes: Any) -> Translator:
         folder = model_folder.load(run)
-        return Translator(folder.model, folder.tokenizer, BeamSearch(**{**SEARCH, **changes}), batch_tokens=100)
+        return Translator(folder.model, folder.tokenizer, {**SEARCH, **changes}, batch_tokens=100)
 
     return build
 
@@ -69,9 +69,9 @@ def test_run_and_model_folder_translate_alike(
 
 def test_options_change_the_saved_search(translate: Heed, translator: Callable[..., Translator]) -> None:
     assert translate("--beam", 1)[1].splitlines() == translator(beam=1).translate(LINES)
-    ((first, second),) = translator(n_best=2, length_penalty=0.0).n_best(LINES[:1])
+    ((first, second),) = translator().translate(LINES[:1], n_best=2, length_penalty=0.0)
     assert translate("--n-best", 2, "--length-penalty", 0, stdin=LINES[0].encode())[1].splitlines() == [
-        f"0 ||| {t.text} ||| {t.hypothesis.score:.4f}" for t in (first, second)
+        f"0 ||| {t.text} ||| {t.score:.4f}" for t in (first, second)
     ]
 
 
@@ -82,8 +82,8 @@ def test_sampling(run: Path, translate: Heed) -> None:
     lengths = {name: SEARCH[name] for name in ("max_length_factor", "max_length_extra")}
     search = SampleSearch(**settings, **lengths, n_best=2)  # type: ignore[arg-type]
     folder = model_folder.load(run)
-    samples = Translator(folder.model, folder.tokenizer, search, batch_tokens=64).n_best(LINES)
-    expected = [(str(i), t.text, t.hypothesis.score) for i, n_best in enumerate(samples) for t in n_best]
+    samples = list(Translator(folder.model, folder.tokenizer, search, batch_tokens=64).stream(LINES, chunk=9))
+    expected = [(str(i), t.text, t.score) for i, n_best in enumerate(samples) for t in n_best]
     status, out, err = translate(*options, "--n-best", 2, "--batch-tokens", 64)
     assert (status, err) == (0, "")
     printed = [line.split(" ||| ") for line in out.splitlines()]
@@ -123,6 +123,7 @@ def test_several_models_are_an_ensemble(
         (["--batch-tokens", 0], "batch_tokens=0"),
         (["--max-tokens", 2], "Line 2 has 3 subwords, and the limit is 2"),
         (["--device", "moon"], "--device moon cannot be used"),
+        (["--max-tokens", 2], "or raise the limit (--max-tokens)"),
         (["--length-penalty", "nan"], "search.length_penalty=nan must be in [0, 10] and finite"),
         (["--length-penalty", "inf"], "search.length_penalty=inf"),
         (["--sample", "--temperature", "nan"], "search.temperature=nan must be > 0 and finite"),

@@ -7,7 +7,7 @@ import pytest
 
 from heed.errors import HeedError
 from heed.inference.attention_archive import attention_archive
-from heed.inference.translator import Attended
+from heed.inference.outputs import Attended
 
 PAIR = Attended(
     source="a b",

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from heed.errors import HeedError
 from heed.inference import model_folder, parameter_names
-from heed.inference.loading import build_search
+from heed.inference.searches import build_search
 from heed.models.seq2seq import Seq2Seq
 from tests.tokenizers import train_tokenizer
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from heed.errors import HeedError
+from heed.errors import HeedError, command_line_arguments
 from heed.inference.search_settings import DEFAULTS, SearchKind, resolve_search, search_settings
 
 CONF = Path(__file__).parents[2] / "conf" / "search"
@@ -22,7 +22,7 @@ def conf(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["beam", "sample", "mbr"])
 def test_defaults_are_those_of_conf(kind: SearchKind) -> None:
     assert conf(kind) == DEFAULTS[kind] == search_settings(None, kind) == search_settings(conf(kind), kind)
-    assert resolve_search(conf(kind), None, {}) == (kind, DEFAULTS[kind])
+    assert resolve_search(conf(kind), sample=False, mbr=False, changes={}) == (kind, DEFAULTS[kind])
 
 
 def test_saved_settings_replace_the_defaults() -> None:
@@ -33,28 +33,39 @@ def test_saved_settings_replace_the_defaults() -> None:
 
 def test_changes_replace_the_saved_settings() -> None:
     saved = conf("sample") | {"temperature": 0.5, "seed": 9, "n_best": 4, "max_length_extra": 7}
-    assert resolve_search(saved, None, {"top_k": 3, "seed": None}) == ("sample", saved | {"n_best": 1, "top_k": 3})
-    assert resolve_search(SAVED, None, {"seed": None}) == ("beam", SAVED)
-    kind, settings = resolve_search(SAVED, "mbr", {"samples": 5})
+    assert resolve_search(saved, sample=False, mbr=False, changes={"top_k": 3, "seed": None}) == (
+        "sample",
+        saved | {"n_best": 1, "top_k": 3},
+    )
+    assert resolve_search(SAVED, sample=False, mbr=False, changes={"seed": None}) == ("beam", SAVED)
+    kind, settings = resolve_search(SAVED, sample=False, mbr=True, changes={"samples": 5})
     assert (kind, settings["beam"], settings["samples"], settings["max_length_extra"]) == ("mbr", 3, 5, 3)
 
 
 @pytest.mark.parametrize("saved", ["sample", "mbr"])
 def test_a_beam_size_selects_beam_search(saved: SearchKind) -> None:
-    kind, settings = resolve_search(conf(saved) | {"max_length_extra": 7}, None, {"beam": 2})
+    kind, settings = resolve_search(conf(saved) | {"max_length_extra": 7}, sample=False, mbr=False, changes={"beam": 2})
     assert (kind, settings["beam"], settings["max_length_extra"]) == ("beam", 2, 7)
-    assert resolve_search(conf(saved), "mbr", {"beam": 2})[0] == "mbr"
+    assert resolve_search(conf(saved), sample=False, mbr=True, changes={"beam": 2})[0] == "mbr"
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes", "message"),
+    ("sample", "mbr", "changes", "message"),
     [
-        (None, {"top_p": 0.5}, "--top-p applies to sampling only: add --sample or --mbr"),
-        ("sample", {"beam": 2}, "--beam does not apply to sampling"),
-        ("beam", {"samples": 3}, "--samples applies to minimum Bayes risk decoding only: add --mbr"),
-        ("sample", {"utility": "bleu"}, "--utility applies to minimum Bayes risk decoding only"),
+        (False, False, {"top_p": 0.5}, "top_p applies to sampling only: add sample=True or mbr=True"),
+        (True, False, {"beam": 2}, r"beam does not apply to sampling: .* \(beam=K without sample=True\)"),
+        (False, False, {"samples": 3}, "samples applies to minimum Bayes risk decoding only: add mbr=True"),
+        (True, False, {"utility": "bleu"}, "utility applies to minimum Bayes risk decoding only"),
+        (True, True, {}, "sample=True and mbr=True are different searches"),
+        (False, False, {"bem": 5}, r"bem is not an option of search \(did you mean beam\?\)"),
     ],
 )
-def test_settings_of_another_kind_are_refused(kind: SearchKind | None, changes: dict[str, Any], message: str) -> None:
+def test_settings_of_another_kind_are_refused(sample: bool, mbr: bool, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(HeedError, match=message):
-        resolve_search(SAVED, kind, changes)
+        resolve_search(SAVED, sample=sample, mbr=mbr, changes=changes)
+
+
+def test_the_command_line_reads_the_names_of_its_options() -> None:
+    message = "--top-p applies to sampling only: add --sample or --mbr"
+    with command_line_arguments(), pytest.raises(HeedError, match=message):
+        resolve_search(SAVED, sample=False, mbr=False, changes={"top_p": 0.5})

@@ -9,6 +9,9 @@ import torch
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
+from heed.evaluation.alignment import align, default_extraction, to_gold
+from heed.evaluation.scores import corpus_scores
+from heed.inference.alignment import word_maps
 from heed.inference.batching import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import SelfAttentionConfig
@@ -74,7 +77,7 @@ def test_stream_keeps_order_and_reads_one_chunk_ahead(model: Seq2Seq, tokenizer:
     assert read == 0
     first = next(stream)
     assert read == min(chunk, len(SENTENCES))
-    assert [first, *stream] == translator.translate(SENTENCES)
+    assert [best.text for best, *_ in [first, *stream]] == translator.translate(SENTENCES)
 
 
 def test_empty_lines_stay_empty_and_in_place(model: Seq2Seq, tokenizer: Tokenizer) -> None:
@@ -94,7 +97,7 @@ def test_a_single_string_is_one_sentence(model: Seq2Seq, tokenizer: Tokenizer) -
     translator = Translator(model, tokenizer, beam(), batch_tokens=100)
     sentence = SENTENCES[0]
     assert translator.translate(sentence) == translator.translate([sentence])
-    assert list(translator.stream(sentence, chunk=3)) == translator.translate([sentence])
+    assert [best.text for best, *_ in translator.stream(sentence, chunk=3)] == translator.translate([sentence])
     assert translator.score(sentence, SENTENCES[1]) == translator.score([sentence], [SENTENCES[1]])
     (pair,) = translator.attend(sentence, SENTENCES[1])
     assert (pair.source, pair.target) == (sentence, SENTENCES[1])
@@ -114,10 +117,12 @@ def test_surrogates_and_long_lines_are_refused_with_their_line_number(
 
 
 def test_n_best_is_sorted_best_first(model: Seq2Seq, tokenizer: Tokenizer) -> None:
-    for n_best in Translator(model, tokenizer, beam(3), batch_tokens=100).n_best(SENTENCES):
+    translator = Translator(model, tokenizer, {"beam": 3})
+    best = translator.translate(SENTENCES, scores=True)
+    for n_best, first in zip(translator.translate(SENTENCES, n_best=3), best, strict=True):
         assert len(n_best) == 3
-        assert [t.text for t in n_best] == tokenizer.decode_tgt([t.hypothesis.tokens for t in n_best])
-        scores = [t.hypothesis.score for t in n_best if t.hypothesis.finished]
+        assert n_best[0] == first
+        scores = [translation.score for translation in n_best if translation.finished]
         assert scores == sorted(scores, reverse=True)
 
 
@@ -282,3 +287,74 @@ def test_invalid_arguments_are_refused(model: Seq2Seq, tokenizer: Tokenizer) -> 
         Translator(model, tokenizer, beam(), batch_tokens=10).score(["a", "b"], ["a"])
     with pytest.raises(HeedError, match="2 sources and 1 targets"):
         Translator(model, tokenizer, beam(), batch_tokens=10).attend(["a", "b"], ["a"])
+
+
+def test_translate_returns_what_its_arguments_ask_for(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, {"beam": 3})
+    texts = translator.translate(SENTENCES)
+    with_scores = translator.translate(SENTENCES, scores=True)
+    assert [each.text for each in with_scores] == texts
+    assert {(each.alignment, each.maps) for each in with_scores} == {(None, None)}
+    explained = translator.translate(SENTENCES, n_best=2, alignments=True, maps=True)
+    for source, best, text in zip(SENTENCES, explained, texts, strict=True):
+        assert len(best) == 2
+        assert best[0].text == text
+        for each in best:
+            assert each.maps is not None
+            assert (each.maps.source, each.maps.target) == (source, each.text)
+            assert each.maps.cross is not None
+            chosen = word_maps(each.maps)[default_extraction(len(each.maps.cross)).index]
+            assert each.alignment == sorted(to_gold(align(chosen, "target")).sure)
+
+
+def test_search_options_apply_to_one_call(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, {"beam": 4, "length_penalty": 0.0})
+    greedy = Translator(model, tokenizer, {"beam": 1, "length_penalty": 0.0}).translate(SENTENCES)
+    before = translator.translate(SENTENCES)
+    assert translator.translate(SENTENCES, beam=1) == greedy
+    assert [pair.target for pair in translator.attend(SENTENCES, beam=1)] == greedy
+    assert translator.translate(SENTENCES) == before
+    samples = translator.translate(SENTENCES, sample=True, seed=3)
+    assert samples == translator.translate(SENTENCES, sample=True, seed=3)
+    assert samples != translator.translate(SENTENCES, sample=True, seed=4)
+
+
+def test_a_given_search_cannot_be_changed(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, beam())
+    with pytest.raises(HeedError, match="beam and n_best cannot change"):
+        translator.translate(SENTENCES, beam=2, n_best=2)
+
+
+def test_wrong_options_are_reported_before_a_line_is_read(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    with pytest.raises(HeedError, match="top_k applies to sampling only"):
+        Translator(model, tokenizer).stream(iter(()), chunk=1, top_k=3)
+
+
+def test_align_uses_the_saved_map_unless_another_is_chosen(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    heads = model.config.num_heads if hasattr(model.config, "num_heads") else 1
+    layers = getattr(model.config, "decoder_layers", 1)
+    saved = {"layer": layers, "head": heads, "row": "input"}
+    translator, plain = Translator(model, tokenizer, alignment=saved), Translator(model, tokenizer)
+    sources, targets = ["a man rides", "the dog sleeps in the park", ""], ["the dog", "a man", ""]
+    links = translator.align(sources, targets)
+    assert links == plain.align(sources, targets, layer=layers, head=heads, row="input")
+    for source, target, pairs in zip(sources, targets, links, strict=True):
+        assert pairs == sorted(set(pairs))
+        assert all(i < len(source.split()) and j < len(target.split()) for i, j in pairs)
+    assert links[0]
+    assert links[2] == []
+    with pytest.raises(HeedError, match=f"layer={layers + 1} head=0: this model's decoder has layers 1 to {layers}"):
+        plain.align(sources, targets, layer=layers + 1)
+    with pytest.raises(HeedError, match="symmetrize=best is unknown: choose one of target"):
+        plain.align(sources, targets, symmetrize="best")
+
+
+def test_evaluate_scores_its_own_translations(model: Seq2Seq, tokenizer: Tokenizer) -> None:
+    translator = Translator(model, tokenizer, {"beam": 2}, tgt_lang="zh")
+    references = [f"{line} x" for line in translator.translate(SENTENCES)]
+    assert translator.evaluate(SENTENCES, references) == corpus_scores(
+        translator.translate(SENTENCES), references, tgt_lang="zh"
+    )
+    assert "tok:zh" in translator.evaluate(SENTENCES, references).bleu_signature
+    with pytest.raises(HeedError, match="are not pairs"):
+        translator.evaluate(SENTENCES, references[1:])

@@ -1,10 +1,22 @@
-"""The entry point ``heed.launch.main``."""
+"""``python train.py`` and ``heed train``: one program with two names."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-TRAIN = Path(__file__).parents[2] / "train.py"
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {
+    "python train.py": [sys.executable, str(ROOT / "train.py")],
+    "heed train": [sys.executable, "-m", "heed", "train"],
+}
+
+
+def run(program: str, *arguments: str, folder: Path, timeout: int = 300) -> subprocess.CompletedProcess[str]:
+    command = [*PROGRAMS[program], *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def test_importing_the_package_loads_neither_torch_nor_hydra() -> None:
@@ -13,9 +25,66 @@ def test_importing_the_package_loads_neither_torch_nor_hydra() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_help_shows_examples_groups_and_options() -> None:
-    done = subprocess.run([sys.executable, TRAIN, "--help"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_names_the_program_and_lists_the_groups(program: str, tmp_path: Path) -> None:
+    done = run(program, "--help", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Train a translation model.")
-    assert "logger: csv, none, tensorboard, wandb" in done.stdout
-    assert "label_smoothing: 0.1" in done.stdout
+    assert done.stdout.startswith(f"usage: {program} [GROUP=CHOICE")
+    lines = done.stdout.splitlines()
+    assert len(lines) < 60
+    groups = {line.split()[0]: line.split()[1::2] for line in lines if " | " in line}
+    assert groups["model/attention"] == sorted(path.stem for path in (ROOT / "conf/model/attention").iterdir())
+
+
+def test_both_programs_compose_the_same_config(tmp_path: Path) -> None:
+    arguments = ("model=rnn", "model.dropout=0.25", "--cfg", "job")
+    one, other = (run(program, *arguments, folder=tmp_path) for program in PROGRAMS)
+    assert one.stdout == other.stdout
+    assert "dropout: 0.25" in one.stdout
+
+
+def test_messages_name_the_program_that_was_called(tmp_path: Path) -> None:
+    done = run("heed train", "modle=rnn", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("heed train: modle is unknown (did you mean module or model?): `heed train --cfg job` shows")
+    done = run("python train.py", "modle=rnn", folder=tmp_path)
+    assert done.stderr.startswith("train.py: modle is unknown (did you mean module or model?): `python")
+    assert f"{ROOT / 'train.py'} --cfg job` shows" in done.stderr
+
+
+def test_presets_of_ones_own(tmp_path: Path) -> None:
+    preset = tmp_path / "my_conf" / "experiment" / "mine.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("# @package _global_\nseed: 7\nmodel:\n  dropout: 0.125\n")
+    done = run("heed train", "--config-dir", "my_conf", "experiment=mine", "--cfg", "job", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\nseed: 7\n" in done.stdout
+    assert "dropout: 0.125" in done.stdout
+
+
+@pytest.mark.slow
+def test_lightning_starts_the_processes_of_a_run_and_of_a_grid(tmp_path: Path) -> None:
+    """The jobs of a grid have command lines of their own."""
+    write_pairs(tmp_path)
+    two = ("trainer=ddp_cpu", "trainer.devices=2", *FILES)
+    done = run("heed train", *two, "hydra.run.dir=run", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["device"].startswith("2 × cpu")
+    done = run("heed train", "-m", "seed=1,2", *two, "hydra.sweep.dir=grid", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "grid").glob("*/results.json"))) == 2
+
+
+FILES = [
+    *("data=files", "data.src_lang=xx", "data.tgt_lang=yy", "data.cleaning.drop_leaked=false", "logger=none"),
+    *("data.train=[[a.xx,a.yy]]", "data.valid=[[a.xx,a.yy]]", "data.test=[[a.xx,a.yy]]"),
+    *("model.d_model=16", "model.num_heads=2", "model.d_ff=16", "model.encoder_layers=1", "model.decoder_layers=1"),
+    *("trainer.max_epochs=null", "trainer.max_steps=2", "trainer.validate_every=2", "callbacks.attention_maps=null"),
+    *("batching.batch_tokens=60", "batching.device_tokens=100", "schedule.warmup_steps=1"),
+]
+
+
+def write_pairs(folder: Path) -> None:
+    lines = [" ".join("abcdefghij"[(i * j) % 10] for j in range(1, 4 + i % 5)) for i in range(30)]
+    (folder / "a.xx").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "a.yy").write_text("".join(f"{line[::-1]}\n" for line in lines))

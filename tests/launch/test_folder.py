@@ -32,6 +32,9 @@ def test_a_run_with_checkpoints_can_be_resumed(
         f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: "
         f"python train.py model=rnn 'hydra.run.dir={folder}' resume=true\n"
     )
+    monkeypatch.setattr("sys.argv", ["heed train", "model=rnn", "resume=true"])
+    report_on_failure(folder, RuntimeError())
+    assert capsys.readouterr().err.endswith(f"To resume: heed train model=rnn 'hydra.run.dir={folder}' resume=true\n")
     for error in (DivergedError("x", step=1, checkpoint=None), CheckpointFormatError("x")):
         report_on_failure(folder, error)
         assert capsys.readouterr().err == ""

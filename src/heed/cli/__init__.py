@@ -6,11 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from heed.cli import align, attend, average, compare, evaluate, runs, score, translate
-from heed.errors import HeedError
+from heed import __version__
+from heed.cli import align, attend, average, compare, evaluate, runs, score, train, translate
+from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
 COMMANDS = [
+    train.COMMAND,
     translate.COMMAND,
     score.COMMAND,
     evaluate.COMMAND,
@@ -40,9 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             args = build_parser().parse_args(argv)
             _check_working_directory()
-            args.run(args)
+            with command_line_arguments():
+                args.run(args)
         except SystemExit as exit_:
-            # argparse exits with 2 for wrong arguments, and with 0 after --help, whose output is flushed below.
+            # argparse and training exit with an error status, and argparse with 0 after --help, whose output is flushed
+            # below.
             if exit_.code:
                 return int(exit_.code)
         with writing(Path("Standard output")):
@@ -67,11 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed arguments have the command's function as ``run``."""
     parser = argparse.ArgumentParser(
-        prog="heed", description="Translate with trained models, and evaluate, compare and inspect them."
+        prog="heed", description="Train translation models; translate with them, evaluate, compare and inspect them."
     )
+    parser.add_argument("--version", action="version", version=f"heed {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for command in COMMANDS:
-        subparser = commands.add_parser(command.name, help=command.summary, description=command.summary)
+        subparser = commands.add_parser(
+            command.name, help=command.summary, description=command.summary, **command.parser_settings
+        )
         command.add_options(subparser)
         subparser.set_defaults(run=command.run)
     return parser

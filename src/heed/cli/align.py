@@ -2,22 +2,16 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from heed.cli.arguments import Command, add_model_options, build_translator, load_models
+from heed.cli.arguments import Command, add_model_options, load_translator
 from heed.cli.lines import check_line_counts, read_file, with_progress, write_lines
-from heed.errors import HeedError
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
-    from heed.inference.translator import Attended, Translator
-
-PAIRS_AT_ONCE = 100
-"""Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,41 +63,31 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.evaluation.alignment import (
-        SYMMETRIZATIONS,
-        align,
-        candidate_maps,
-        format_pharaoh,
-        match_counts,
-        parse_pharaoh,
-        to_gold,
-    )
+    from heed.evaluation.alignment import align, format_pharaoh, match_counts, parse_pharaoh, to_gold
     from heed.evaluation.words import split_words
+    from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
     from heed.inference.attention_archive import attention_archive
 
-    if args.symmetrize not in SYMMETRIZATIONS:
-        raise HeedError(f"--symmetrize {args.symmetrize} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
+    check_symmetrization(args.symmetrize)
     sources, targets = read_file(args.src), read_file(args.tgt)
     check_line_counts({args.src: sources, args.tgt: targets})
-    words = [(split_words(src), split_words(tgt)) for src, tgt in zip(sources, targets, strict=True)]
     golds = args.gold and parse_pharaoh(
         read_file(args.gold),
-        [(len(src), len(tgt)) for src, tgt in words],
+        [(len(split_words(src)), len(split_words(tgt))) for src, tgt in zip(sources, targets, strict=True)],
         name=str(args.gold),
         first_index=1 if args.gold_from_1 else 0,
         drop_outside=args.gold_drop_outside,
     )
-    folder = load_models(args)
-    translator = build_translator(folder, args)
+    translator = load_translator(args)
     extraction: Extraction | None = None
     counts: list[MatchCounts] = []
     with ExitStack() as stack:
         save_maps = args.npz and stack.enter_context(attention_archive(args.npz, compress=False))
-        for number, pair in enumerate(with_progress(_attend(translator, sources, targets))):
-            if pair.cross is None:
-                raise HeedError(f"{args.model} has no cross-attention, so it gives no alignments.")
-            extraction = extraction or _choose_extraction(args, folder.config, *pair.cross.shape[:2])
-            maps = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words[number])
+        for number, pair in enumerate(with_progress(translator.stream_attend(sources, targets))):
+            extraction = extraction or choose_extraction(
+                translator.alignment, pair, layer=args.layer, head=args.head, row=args.row
+            )
+            maps = word_maps(pair)
             write_lines([format_pharaoh(to_gold(align(maps[extraction.index], args.symmetrize)))])
             if golds:
                 counts.append(match_counts(align(maps, args.symmetrize), golds[number]))
@@ -111,31 +95,6 @@ def _run(args: argparse.Namespace) -> None:
                 save_maps(str(number), pair)
     if counts and extraction:
         print(_format_error_rates(counts, extraction), file=sys.stderr)
-
-
-def _attend(translator: "Translator", sources: Sequence[str], targets: Sequence[str]) -> "Iterator[Attended]":
-    for start in range(0, len(sources), PAIRS_AT_ONCE):
-        stop = start + PAIRS_AT_ONCE
-        yield from translator.attend(sources[start:stop], targets[start:stop], first_line=1 + start)
-
-
-def _choose_extraction(args: argparse.Namespace, config: Mapping[str, Any], layers: int, heads: int) -> "Extraction":
-    """Return the attention map to read alignments from: that of the model folder's config, changed by the options."""
-    from heed.evaluation.alignment import extraction_from_config
-
-    chosen = extraction_from_config(config.get("alignment"), layers=layers, heads=heads)
-    if args.layer is not None and args.layer != chosen.layer:
-        chosen = replace(chosen, layer=args.layer, head=None)  # the saved head belongs to the saved layer
-    if args.head is not None:
-        chosen = replace(chosen, head=args.head or None)
-    if args.row is not None:
-        chosen = replace(chosen, row=args.row)
-    if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
-        raise HeedError(
-            f"--layer {chosen.layer} --head {chosen.head or 0}: this model's decoder has layers 1 to {layers} with "
-            f"heads 1 to {heads}."
-        )
-    return chosen
 
 
 def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") -> str:

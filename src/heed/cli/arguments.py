@@ -1,25 +1,21 @@
-"""Command-line arguments that several commands share, and the models and searches that they describe.
+"""Command-line arguments that several commands share, and the translator that they describe.
 
 Modules that are slow to import, such as torch, are imported inside functions: ``heed --help`` needs none of them.
 """
 
 import argparse
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from heed.errors import HeedError
+from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.search_settings import MBR, SAMPLE
 
 if TYPE_CHECKING:
-    from heed.inference.model_folder import ModelFolder
+    from heed.inference.searches import SearchOptions
     from heed.inference.translator import Translator
-
-BATCH_TOKENS = 4096
-MAX_TOKENS = 1024
-"""Default of ``--max-tokens``: longer lines are rarely sentences, and even a small model needs seconds for one."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,8 @@ class Command:
     """One sentence for ``heed --help`` and for the command's own help."""
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+    parser_settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of its `argparse.ArgumentParser`."""
 
 
 def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True, several: bool = False) -> None:
@@ -112,48 +110,21 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def search_changes(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of the options of `add_search_options`, as keyword arguments for `build_translator`."""
-    if args.sample and args.mbr:
-        raise HeedError("--sample and --mbr are different searches: leave one of them out.")
-    names = ("beam", "length_penalty", "temperature", "top_k", "top_p", "seed", "samples", "utility")
-    kind = "sample" if args.sample else "mbr" if args.mbr else None
-    return {"kind": kind, **{name: getattr(args, name) for name in names}}
+def search_options(args: argparse.Namespace) -> "SearchOptions":
+    """Return the values of the options of `add_search_options`."""
+    names = ("beam", "length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "samples", "utility")
+    options: Any = {name: getattr(args, name) for name in names}
+    return cast("SearchOptions", options)
 
 
-def load_models(args: argparse.Namespace) -> "ModelFolder":
-    """Load the model or ensemble of ``--model``."""
-    from heed.inference import loading
-
-    loading.find_device(args.device)  # reports a wrong --device before the models are read
-    return loading.load_models(args.model)
-
-
-def build_translator(folder: "ModelFolder", args: argparse.Namespace, **changes: Any) -> "Translator":
-    """Return a translator for a loaded model.
-
-    Args:
-        changes: changes to the model's search settings, see `heed.inference.loading.build_search`.
-    """
-    from heed.inference.loading import build_search, find_device
-    from heed.inference.translator import Translator
+def load_translator(args: argparse.Namespace) -> "Translator":
+    """Load the model or ensemble of ``--model``, with the options of `add_batch_options`."""
+    from heed.inference.loading import load
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
-    search = build_search(folder.config.get("search"), **changes)
-    return Translator(
-        folder.model.to(find_device(args.device)),
-        folder.tokenizer,
-        search,
-        batch_tokens=args.batch_tokens,
-        max_tokens=args.max_tokens,
-        packed=True,
-    )
-
-
-def load_translator(args: argparse.Namespace, **changes: Any) -> "Translator":
-    """Return a translator for the model or ensemble of ``--model``; see `build_translator`."""
-    return build_translator(load_models(args), args, **changes)
+    paths = args.model if isinstance(args.model, list) else [args.model]
+    return load(*paths, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
 
 
 def utf8_text(argument: str) -> str:

@@ -10,7 +10,7 @@ from heed.cli.arguments import (
     add_batch_options,
     add_search_options,
     load_translator,
-    search_changes,
+    search_options,
     utf8_text,
 )
 from heed.cli.lines import path_text, read_lines, standard_input, write_lines
@@ -18,7 +18,7 @@ from heed.errors import HeedError
 from heed.files import replacing, writing
 
 if TYPE_CHECKING:
-    from heed.inference.translator import Attended
+    from heed.inference.outputs import Attended
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,9 +63,8 @@ def _run(args: argparse.Namespace) -> None:
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
     systems, pairs_by_model = [], []
     for folder, name in zip(args.model, model_names(args.model), strict=True):
-        model_args = argparse.Namespace(**{**vars(args), "model": folder})
-        translator = load_translator(model_args, **search_changes(args))
-        pairs = translator.attend(sentences, args.tgt)
+        translator = load_translator(argparse.Namespace(**{**vars(args), "model": folder}))
+        pairs = translator.attend(sentences, args.tgt, **search_options(args))
         pairs_by_model.append(pairs)
         systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:

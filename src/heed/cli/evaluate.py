@@ -11,9 +11,8 @@ from heed.cli.arguments import (
     Command,
     add_model_options,
     add_search_options,
-    build_translator,
-    load_models,
-    search_changes,
+    load_translator,
+    search_options,
 )
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, with_progress, write_lines
 from heed.errors import HeedError
@@ -75,10 +74,9 @@ def _run(args: argparse.Namespace) -> None:
 
 def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str], str]:
     """Return the translations of the model, and its target language ("" if unknown)."""
-    folder = load_models(args)
-    translator = build_translator(folder, args, **search_changes(args))
-    translations = with_progress(translator.stream(sources, chunk=LINES_AT_ONCE))
-    return list(translations), str(folder.config.get("tgt_lang", ""))
+    translator = load_translator(args)
+    found = translator.stream(sources, chunk=LINES_AT_ONCE, **search_options(args))
+    return [translations[0].text for translations in with_progress(found)], translator.tgt_lang
 
 
 def _format_text(scores: "Mapping[str, MetricScore]") -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from heed.cli.arguments import Command, add_model_options, add_search_options, load_translator, search_changes
+from heed.cli.arguments import Command, add_model_options, add_search_options, load_translator, search_options
 from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, with_progress, write_lines
 
 
@@ -19,14 +19,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     stream = standard_input()
-    translator = load_translator(args, **search_changes(args), n_best=args.n_best)
+    translator = load_translator(args)
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
     sentences = read_lines(stream, "the input")
-    if args.n_best is None:
-        write_lines(with_progress(translator.stream(sentences, chunk=chunk)))
-        return
-    for number, n_best in enumerate(with_progress(translator.stream_n_best(sentences, chunk=chunk))):
-        write_lines(f"{number} ||| {t.text} ||| {t.hypothesis.score:.4f}" for t in n_best)
+    found = translator.stream(sentences, chunk=chunk, n_best=args.n_best, **search_options(args))
+    for number, translations in enumerate(with_progress(found)):
+        if args.n_best is None:
+            write_lines([translations[0].text])
+        else:
+            write_lines(f"{number} ||| {each.text} ||| {each.score:.4f}" for each in translations)
 
 
 COMMAND = Command("translate", "Translate standard input to standard output, line by line.", _add_options, _run)

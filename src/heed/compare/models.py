@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from heed.compare.challenge import Accuracy, Contrast, contrastive_accuracy
 from heed.decoding import GreedySearch
-from heed.evaluation.alignment import candidate_maps, extraction_from_config
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference import model_folder
+from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.search_settings import LENGTH_LIMITS
 from heed.inference.translator import Translator
 
@@ -52,6 +53,13 @@ class Evidence:
     extractions: Sequence[str]
     """By side, `ModelResults.extraction`."""
 
+    def to_plain(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the correct answers by side, of these names, run and tag, for ``compare.json``."""
+        return {
+            name: [{tag: {"right": found.right, "total": found.total} for tag, found in run.items()} for run in runs]
+            for name, runs in zip(names, self.accuracy, strict=True)
+        }
+
 
 def load_translator(run: Path) -> Translator:
     """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
@@ -71,14 +79,11 @@ def evaluate_model(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tup
         return ModelResults(accuracy, None, "")
     if attended[0].cross is None:
         return ModelResults(accuracy, None, "no cross-attention")
-    layers, heads = attended[0].cross.shape[:2]
-    extraction = extraction_from_config(folder.config.get("alignment"), layers=layers, heads=heads)
+    extraction = choose_extraction(folder.config.get("alignment"), attended[0])
     maps = []
     for pair in attended:
-        assert pair.cross is not None
         src_words, tgt_words = split_words(pair.source), split_words(pair.target)
-        candidates = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, src_words, tgt_words)
-        maps.append(WordMap(src_words, tgt_words, candidates[extraction.index]))
+        maps.append(WordMap(src_words, tgt_words, word_maps(pair)[extraction.index]))
     return ModelResults(accuracy, maps, str(extraction))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from heed.files import replacing
-from heed.inference.translator import Attended
+from heed.inference.outputs import Attended
 
 
 @contextmanager

@@ -1,35 +1,67 @@
-"""Load what a translator needs: models or ensembles, the search of a model folder, and the device."""
+"""Load translators: models, ensembles and devices."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from heed.decoding import BeamSearch, SampleSearch, Search
-from heed.errors import HeedError
-from heed.inference.mbr import MBRSearch
-from heed.inference.model_folder import ModelFolder, load
-from heed.inference.search_settings import SearchKind, resolve_search
+from heed.errors import HeedError, argument
+from heed.inference import BATCH_TOKENS, MAX_TOKENS, model_folder
+from heed.inference.model_folder import ModelFolder
+from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble
+from heed.options import AtLeast1
 
-SEARCHES: Mapping[SearchKind, type[Search]] = {"beam": BeamSearch, "sample": SampleSearch, "mbr": MBRSearch}
+
+def load(
+    *paths: str | Path,
+    device: str | None = None,
+    batch_tokens: AtLeast1 = BATCH_TOKENS,
+    max_tokens: AtLeast1 | None = MAX_TOKENS,
+) -> Translator:
+    """Load a trained model, or several as an ensemble.
+
+    The folders need not be trusted: loading runs no code that they contain.
+
+    Args:
+        paths: a run (``runs/NAME/TIME``), a model folder, or a copy of either. The tokenizer, the languages and the
+            search settings of an ensemble are those of the first.
+        device: "cpu", "cuda", "cuda:1", "mps"; None: cuda if available, otherwise cpu.
+        batch_tokens, max_tokens: see `Translator`.
+
+    Raises:
+        HeedError: if a folder cannot be loaded, the tokenizers of an ensemble differ, or the device cannot be used.
+    """
+    found = find_device(device)  # reports a wrong device before the models are read
+    folder = load_models(*(Path(path) for path in paths))
+    return Translator(
+        folder.model.to(found),
+        folder.tokenizer,
+        folder.config.get("search"),
+        alignment=folder.config.get("alignment"),
+        src_lang=folder.config.get("src_lang", ""),
+        tgt_lang=folder.config.get("tgt_lang", ""),
+        batch_tokens=batch_tokens,
+        max_tokens=max_tokens,
+        packed=True,
+    )
 
 
-def load_models(paths: Path | Sequence[Path]) -> ModelFolder:
+def load_models(*paths: Path) -> ModelFolder:
     """Load one model folder, or several as an ensemble with the first folder's tokenizer and config.
 
     Raises:
-        HeedError: if a folder cannot be loaded, or the tokenizers differ.
+        HeedError: if a folder cannot be loaded, there is none, or the tokenizers differ.
     """
-    first, *others = [paths] if isinstance(paths, Path) else paths
-    folder = load(first)
+    if not paths:
+        raise HeedError("There is no model to load: give a run or a model folder.")
+    first, *others = paths
+    folder = model_folder.load(first)
     if not others:
         return folder
     members = [folder.model]
     for path in others:
-        other = load(path)
+        other = model_folder.load(path)
         if other.tokenizer.hash != folder.tokenizer.hash:
             raise HeedError(
                 f"{first} and {path} have different vocabularies, so their probabilities cannot be averaged: train the "
@@ -37,20 +69,6 @@ def load_models(paths: Path | Sequence[Path]) -> ModelFolder:
             )
         members.append(other.model)
     return replace(folder, model=Ensemble(members))
-
-
-def build_search(saved: object, *, kind: SearchKind | None = None, **changes: int | float | str | None) -> Search:
-    """Build the search of a model folder, with changes by the user.
-
-    Args:
-        saved, kind, changes: see `resolve_search`.
-
-    Raises:
-        HeedError: if a setting does not exist, does not apply to this kind of search, or is out of range.
-    """
-    kind, settings = resolve_search(saved, kind, changes)
-    search: Any = SEARCHES[kind]
-    return search(**settings)
 
 
 def find_device(name: str | None) -> torch.device:
@@ -70,5 +88,5 @@ def find_device(name: str | None) -> torch.device:
     # The exception depends on the device: unknown names, devices that torch was not built for, "meta" without values.
     except (RuntimeError, AssertionError, ValueError, TypeError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split()).partition(". ")[0][:200]
-        raise HeedError(f"--device {name} cannot be used: {reason}.") from error
+        raise HeedError(f"{argument('device', name)} cannot be used: {reason}.") from error
     return device

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as serialize
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -112,7 +113,7 @@ def load(path: str | Path) -> ModelFolder:
     saved = _rename(_read_shapes(folder / WEIGHTS), config)
     _check_sizes(architecture, saved, folder)
     try:
-        with torch.device("meta"):
+        with _WithoutMemory():
             empty = build()
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         raise HeedError(
@@ -259,6 +260,21 @@ def _different_weights(first: Mapping[str, Tensor], second: Mapping[str, Tensor]
     """Return the names of the weights that only one side has, or that have different shapes."""
     shared = first.keys() & second.keys()
     return first.keys() ^ second.keys() | {name for name in shared if first[name].shape != second[name].shape}
+
+
+class _WithoutMemory(TorchFunctionMode):
+    """Create parameters on the meta device, and do not initialise them.
+
+    With ``torch.device("meta")`` instead, operations such as `torch.arange` import torch._dynamo, which takes a second.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":  # methods of tensors have no module
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        if func in (torch.empty, torch.zeros, torch.randn):
+            func, kwargs = torch.empty, {**kwargs, "device": "meta"}
+        return func(*args, **kwargs)
 
 
 def _format_shape(tensor: Tensor | None) -> str:

@@ -6,8 +6,8 @@ Nothing slow to import is imported here, so that ``heed --help`` can show the de
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from heed.errors import HeedError
-from heed.options import format_value
+from heed.errors import HeedError, argument
+from heed.options import did_you_mean, format_value
 
 SearchKind = Literal["beam", "sample", "mbr"]
 Settings = dict[str, Any]
@@ -21,30 +21,39 @@ DEFAULTS: Mapping[SearchKind, Settings] = {"beam": BEAM, "sample": SAMPLE, "mbr"
 """The settings of conf/search/beam.yaml, sample.yaml and mbr.yaml, for model folders without search settings."""
 
 
-def resolve_search(saved: object, kind: SearchKind | None, changes: Mapping[str, Any]) -> tuple[SearchKind, Settings]:
+def resolve_search(
+    saved: object, *, sample: bool, mbr: bool, changes: Mapping[str, Any]
+) -> tuple[SearchKind, Settings]:
     """Return the kind of search and all its settings.
+
+    Without ``sample`` and ``mbr`` the kind is beam search if ``changes`` has a beam, else the saved kind.
 
     Args:
         saved: the ``search`` section of a model folder's config; None if there is none.
-        kind: the kind that the user chose. None: beam search if ``changes`` has a beam, else the saved kind.
+        sample: sample translations.
+        mbr: use minimum Bayes risk decoding.
         changes: settings that replace the saved ones; None values are ignored.
 
     Raises:
-        HeedError: if ``saved`` is not a mapping, or a change is not a setting of this kind of search. The messages name
-            the command-line options.
+        HeedError: if ``saved`` is not a mapping, or a change is not a setting of this kind of search.
     """
     if saved is not None and not isinstance(saved, Mapping):
         raise HeedError(
             f"The model's search={format_value(saved)} must be a mapping: correct its config.yaml, or copy the model "
             "again."
         )
+    if sample and mbr:
+        raise HeedError(
+            f"{argument('sample', True)} and {argument('mbr', True)} are different searches: leave one of them out."
+        )
     changes = {name: value for name, value in changes.items() if value is not None}
-    if kind is None:
-        kind = "beam" if "beam" in changes else _saved_kind(saved)
+    kind: SearchKind = "sample" if sample else "mbr" if mbr else "beam" if "beam" in changes else _saved_kind(saved)
     settings = search_settings(saved, kind)
     for name in changes:
+        if name not in MBR:
+            raise HeedError(f"{name} is not an option of search{did_you_mean(name, ['sample', 'mbr', *MBR])}.")
         if name not in settings:
-            raise HeedError(f"--{name.replace('_', '-')} {_other_kind(name)}.")
+            raise HeedError(f"{argument(name)} {_other_kind(name)}.")
     return kind, {**settings, **changes}
 
 
@@ -72,7 +81,8 @@ def _saved_kind(saved: Mapping[str, Any] | None) -> SearchKind:
 def _other_kind(name: str) -> str:
     """Say of which kind of search a setting is that does not apply to the chosen kind."""
     if name in SAMPLE:
-        return "applies to sampling only: add --sample or --mbr"
+        return f"applies to sampling only: add {argument('sample', True)} or {argument('mbr', True)}"
     if name in BEAM:
-        return "does not apply to sampling: leave it out, or use beam search (--beam K without --sample)"
-    return "applies to minimum Bayes risk decoding only: add --mbr"
+        beam = f"{argument('beam', 'K')} without {argument('sample', True)}"
+        return f"does not apply to sampling: leave it out, or use beam search ({beam})"
+    return f"applies to minimum Bayes risk decoding only: add {argument('mbr', True)}"

@@ -1,10 +1,11 @@
-"""Translate, score and extract attention maps for text with a trained model."""
+"""Translate, score, align and evaluate text with a trained model, and extract its attention maps."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -13,137 +14,159 @@ from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
+from heed.evaluation.alignment import align, to_gold
+from heed.evaluation.alignment.error_rate import Link
+from heed.evaluation.scores import Scores, corpus_scores
+from heed.inference import BATCH_TOKENS
+from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
 from heed.inference.batching import length_batches, pad
+from heed.inference.outputs import Attended, Translation
+from heed.inference.searches import SearchOptions, build_search
 from heed.kernels import packed_weights
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
-from heed.symbols import BOS, BOS_PIECE, EOS
+from heed.symbols import BOS, EOS
 
-
-@dataclass(frozen=True)
-class Translation:
-    """A hypothesis and its text."""
-
-    text: str
-    hypothesis: Hypothesis
-
-
-@dataclass(frozen=True)
-class Attended:
-    """A sentence pair with the model's attention weights over its pieces, without padding.
-
-    Each row of a map is a distribution over its columns. Both piece lists end with EOS, except for a translation that
-    reached the length limit of the search.
-    """
-
-    source: str
-    target: str
-    src_pieces: list[str]
-    tgt_pieces: list[str]
-    cross: Float[np.ndarray, "Ld H T S"] | None
-    """Cross-attention; row t is that of the decoder state that predicts ``tgt_pieces[t]``."""
-    encoder_self: Float[np.ndarray, "Le Hs S S"] | None
-    """Encoder self-attention; rows and columns are ``src_pieces``."""
-    decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
-    """Decoder self-attention; rows and columns are the decoder's input, `read_pieces`. Row t predicts
-    ``tgt_pieces[t]``."""
-
-    @property
-    def read_pieces(self) -> list[str]:
-        """The decoder's input: BOS, then the target without its last piece."""
-        return [BOS_PIECE, *self.tgt_pieces[:-1]]
+PAIRS_AT_ONCE = 100
+"""Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
 
 
 @validated("")
 class Translator:
-    """A model with its tokenizer and a search algorithm.
+    """A trained model with its tokenizer and search.
 
     Results are in the order of the input. They do not depend on how sentences are batched: the model runs in eval mode
     and without autocast (its own mode is restored afterwards). The translation of a line without text, or for which
     the tokenizer returns no pieces, is empty.
 
-    Wherever a method takes sentences, a single string is one sentence; the result is a list all the same.
+    Wherever a method takes sentences, a single string is one sentence; the result is a list all the same. Numbers of
+    lines in error messages count from ``first_line``.
 
     Args:
+        search: the ``search`` section of a model folder's config, which options of `translate` may change; or a search
+            that cannot be changed. None: heed's default search.
+        alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
+        src_lang, tgt_lang: language codes, "" if unknown.
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
             the square of the sentence length.
         packed: use weight layouts that are faster on this CPU (`heed.kernels.packing`); doubles the memory for weights.
 
     Raises:
-        HeedError: if a number is out of range.
+        HeedError: if a number or a setting of the search is wrong.
     """
 
     def __init__(
         self,
         model: Seq2Seq,
         tokenizer: Tokenizer,
-        search: Search,
+        search: Search | Mapping[str, Any] | None = None,
         *,
-        batch_tokens: AtLeast1,
+        alignment: Mapping[str, Any] | None = None,
+        src_lang: str = "",
+        tgt_lang: str = "",
+        batch_tokens: AtLeast1 = BATCH_TOKENS,
         max_tokens: AtLeast1 | None = None,
         packed: bool = False,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self.search = search.with_text(tokenizer.decode_tgt)
+        self.alignment = alignment
+        self.src_lang = src_lang
+        self.tgt_lang = tgt_lang
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
         self.packed = packed
+        self._saved_search = search
+        self.search = self._build_search({})
 
-    def translate(self, sentences: str | Sequence[str]) -> list[str]:
-        """Return the best translation of each sentence.
-
-        Raises:
-            HeedError: naming a line (counted from 1) that is too long or not valid Unicode.
-        """
-        return [best.text for best, *_ in self.n_best(sentences)]
-
-    def n_best(self, sentences: str | Sequence[str], *, first_line: int = 1) -> list[list[Translation]]:
-        """Return all translations that the search finds for each sentence, best first.
+    @overload
+    def translate(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        n_best: None = None,
+        scores: Literal[False] = False,
+        alignments: Literal[False] = False,
+        maps: Literal[False] = False,
+        **search: Unpack[SearchOptions],
+    ) -> list[str]: ...
+    @overload
+    def translate(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        n_best: int,
+        scores: bool = False,
+        alignments: bool = False,
+        maps: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> list[list[Translation]]: ...
+    @overload
+    def translate(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        n_best: None = None,
+        scores: bool = False,
+        alignments: bool = False,
+        maps: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> list[Translation]: ...
+    def translate(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        n_best: int | None = None,
+        scores: bool = False,
+        alignments: bool = False,
+        maps: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> list[str] | list[Translation] | list[list[Translation]]:
+        """Translate sentences.
 
         Args:
-            first_line: number of the first sentence in error messages.
+            n_best: return this many translations of each sentence, best first, at most as many as the search finds.
+            scores: return each translation with its score and log-probability.
+            alignments: return each translation with its word alignment, and its scores.
+            maps: return each translation with its attention maps, and its scores. All maps are kept in memory: pass at
+                most some hundred sentences at a time.
+            search: changes to the search that the model was saved with, see `SearchOptions`.
+
+        Returns:
+            The text of the best translation of each sentence; with scores, alignments or maps a `Translation` of each;
+            with ``n_best`` a list of `Translation` for each.
 
         Raises:
-            HeedError: see `translate`.
+            HeedError: if an option is wrong, or naming a line that is too long or not valid Unicode.
         """
-        results = self.translate_ids(self._encode_src(_as_list(sentences), first_line), first_line=first_line)
-        texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for n_best in results for hypothesis in n_best]))
-        return [[Translation(next(texts), hypothesis) for hypothesis in n_best] for n_best in results]
+        lines = _as_list(sentences)
+        explain = {"alignments": alignments, "maps": maps}
+        found = list(self.stream(lines, chunk=max(1, len(lines)), n_best=n_best, **explain, **search))
+        if n_best is not None:
+            return found
+        best = [translations[0] for translations in found]
+        return best if scores or alignments or maps else [translation.text for translation in best]
 
-    def stream(self, lines: Iterable[str], *, chunk: int) -> Iterator[str]:
-        """Yield the best translation of each line, reading ``chunk`` lines at a time."""
-        return (best.text for best, *_ in self.stream_n_best(lines, chunk=chunk))
-
-    def stream_n_best(self, lines: Iterable[str], *, chunk: int) -> Iterator[list[Translation]]:
-        """Yield all translations of each line, best first, reading ``chunk`` lines at a time."""
-        remaining, first_line = iter(_as_list(lines) if isinstance(lines, str) else lines), 1
-        while sentences := list(islice(remaining, chunk)):
-            yield from self.n_best(sentences, first_line=first_line)
-            first_line += len(sentences)
-
-    def translate_ids(self, sources: Sequence[Sequence[int]], *, first_line: int = 1) -> list[list[Hypothesis]]:
-        """Return the hypotheses of the search for each source, best first.
+    def stream(
+        self,
+        lines: Iterable[str],
+        *,
+        chunk: int,
+        n_best: int | None = None,
+        alignments: bool = False,
+        maps: bool = False,
+        **search: Unpack[SearchOptions],
+    ) -> Iterator[list[Translation]]:
+        """Yield the translations of each line, best first, reading ``chunk`` lines at a time.
 
         Args:
-            sources: token ids without EOS. A source without tokens has one empty hypothesis.
-            first_line: number of the first source in error messages.
+            n_best, alignments, maps, search: see `translate`. Wrong options are reported before the first line is read.
         """
-        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
-        results = [[empty] for _ in sources]
-        with self._inference_mode():
-            for batch in length_batches([len(ids) + 1 for ids in sources], self.batch_tokens):
-                rows = [row for row in batch if sources[row]]
-                if not rows:
-                    continue
-                src, src_mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
-                with _errors_name_line(first_line + rows[0]):
-                    found = self.search(self.model, src, src_mask)
-                for row, hypotheses in zip(rows, found, strict=True):
-                    results[row] = hypotheses
-        return results
+        chosen = self._build_search({**search, "n_best": n_best})
+        sentences = iter([lines] if isinstance(lines, str) else lines)
+        return self._stream(sentences, chunk, chosen, alignments=alignments, maps=maps)
 
     def score(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
@@ -168,7 +191,12 @@ class Translator:
         return scores
 
     def attend(
-        self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None, *, first_line: int = 1
+        self,
+        sources: str | Sequence[str],
+        targets: str | Sequence[str] | None = None,
+        *,
+        first_line: int = 1,
+        **search: Unpack[SearchOptions],
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
 
@@ -176,20 +204,178 @@ class Translator:
 
         Args:
             targets: the translations; None for the model's own.
-            first_line: number of the first sentence in error messages.
+            search: changes to the search for the model's own translations, see `SearchOptions`.
 
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
         sources = _as_list(sources)
         if targets is None:
-            src_ids = [[*ids, EOS] for ids in self._encode_src(sources, first_line)]
-            best = [n_best[0] for n_best in self.translate_ids([ids[:-1] for ids in src_ids], first_line=first_line)]
-            tgt_ids = [[*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens for hypothesis in best]
-            targets = self.tokenizer.decode_tgt(tgt_ids)
+            ids = self._encode_src(sources, first_line)
+            n_best = self.translate_ids(ids, first_line=first_line, search=self._build_search({**search}))
+            return list(self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best]))
+        targets = _as_list(targets)
+        src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=first_line)
+        return self._attend_ids(sources, targets, src_ids, tgt_ids, first_line=first_line)
+
+    def stream_attend(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Iterator[Attended]:
+        """Yield the attention maps of each sentence pair, with those of `PAIRS_AT_ONCE` pairs in memory at a time."""
+        sources, targets = _as_list(sources), _as_list(targets)
+        _check_pairs(sources, targets)
+        for start in range(0, len(sources), PAIRS_AT_ONCE):
+            block = slice(start, start + PAIRS_AT_ONCE)
+            yield from self.attend(sources[block], targets[block], first_line=1 + start)
+
+    def align(
+        self,
+        sources: str | Sequence[str],
+        targets: str | Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        row: Literal["output", "input"] | None = None,
+        symmetrize: str = "target",
+    ) -> list[list[Link]]:
+        """Align the words of each sentence pair by cross-attention.
+
+        Words are separated by white space. By default the links are read from the attention map that was chosen on
+        validation data in training; without such a choice, from the mean of the heads of the second last layer.
+
+        Args:
+            layer: decoder layer, counted from 1.
+            head: attention head, counted from 1; 0: the mean of all heads.
+            row: "output": the attention of the state that predicts a target word; "input": of the one that reads it.
+            symmetrize: align each target word ("target"), each source word ("source"), or combine both:
+                "intersection", "union", "grow-diag-final-and".
+
+        Returns:
+            For each pair the links (i, j), written ``i-j`` in Pharaoh format: source word i belongs to target word j,
+            both counted from 0. Sorted.
+
+        Raises:
+            HeedError: if the model has no cross-attention or no such map, or see `attend`.
+        """
+        check_symmetrization(symmetrize)
+        return [
+            self._links(pair, layer=layer, head=head, row=row, symmetrize=symmetrize)
+            for pair in self.stream_attend(sources, targets)
+        ]
+
+    def evaluate(self, sources: Sequence[str], references: Sequence[str], **search: Unpack[SearchOptions]) -> Scores:
+        """Translate sentences and return BLEU and chrF of the translations, with sacreBLEU's signatures.
+
+        Args:
+            references: one for each sentence.
+            search: changes to the search, see `SearchOptions`.
+
+        Raises:
+            HeedError: if there are no sentences, not as many references, or a line is refused (see `translate`).
+        """
+        _check_pairs(sources, references)
+        return corpus_scores(self.translate(sources, **search), references, tgt_lang=self.tgt_lang)
+
+    def translate_ids(
+        self, sources: Sequence[Sequence[int]], *, first_line: int = 1, search: Search | None = None
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of the search for each source, best first.
+
+        Args:
+            sources: token ids without EOS. A source without tokens has one empty hypothesis.
+            search: instead of the translator's own.
+        """
+        search = search or self.search
+        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
+        results = [[empty] for _ in sources]
+        with self._inference_mode():
+            for batch in length_batches([len(ids) + 1 for ids in sources], self.batch_tokens):
+                rows = [row for row in batch if sources[row]]
+                if not rows:
+                    continue
+                src, src_mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
+                with _errors_name_line(first_line + rows[0]):
+                    found = search(self.model, src, src_mask)
+                for row, hypotheses in zip(rows, found, strict=True):
+                    results[row] = hypotheses
+        return results
+
+    def _build_search(self, changes: Mapping[str, Any]) -> Search:
+        """Return the search with changes.
+
+        Raises:
+            HeedError: if an option is wrong, or the translator was made with a search that cannot be changed.
+        """
+        given = [name for name, value in changes.items() if value not in (None, False)]
+        if not isinstance(self._saved_search, Search):
+            search = build_search(self._saved_search, **changes)
+        elif given:
+            raise HeedError(f"{' and '.join(given)} cannot change the search that this translator was made with.")
         else:
-            targets = _as_list(targets)
-            src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=first_line)
+            search = self._saved_search
+        return search.with_text(self.tokenizer.decode_tgt)
+
+    def _stream(
+        self, lines: Iterator[str], chunk: int, search: Search, *, alignments: bool, maps: bool
+    ) -> Iterator[list[Translation]]:
+        first_line = 1
+        while sentences := list(islice(lines, chunk)):
+            src_ids = self._encode_src(sentences, first_line)
+            found = self.translate_ids(src_ids, first_line=first_line, search=search)
+            rows = [row for row, n_best in enumerate(found) for _ in n_best]
+            hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
+            texts = self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses])
+            translations = [
+                Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
+                for text, hypothesis in zip(texts, hypotheses, strict=True)
+            ]
+            if alignments or maps:
+                sources = [sentences[row] for row in rows]
+                pairs = self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses)
+                translations = [
+                    replace(
+                        translation,
+                        alignment=self._links(pair) if alignments else None,
+                        maps=pair if maps else None,
+                    )
+                    for translation, pair in zip(translations, pairs, strict=True)
+                ]
+            remaining = iter(translations)
+            yield from (list(islice(remaining, len(n_best))) for n_best in found)
+            first_line += len(sentences)
+
+    def _links(
+        self,
+        pair: Attended,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        row: Literal["output", "input"] | None = None,
+        symmetrize: str = "target",
+    ) -> list[Link]:
+        """Return the word alignment of one pair, see `align`."""
+        extraction = choose_extraction(self.alignment, pair, layer=layer, head=head, row=row)
+        return sorted(to_gold(align(word_maps(pair)[extraction.index], symmetrize)).sure)
+
+    def _attend_hypotheses(
+        self, sources: Sequence[str], src_ids: Sequence[list[int]], hypotheses: Sequence[Hypothesis]
+    ) -> Iterator[Attended]:
+        """Yield the attention maps of sources, given with ids without EOS, and hypotheses for them."""
+        tgt_ids = [[*each.tokens, EOS] if each.finished else each.tokens for each in hypotheses]
+        targets = self.tokenizer.decode_tgt(tgt_ids)
+        for start in range(0, len(sources), PAIRS_AT_ONCE):
+            block = slice(start, start + PAIRS_AT_ONCE)
+            with_eos = [[*ids, EOS] for ids in src_ids[block]]
+            yield from self._attend_ids(sources[block], targets[block], with_eos, tgt_ids[block], first_line=1 + start)
+
+    def _attend_ids(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        src_ids: Sequence[list[int]],
+        tgt_ids: Sequence[list[int]],
+        *,
+        first_line: int,
+    ) -> list[Attended]:
+        """Return the attention maps of sentence pairs, given with their ids."""
         results: dict[int, Attended] = {}
         with self._inference_mode():
             for rows in length_batches(_pair_lengths(src_ids, tgt_ids), self.batch_tokens):
@@ -216,8 +402,7 @@ class Translator:
         self, sources: list[str], targets: list[str], *, first_line: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
-        if len(sources) != len(targets):
-            raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
+        _check_pairs(sources, targets)
         src_ids = self._encode_src(sources, first_line)
         tgt_ids = self._encode(self.tokenizer.encode_tgt, targets, first_line)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
@@ -242,7 +427,7 @@ class Translator:
             if self.max_tokens is not None and len(ids) > self.max_tokens:
                 raise HeedError(
                     f"Line {number} has {len(ids):,} subwords, and the limit is {self.max_tokens:,}: split it into "
-                    "sentences, or raise the limit (--max-tokens)."
+                    f"sentences, or raise the limit ({argument('max_tokens')})."
                 )
         return encoded
 
@@ -268,6 +453,11 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 def _as_list(sentences: str | Iterable[str]) -> list[str]:
     """Return a single string as a list of one sentence, not of its characters."""
     return [sentences] if isinstance(sentences, str) else list(sentences)
+
+
+def _check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:
+    if len(sources) != len(targets):
+        raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
 
 
 def _pair_lengths(src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> list[int]:

@@ -14,6 +14,7 @@ from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.inference import model_folder
 from heed.launch.configuration import Parts, build_parts
+from heed.launch.dry_run import check_precision
 from heed.launch.model import build_model
 from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.status import print_status
@@ -47,6 +48,7 @@ def assemble(cfg: Any, folder: Path) -> Assembly:
     parts = build_parts(cfg)
     selection, comet = load_selection(config["select"])
     trainer = _build_trainer(parts, config, folder, selection)
+    check_precision(parts["model"], precision=trainer.precision, device=trainer.strategy.root_device.type)
     parent = model_folder.find(Path(config["init_from"])) if config["init_from"] else None
 
     corpus = parts["data"].load()

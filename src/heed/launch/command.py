@@ -1,4 +1,4 @@
-"""The command ``python train.py …``: Hydra's entry point, exit statuses and error messages."""
+"""The commands ``python train.py`` and ``heed train``: Hydra's entry point, exit statuses and error messages."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
+from heed.launch import program
 from heed.launch.errors import JobFailedError, explain_error
 from heed.launch.renamed import rename_command_line
 from heed.launch.schema import CONF
@@ -43,5 +44,5 @@ def main() -> None:
         message = explain_error(error, overrides=sys.argv[1:])
         if message is None:
             raise error from error.__cause__
-        print(f"train.py: {message}", file=sys.stderr)
+        print(f"{program.name()}: {message}", file=sys.stderr)
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""Try the parts of a run without memory or data, so that mistakes surface in seconds."""
+"""Check the parts of a run without memory or data, so that mistakes surface in seconds."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from heed.errors import HeedError
 from heed.launch.configuration import build_parts
 from heed.launch.model import build_on_meta
 from heed.launch.weights import check_weights_option
+from heed.models.seq2seq import ModelConfig
 
 
 def dry_run(cfg: Any) -> None:
@@ -28,3 +29,16 @@ def dry_run(cfg: Any) -> None:
     except (TypeError, ValueError) as error:
         raise HeedError(f"optimizer: {error}") from error
     parts["schedule"](0)
+
+
+def check_precision(architecture: ModelConfig, *, precision: str, device: str) -> None:
+    """Check that this kind of device can train the model in this precision.
+
+    Raises:
+        HeedError: for an LSTM in fp16 on a CPU, which oneDNN does not have.
+    """
+    if (device, precision) == ("cpu", "16-mixed") and getattr(architecture, "cell", None) == "lstm":
+        raise HeedError(
+            "trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose trainer.precision=bf16-mixed or "
+            "32-true, or model.cell=gru."
+        )

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from traceback import walk_tb
 from typing import Any
@@ -17,8 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from heed.compat import hydra_job_error
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
+from heed.launch import program
 from heed.launch.compose import compose_with_hydra
-from heed.launch.schema import CONF
+from heed.launch.program import CONF
 from heed.options import did_you_mean
 
 
@@ -89,7 +91,8 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     except (HydraException, OmegaConfBaseException):
         cfg = compose_with_hydra([])
     known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
-    return f"{name} is unknown{did_you_mean(name, known)}: `python train.py --cfg job` shows every option."
+    show = shlex.join([*program.command(), "--cfg", "job"])
+    return f"{name} is unknown{did_you_mean(name, known)}: `{show}` shows every option."
 
 
 def _names(node: Any, prefix: str = "") -> Iterator[str]:

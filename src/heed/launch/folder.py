@@ -11,6 +11,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import read_write
 
+from heed.launch import program
 from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
 from heed.launch.status import print_status
@@ -89,5 +90,5 @@ def _resume_command(folder: Path) -> str:
     """Return this process's command line with ``resume=true`` and the folder: a newer run may have the same name."""
     # A run that started from another checkpoint resumes from its own.
     replaced = ("resume", "ckpt_path", "hydra.run.dir")
-    kept = [word for word in sys.argv if word.partition("=")[0] not in replaced]
-    return shlex.join([Path(sys.executable).name, *kept, f"hydra.run.dir={folder}", "resume=true"])
+    kept = [word for word in sys.argv[1:] if word.partition("=")[0] not in replaced]
+    return shlex.join([*program.command(), *kept, f"hydra.run.dir={folder}", "resume=true"])

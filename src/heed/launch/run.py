@@ -20,6 +20,7 @@ from heed.launch.status import print_status
 from heed.launch.summary import results_summary, run_summary
 from heed.launch.weights import chosen_weights
 from heed.runs.folder import RunFolder
+from heed.runs.resume import check_start
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
@@ -31,6 +32,7 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
     """
+    check_start(cfg)
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     dry_run(cfg)
@@ -49,6 +51,11 @@ def train_one_run(cfg: Any, folder: Path) -> None:
             score_initial_weights(folder, trainer, module, data)
         with explain_damaged_checkpoint(checkpoint, module):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        if not (module.training_began or cfg.resume):
+            raise HeedError(
+                f"{checkpoint} is already at step {trainer.global_step:,} of trainer.max_steps={trainer.max_steps}: "
+                "raise trainer.max_steps to train further."
+            )
         module.model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:

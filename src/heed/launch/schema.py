@@ -1,15 +1,12 @@
-"""The root of the configuration: where it is, which options it has, and their old names."""
+"""The options at the root of the configuration, and their old names."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
+from heed.launch.program import CONF as CONF  # so that importing it registers the schema
 from heed.launch.renamed import rename_in_presets
-
-CONF = Path(__file__).parents[3] / "conf"
-"""The configuration of the repository."""
 
 
 @dataclass

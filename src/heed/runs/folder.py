@@ -38,7 +38,7 @@ class RunFolder:
             The checkpoint to start from, if any.
 
         Raises:
-            HeedError: if the options contradict each other or those of the run to resume, or the checkpoint is missing.
+            HeedError: if the options differ from those of the run to resume, or the checkpoint is missing.
         """
         checkpoint = starting_checkpoint(self.path, self.config)
         if write:

@@ -46,15 +46,23 @@ def check_available(folder: Path, *, resume: bool) -> None:
         )
 
 
-def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
-    """Return the checkpoint from which a run starts, if any: ``ckpt_path``, or with ``resume`` the latest one.
+def check_start(config: Mapping[str, Any]) -> None:
+    """Check that at most one option says where a run starts.
 
     Raises:
-        HeedError: if the options contradict each other or those of the run to resume, or the checkpoint is missing.
+        HeedError: if ``ckpt_path`` is given with ``resume`` or ``init_from``.
     """
     for other in ("resume", "init_from"):
         if config["ckpt_path"] and config[other]:
             raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
+
+
+def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
+    """Return the checkpoint from which a run starts, if any: ``ckpt_path``, or with ``resume`` the latest one.
+
+    Raises:
+        HeedError: if the options differ from those of the run to resume, or the checkpoint is missing.
+    """
     if config["resume"]:
         if changed := changed_options(read_config(folder), config):
             raise HeedError(

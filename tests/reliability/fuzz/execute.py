@@ -98,7 +98,7 @@ def _forked(case: Case, sandbox: Path, limit: float) -> int | None:
 
 
 def _spawned(case: Case, sandbox: Path, limit: float) -> int | None:
-    program = ["-m", "heed.cli"] if case.program == "heed" else [str(TRAIN)]
+    program = ["-m", "heed"] if case.program == "heed" else [str(TRAIN)]
     stdin, stdout, stderr = (target or "&-" for target in _streams(case))
     process = subprocess.Popen(
         ["/bin/sh", "-c", f'exec "$@" <{stdin} >{stdout} 2>{stderr}', "sh", sys.executable, *program, *case.arguments],

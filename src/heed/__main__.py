@@ -1,4 +1,4 @@
-"""Run ``heed`` as ``python -m heed.cli``."""
+"""Run ``heed`` as ``python -m heed``."""
 
 import sys
 

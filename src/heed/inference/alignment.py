@@ -1,0 +1,75 @@
+"""Word alignments from the attention maps of a sentence pair."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from heed.errors import HeedError, argument
+from heed.evaluation.alignment import SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
+from heed.evaluation.words import AttentionMap, split_words
+from heed.inference.outputs import Attended
+
+
+def word_maps(pair: Attended) -> AttentionMap:
+    """Return every cross-attention map over words that an `Extraction` can select: "2 L H T S".
+
+    Words are separated by white space.
+
+    Raises:
+        HeedError: if the model has no cross-attention.
+    """
+    if pair.cross is None:
+        raise HeedError("This model has no cross-attention, so it gives no alignments.")
+    words = split_words(pair.source), split_words(pair.target)
+    return candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words)
+
+
+def choose_extraction(
+    saved: Mapping[str, Any] | None,
+    pair: Attended,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    row: Literal["output", "input"] | None = None,
+) -> Extraction:
+    """Return the attention map to read alignments from.
+
+    Args:
+        saved: the ``alignment`` section of a model folder's config: the map chosen on validation data. None: the mean
+            of the heads of the second last layer.
+        pair: any sentence pair attended by the model.
+        layer: another decoder layer, counted from 1.
+        head: another attention head of the layer, counted from 1; 0: the mean of all heads.
+        row: another row of the map, see `Extraction.row`.
+
+    Raises:
+        HeedError: if the model has no such layer, head or row, or no cross-attention.
+    """
+    if pair.cross is None:
+        raise HeedError("This model has no cross-attention, so it gives no alignments.")
+    layers, heads = pair.cross.shape[:2]
+    chosen = extraction_from_config(saved, layers=layers, heads=heads)
+    if layer is not None and layer != chosen.layer:
+        chosen = replace(chosen, layer=layer, head=None)  # the saved head belongs to the saved layer
+    if head is not None:
+        chosen = replace(chosen, head=head or None)
+    if row is not None:
+        if row not in ("output", "input"):
+            raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
+        chosen = replace(chosen, row=row)
+    if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
+        raise HeedError(
+            f"{argument('layer', chosen.layer)} {argument('head', chosen.head or 0)}: this model's decoder has layers "
+            f"1 to {layers} with heads 1 to {heads}."
+        )
+    return chosen
+
+
+def check_symmetrization(name: str) -> None:
+    """Check that a symmetrization with this name exists.
+
+    Raises:
+        HeedError: if not.
+    """
+    if name not in SYMMETRIZATIONS:
+        raise HeedError(f"{argument('symmetrize', name)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")

@@ -1,0 +1,52 @@
+"""What a `Translator` returns: translations and attention maps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from heed.evaluation.alignment.error_rate import Link
+from heed.symbols import BOS_PIECE
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A sentence pair with the model's attention weights over its pieces, without padding.
+
+    Each row of a map is a distribution over its columns. Both piece lists end with EOS, except for a translation that
+    reached the length limit of the search.
+    """
+
+    source: str
+    target: str
+    src_pieces: list[str]
+    tgt_pieces: list[str]
+    cross: Float[np.ndarray, "Ld H T S"] | None
+    """Cross-attention; row t is that of the decoder state that predicts ``tgt_pieces[t]``."""
+    encoder_self: Float[np.ndarray, "Le Hs S S"] | None
+    """Encoder self-attention; rows and columns are ``src_pieces``."""
+    decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
+    """Decoder self-attention; rows and columns are the decoder's input, `read_pieces`. Row t predicts
+    ``tgt_pieces[t]``."""
+
+    @property
+    def read_pieces(self) -> list[str]:
+        """The decoder's input: BOS, then the target without its last piece."""
+        return [BOS_PIECE, *self.tgt_pieces[:-1]]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation with the numbers and pictures that explain it."""
+
+    text: str
+    score: float
+    """The value by which the search ranks; larger is better."""
+    log_prob: float
+    """log p(text | source) in nats, summed over subwords and end of sentence."""
+    finished: bool
+    """Whether the model ended the sentence; otherwise it was cut at the length limit of the search."""
+    alignment: list[Link] | None = None
+    """Links (source word, target word), as by `Translator.align`; None unless ``alignments=True``."""
+    maps: Attended | None = None
+    """Attention maps; None unless ``maps=True``."""

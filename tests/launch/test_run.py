@@ -1,0 +1,32 @@
+"""Runs that cannot do what their options say."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.launch.test_command import FILES, write_pairs
+
+Command = Callable[..., tuple[int, str]]
+
+
+def test_an_lstm_in_fp16_on_a_cpu_is_refused_before_data_is_read(command: Command) -> None:
+    missing = [f"data.{split}=[[no.xx,no.yy]]" for split in ("train", "valid", "test")]
+    languages = ("data.src_lang=xx", "data.tgt_lang=yy")
+    status, err = command("model=rnn", "data=files", *missing, *languages, "trainer=cpu", "trainer.precision=16-mixed")
+    assert status == 2
+    assert "train.py: trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose" in err
+
+
+@pytest.mark.slow
+def test_a_checkpoint_at_max_steps_cannot_be_trained_further(command: Command, tmp_path: Path) -> None:
+    write_pairs(tmp_path)
+    options = ("trainer=cpu", *FILES)
+    status, err = command(*options, "hydra.run.dir=one")
+    assert status == 0, err
+    (checkpoint,) = (tmp_path / "one" / "checkpoints").glob("last-*.ckpt")
+    status, err = command(*options, "hydra.run.dir=two", f"ckpt_path='{checkpoint}'")
+    assert status == 2
+    assert f"{checkpoint} is already at step 2 of trainer.max_steps=2: raise trainer.max_steps" in err
+    status, err = command(*options, "hydra.run.dir=two", f"ckpt_path='{checkpoint}'", "trainer.max_steps=4")
+    assert status == 0, err
