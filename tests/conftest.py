@@ -26,6 +26,11 @@ from heed.models.transformer_config import TransformerConfig
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+
+
 TRANSFORMER = TransformerConfig(
     d_model=20,
     num_heads=5,
