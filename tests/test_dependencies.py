@@ -22,7 +22,7 @@ OF_CUDA = ("cuda-", "nvidia-", "triton")
 def requirements(name: str, extras: Iterable[str]) -> list[Requirement]:
     """Return what a package with these extras requires on Python 3.11, which the pins are for.
 
-    For heed, according to pyproject.toml. Nothing for a package that is not installed because this Python does not need it.
+    For heed, according to pyproject.toml. Nothing for a package that is not installed: this Python does not need it.
     """
     if name == PROJECT["name"]:
         optional = (line for extra in extras for line in PROJECT["optional-dependencies"][extra])
