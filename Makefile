@@ -23,12 +23,12 @@ train: setup  ## train a transformer on the built-in corpus; other options: make
 check: setup  ## lint, format, types, import rules (seconds)
 	scripts/check
 
-# Unit tests. Excludes the markers slow, reliability, docs and browser.
+# Unit tests. Excludes the markers slow, reliability, docs, browser and full.
 test-fast: setup  ## the unit tests (90 s)
 	scripts/test fast
 
-# Everything that needs no browser. This is what CI runs.
-test: setup  ## check, then all tests except those in a browser (10 minutes)
+# Excludes the markers browser and full. This is what CI runs.
+test: setup  ## check, then the tests that CI runs (10 minutes)
 	scripts/check
 	scripts/test
 
