@@ -1,28 +1,47 @@
-# Two commands are enough: `make train` and `make test`. Both set up .venv when it is missing.
+# Two commands are enough: `make train` and `make test`. Both set up .venv if it is missing. `make help` lists all targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TRAIN ?= model=transformer
 
-.PHONY: setup train test check clean
+.PHONY: help setup train check test-fast test test-full test-wheel docs clean
 
-setup: $(VENV)/.ready
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# constraints.txt pins every package, torch included, so that all of it arrives in one resolution.
+setup: $(VENV)/.ready  ## install heed and its development tools into .venv
+
+# constraints.txt pins every package, torch included, so that one resolution finds all of them.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-train: setup  ## the main job: a transformer on the built-in corpus
+train: setup  ## train a transformer on the built-in corpus; other options: make train TRAIN='model=rnn'
 	$(BIN)/python train.py $(TRAIN)
 
-check: setup  ## style, types, who imports whom
+check: setup  ## lint, format, types, import rules (seconds)
 	scripts/check
 
-test: setup  ## check, then every test
+# Unit tests. Excludes the markers slow, reliability, docs, browser and full.
+test-fast: setup  ## the unit tests (90 s)
+	scripts/test fast
+
+# Excludes the markers browser and full. This is what CI runs.
+test: setup  ## check, then the tests that CI runs (10 minutes)
 	scripts/check
 	scripts/test
 
-clean:
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build src/*.egg-info
+# Also tests in headless Chromium, 3,000 fuzz cases, and the soak test.
+test-full: setup  ## check, all tests, a long fuzz test and the soak test (75 minutes)
+	scripts/check
+	scripts/test full
+
+test-wheel: setup  ## build the wheel and train from it in an empty environment
+	scripts/test-wheel
+
+docs: setup  ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+clean:  ## delete caches and build outputs
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site src/*.egg-info

@@ -23,6 +23,19 @@ from heed.models.transformer_config import TransformerConfig
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that trains, in this process or by the command line, as slow."""
+    for item in items:
+        if {"run", "command"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 TRANSFORMER = TransformerConfig(
     d_model=20,
     num_heads=5,

@@ -70,6 +70,7 @@ def test_a_typo_is_an_error(compose: Compose, typo: str) -> None:
         compose(typo)
 
 
+@pytest.mark.slow
 def test_published_sizes(compose: Compose) -> None:
     """The non-embedding parameters of Vaswani et al. 2017, table 3, counted by hand from the paper's equations."""
     for preset, d, f, layers in (("base", 512, 2048, 6), ("big", 1024, 4096, 6), ("tiny", 128, 256, 4)):
@@ -82,6 +83,7 @@ def test_published_sizes(compose: Compose) -> None:
         assert sum(p.numel() for p in model.parameters()) == expected
 
 
+@pytest.mark.slow
 def test_only_files_for_a_corpus_and_an_optimizer_or_schedule_change_their_values(compose: Compose) -> None:
     """The files are data_optimizer/CORPUS_OPTIMIZER.yaml and data_schedule/CORPUS_SCHEDULE.yaml."""
     special = 0

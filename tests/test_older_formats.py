@@ -42,6 +42,7 @@ def test_gives_the_same_log_probabilities(family: str) -> None:
     assert found == pytest.approx(EXPECTED[f"{family} log probabilities"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_compares_as_before(tmp_path: Path) -> None:
     assert main(["compare", str(FIXTURES / "transformer"), str(FIXTURES / "rnn"), "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "compare.json").read_text())

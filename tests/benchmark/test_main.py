@@ -109,6 +109,7 @@ def test_wrong_options_are_refused(tmp_path: Path, arguments: list[str], message
         main([*arguments, "--out", str(tmp_path / "bench.json")])
 
 
+@pytest.mark.slow
 def test_command_starts_from_a_shell(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "benchmark"), "plan", "--pairs", "100"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -77,6 +77,7 @@ def check_pair(data: Any, pair: Attended) -> None:
             np.testing.assert_allclose(bytes_ / 255, weights, atol=0.5 / 255 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [False, True])
 def test_page_holds_the_maps_of_all_models(
     folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], given: bool
@@ -170,6 +171,7 @@ def test_mouse_and_keys_mark_the_attended_words(folders: tuple[Path, Path], tmp_
     assert source == [piece.removeprefix("▁") or "▁" for piece in pair.src_pieces]
 
 
+@pytest.mark.slow
 def test_pictures_and_arrays(folders: tuple[Path, Path], tmp_path: Path) -> None:
     paths = ["--out", str(tmp_path / "page.html"), "--png", str(tmp_path / "png"), "--npz", str(tmp_path / "maps.npz")]
     assert main(["attend", "--model", str(folders[0]), SOURCES[0], "--tgt", TARGETS[0], *paths]) == 0

@@ -97,6 +97,7 @@ def test_leaked_sources_are_dropped_whatever_their_target() -> None:
 sentences = st.text(alphabet="ab@ 漢", max_size=40)
 
 
+@pytest.mark.slow
 @given(
     pairs=st.lists(st.tuples(sentences, sentences), max_size=60),
     held_out=st.lists(st.tuples(sentences, sentences), max_size=5),

@@ -131,6 +131,7 @@ def test_a_changed_file_is_read_again(folder: Path) -> None:
     assert after.fingerprint != before.fingerprint
 
 
+@pytest.mark.slow
 def test_the_fingerprint_depends_on_the_text_and_its_order(folder: Path) -> None:
     script = (
         "import sys; from tests.data.corpora import load_files; from pathlib import Path;"
@@ -183,6 +184,7 @@ def test_published_corpus_from_a_repository(folder: Path) -> None:
         hub_corpus(repository=str(repository), tgt_lang="fr", cache_dir=str(folder / "cache")).load()
 
 
+@pytest.mark.slow
 def test_a_missing_repository_or_network_is_an_error() -> None:
     with pytest.raises(HeedError, match=r"tatoeba is in no hub repository .*data\.root=DIR"):
         compose_data("tatoeba").load()

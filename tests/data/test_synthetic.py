@@ -38,6 +38,7 @@ def contrastive_pairs() -> list[ContrastivePair]:
 # The corpus as data
 
 
+@pytest.mark.slow
 def test_the_corpus_is_the_same_in_every_version(
     corpus: dict[str, list[Example]], contrastive_pairs: list[ContrastivePair]
 ) -> None:

@@ -183,6 +183,7 @@ def test_a_tokenizer_is_trained_once_per_text_and_settings(tmp_path: Path) -> No
     assert len({first.hash, *(other.hash for other in others)}) == 5, "text and settings are in the cache key"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_concurrent_processes_train_the_same_tokenizer(kind: str, tmp_path: Path) -> None:
     script = (

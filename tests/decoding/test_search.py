@@ -148,6 +148,7 @@ def plain_beam(model: TableModel, source: list[int], limit: int, beam: int, alph
     return sorted(finished, key=lambda h: -h.score) + sorted(cut, key=lambda h: -h.score)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), alpha=alphas, beam=st.integers(1, 5), sources=batches, data=st.data())
 def test_a_narrow_beam_is_the_search_on_paper(

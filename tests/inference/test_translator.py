@@ -53,6 +53,7 @@ def beam(n_best: int = 1) -> BeamSearch:
     return BeamSearch(beam=3, length_penalty=0.6, n_best=n_best, max_length_factor=1.0, max_length_extra=3)
 
 
+@pytest.mark.slow
 def test_translations_do_not_depend_on_order_and_batches(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     unbatched = [Translator(model, tokenizer, beam(), batch_tokens=1).translate([line])[0] for line in SENTENCES]
     assert len(set(unbatched)) > 2
@@ -62,6 +63,7 @@ def test_translations_do_not_depend_on_order_and_batches(model: Seq2Seq, tokeniz
         assert translator.translate(SENTENCES[::-1]) == unbatched[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 2, 4, 100])
 def test_stream_keeps_order_and_reads_one_chunk_ahead(model: Seq2Seq, tokenizer: Tokenizer, chunk: int) -> None:
     translator = Translator(model, tokenizer, beam(), batch_tokens=30)
@@ -232,6 +234,7 @@ def test_attend_given_translations(model: Seq2Seq, tokenizer: Tokenizer, batch_t
         assert pairs[0].encoder_self is pairs[0].decoder_self is None
 
 
+@pytest.mark.slow
 def test_attend_own_translations_equals_stepwise_attention(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     greedy = GreedySearch(max_length_factor=1.0, max_length_extra=0)
     translator = Translator(model, tokenizer, greedy, batch_tokens=40)

@@ -28,6 +28,7 @@ print(before, held, megabytes("Rss"), megabytes("AnonHugePages"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc is on Linux")
 def test_freed_memory_is_kept_in_huge_pages_that_were_used() -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)

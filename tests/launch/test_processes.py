@@ -54,7 +54,7 @@ def losses(run: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.reliability
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", [0, *(pytest.param(again, marks=pytest.mark.full) for again in (1, 2))])
 def test_two_runs_of_one_name_started_at_once_have_two_folders(tmp_path: Path, attempt: int) -> None:
     command = [sys.executable, TRAIN, *TINY, "trainer=cpu"]
     both = [start(tmp_path, [*command, f"seed={seed}"]) for seed in (1, 2)]

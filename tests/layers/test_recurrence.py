@@ -46,6 +46,7 @@ def test_runs_in_bf16_on_any_cpu(cell: str, lengths: Tensor | None) -> None:
     assert_close(out.float(), expected, atol=0.05, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_step_equals_torchs_cell_and_passes_gradcheck(cell: str) -> None:
     layer, x, before = case(cell)

@@ -76,6 +76,7 @@ def overrides(row: Mapping[str, Any]) -> str:
     return " ".join(f"{option}={value}" for option, value in row.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", pairwise(TRANSFORMER, allowed), ids=overrides)
 def test_every_two_options_of_a_transformer_train_together(compose: Compose, row: Mapping[str, Any]) -> None:
     config = instantiate(compose("model=transformer", *overrides(row).split(), *TINY).model, _convert_="all")

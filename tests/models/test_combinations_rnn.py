@@ -45,6 +45,7 @@ def overrides(row: Mapping[str, Any]) -> str:
     return " ".join([*words, "model.attention.window=2"] if row["model.attention.reach"] != "global" else words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", pairwise(RNN, allowed), ids=overrides)
 def test_every_two_options_of_an_rnn_train_together(compose: Compose, row: Mapping[str, Any]) -> None:
     config = instantiate(compose("model=rnn", *overrides(row).split(), *TINY).model, _convert_="all")

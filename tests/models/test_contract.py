@@ -258,6 +258,7 @@ def test_maps_are_distributions_over_what_may_be_seen(model: Seq2Seq, pairs: Pai
     assert_distributions(maps.decoder_self, torch.ones(T, T, dtype=torch.bool).tril())
 
 
+@pytest.mark.slow
 def test_training_differs_from_inference_by_dropout_alone(config: Any, pairs: Pairs) -> None:
     rates = [field.name for field in fields(config) if field.name.endswith("dropout")]
     dry = build(replace(config, **dict.fromkeys(rates, 0.0)))

@@ -52,6 +52,7 @@ def test_probabilities_are_the_mean_of_the_members(members: Members) -> None:
     assert_close(stepped(ensemble, rows), logits[rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [
     GreedySearch(max_length_factor=1.0, max_length_extra=3),
     BeamSearch(beam=4, length_penalty=0.6, n_best=3, max_length_factor=1.0, max_length_extra=3),

@@ -15,7 +15,6 @@ from tests.reliability.fuzz.surfaces import OPTIONS, SURFACES, Surface
 
 pytestmark = pytest.mark.reliability
 
-CASES = 300
 LIMIT = 60
 """Seconds per case."""
 
@@ -26,9 +25,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda surface: surface.name)
-def test_hostile_input(home: Path, surface: Surface) -> None:
+def test_hostile_input(home: Path, surface: Surface, pytestconfig: pytest.Config) -> None:
     found: list[FaultError] = []
-    tally = explore(surface, home, cases=round(CASES * surface.share), limit=LIMIT, report=found.append)
+    cases = round(pytestconfig.getoption("fuzz_cases") * surface.share)
+    tally = explore(surface, home, cases=cases, limit=LIMIT, report=found.append)
     print(f"{surface.name}: {tally}")
     assert not found, "\n\n".join(map(str, found))
     # heed must not refuse everything: all cases that are valid by construction succeed, and there are enough of them.

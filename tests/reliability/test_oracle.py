@@ -8,6 +8,7 @@ import pytest
 pytestmark = pytest.mark.reliability
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_digests_depend_on_the_training() -> None:
     first, second, other = (
