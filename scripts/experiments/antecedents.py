@@ -13,6 +13,7 @@ the challenge set, and the two versions of the scene with the median difference.
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,43 +30,81 @@ from experiments.sense_attention import SenseReport
 from heed.compare.models import load_translator
 from heed.data.synthetic import split_punctuation
 from heed.errors import HeedError
+from heed.plot.attention_map import save_png
+from heed.plot.canvas import FULL, INK, SOFT_INK, WHITE, Canvas, TextStyle, shade
 
 PARTS: Mapping[Part, str] = {"encoder": "from “it”", "decoder": "when writing er, sie or es"}
+
+LEFT, WIDTH, HEIGHT, MARGIN, CELL_HEIGHT = 64, 800, 200, 20, 32
+"""Pixels: left edge, width and height of the histogram, margin of the picture, height of a weight's cell."""
+BINS = 40
+BAR = FULL * 2 // 3
+"""Palette index of the histogram."""
+SMALLEST_NUMBER = 0.05
+"""Smaller weights are not written into their cells."""
+HEADING, LABEL, NOTE = TextStyle(15, bold=True), TextStyle(12), TextStyle(11, SOFT_INK)
 
 
 def draw(path: Path, title: str, report: AntecedentReport, found: Sequence[PronounAttention]) -> None:
     """Draw the distribution over the challenge set, and the attention in the two versions of the median scene."""
-    from matplotlib.figure import Figure
-
     head = report.layer - 1, report.head - 1
-    values = [float(one.difference[head]) for one in found]
-    examples = median_twins(found, head)
-
-    figure = Figure(figsize=(11, 7), layout="constrained")
-    figure.suptitle(f"{title}: layer {report.layer}, head {report.head}")
-    histogram, *rows = figure.subplots(3, 1, height_ratios=(3, 1, 1))
-    histogram.hist(values, bins=np.linspace(-1, 1, 41), color="#4878a8")
-    histogram.axvline(0, color="black", linewidth=0.8)
-    histogram.axvline(
-        report.challenge.mean, color="#c44e52", linestyle="--", label=f"mean {report.challenge.mean:+.2f}"
-    )
-    histogram.legend(frameon=False)
-    histogram.set(xlabel="attention: right − wrong antecedent", ylabel="challenge sentences")
-    for axes, one in zip(rows, examples, strict=True):
-        weights, antecedent = one.weights[head], one.case.antecedent
-        axes.imshow(weights[None], aspect="auto", cmap="Blues", vmin=0, vmax=1)
-        axes.set_xticks(range(len(weights)), split_punctuation(one.case.src), rotation=30, ha="right")
-        axes.set_yticks([0], ["attention"])
-        for name, colour in (("right", "#2a9d4a"), ("wrong", "#c44e52"), ("pronoun", "black")):
-            label = axes.get_xticklabels()[antecedent[name]]
-            label.set(color=colour, fontweight="bold")
-        for position, weight in enumerate(weights):
-            if weight >= 0.05:
-                axes.text(
-                    position, 0, f"{weight:.2f}", ha="center", va="center", color="white" if weight > 0.5 else "black"
-                )
+    canvas = Canvas(LEFT + WIDTH + MARGIN, bottom=MARGIN, scale=2)
+    canvas.add_text(MARGIN, canvas.bottom + 8, f"{title}: layer {report.layer}, head {report.head}", HEADING)
+    canvas.bottom += 50
+    _add_histogram(canvas, [float(one.difference[head]) for one in found], report.challenge.mean)
+    for one in median_twins(found, head):
+        _add_scene(canvas, one, head)
+    canvas.bottom += MARGIN
     path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_png(canvas.render(), path)
+
+
+def _add_histogram(canvas: Canvas, values: Sequence[float], mean: float) -> None:
+    counts, edges = np.histogram(values, bins=np.linspace(-1, 1, BINS + 1))
+    top, bottom = canvas.bottom, canvas.bottom + HEIGHT
+
+    def across(value: float) -> float:
+        return LEFT + (value + 1) / 2 * WIDTH
+
+    for count, edge in zip(counts, edges[:-1], strict=True):
+        height = round(HEIGHT * int(count) / int(counts.max()))
+        canvas.add_tiles(across(edge), bottom - height, np.full((height, WIDTH // BINS - 1), BAR, np.uint8))
+    canvas.add_tiles(LEFT, bottom, np.full((1, WIDTH), INK, np.uint8))
+    canvas.add_tiles(across(0), top, np.full((HEIGHT, 1), INK, np.uint8))
+    for dash in range(0, HEIGHT, 8):
+        canvas.add_tiles(across(mean), top + dash, np.full((4, 2), INK, np.uint8))
+    canvas.add_text(across(mean), top - 10, f"mean {mean:+.2f}".replace("-", "−"), LABEL, anchor="m")
+    canvas.add_text(LEFT - 8, top, f"{counts.max()}", NOTE, anchor="r")
+    canvas.add_text(LEFT - 8, bottom, "0", NOTE, anchor="r")
+    for tick in (-1.0, -0.5, 0.0, 0.5, 1.0):
+        canvas.add_text(across(tick), bottom + 14, f"{tick:g}".replace("-", "−"), NOTE, anchor="m")
+    canvas.add_text(
+        LEFT + WIDTH / 2,
+        bottom + 34,
+        f"attention to the right − to the wrong antecedent, in {len(values)} challenge sentences",
+        LABEL,
+        anchor="m",
+    )
+    canvas.bottom = bottom + 44
+
+
+def _add_scene(canvas: Canvas, one: PronounAttention, head: tuple[int, int]) -> None:
+    """Add a sentence, and below each word the attention that it gets."""
+    words, roles = split_punctuation(one.case.src), {word: role for role, word in one.case.antecedent.items()}
+    cell = WIDTH // len(words)
+    top = canvas.bottom + 16 + math.ceil(max(LABEL.width(word) for word in words))
+    weights = one.weights[head]
+    canvas.add_tiles(LEFT, top, shade(weights[None]).repeat(CELL_HEIGHT, 0).repeat(cell, 1))
+    for position, (word, weight) in enumerate(zip(words, weights.tolist(), strict=True)):
+        middle, role = LEFT + cell * (position + 0.5), roles.get(position)
+        style = TextStyle(LABEL.size, bold=role is not None)
+        canvas.add_text(middle, top - 6, word, style, vertical=True)
+        if role:
+            canvas.add_text(middle, top + CELL_HEIGHT + 11, role, NOTE, anchor="m")
+        if weight >= SMALLEST_NUMBER:
+            number = TextStyle(LABEL.size, WHITE if weight > 0.3 else INK)
+            canvas.add_text(middle, top + CELL_HEIGHT / 2, f"{weight:.2f}", number, anchor="m")
+    canvas.bottom = top + CELL_HEIGHT + 20
 
 
 def measure_run(run: Path) -> tuple[dict[Part, AntecedentReport], SenseReport]:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from experiments.runner import ExperimentRunner, ModelSpec
 
 
@@ -21,7 +23,7 @@ class Finding:
     held: bool
     summary: str
     numbers: Mapping[str, Any]
-    figures: Sequence[str]
+    figures: Sequence[Markup]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,26 @@
-"""Figures as inline SVG in the colours of the page's style sheet, and HTML tables."""
+"""Figures of the claims: curves, histograms, and marks and tables of `heed.report.figures`."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
+from pathlib import Path
+
+from markupsafe import Markup
 
 from heed.compare.challenge import Accuracy
 from heed.evaluation.significance import wilson
-from heed.plot.svg import Mark
+from heed.report import figures
+from heed.report.figures import Axis, Mark, format_tick
+from heed.report.pages import render, side_class
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 812, 320, 62, 190, 12, 44
-"""Size of a plot and its margins, in pixels. The names of lines are in the right margin."""
+TEMPLATES = Path(__file__).with_name("templates")
+HEIGHT, TOP, BOTTOM = 300, 12, 24
+"""Height of a plot and its margins, in pixels."""
+ACROSS = 97.0
+"""Per cent of the width that curves take; the rest leads to their names."""
+LINE_GAP = 16
+"""Pixels between the names of curves."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ def line_plot(
     log_x: bool = False,
     log_y: bool = False,
     ticks: Sequence[tuple[float, str]] | None = None,
-) -> str:
+) -> Markup:
     """Draw lines on common axes, each labelled at its right end.
 
     Args:
@@ -46,77 +55,66 @@ def line_plot(
         ticks: (value, label) of the x axis; by default, numbers.
     """
     every = [point for line in lines for point in (*line.points, *line.others)]
-    across = _Axis([point[0] for point in every], LEFT, WIDTH - RIGHT, log=log_x)
-    up = _Axis([point[1] for point in every], HEIGHT - BOTTOM, TOP, log=log_y)
-    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    parts = []
-    for value in up.ticks:
-        parts.append(f'<path class="grid" d="M{LEFT} {up(value)}H{right}"/>')
-        parts.append(_text(LEFT - 8, up(value) + 4, _number(value, log_y), "tick end"))
-    for value, label in ticks or [(value, _number(value, log_x)) for value in across.ticks]:
-        parts.append(_text(across(value), bottom + 17, label, "tick middle"))
-    parts.append(_text((LEFT + right) / 2, HEIGHT - 6, x, "tick middle"))
-    parts.append(f'<path class="grid" d="M{LEFT} {bottom}H{right}"/>')
-    positions = _spread_out([up(line.points[-1][1]) for line in lines], 15)
-    for number, (line, position) in enumerate(zip(lines, positions, strict=True)):
-        path = "L".join(f"{across(a)} {up(b)}" for a, b in line.points)
-        parts.append(f'<g class="side-{number % 6}"><path class="curve" d="M{path}"/>')
-        parts += [f'<circle class="other" cx="{across(a)}" cy="{up(b)}" r="2.2"/>' for a, b in line.others]
-        end_x, end_y = across(line.points[-1][0]), up(line.points[-1][1])
-        parts.append(f'<path class="leader" d="M{end_x + 3} {end_y}L{right + 10} {position}"/>')
-        parts.append(_text(right + 13, position + 4, line.label, "name") + "</g>")
-    title = f'<p class="axis">{escape(y)}</p>' if y else ""
-    return (
-        f'{title}<svg class="plot lines" viewBox="0 0 {WIDTH} {HEIGHT}" style="max-width:{WIDTH}px" role="img" '
-        f'aria-label="{escape(name)}">{"".join(parts)}</svg>'
+    across = _PlotAxis([point[0] for point in every], 0, ACROSS, log=log_x)
+    up = _PlotAxis([point[1] for point in every], HEIGHT - BOTTOM, TOP, log=log_y)
+    return render(
+        "line_plot.html.j2",
+        folder=TEMPLATES,
+        lines=lines,
+        name=name,
+        x=x,
+        y=y,
+        across=across,
+        up=up,
+        x_ticks=ticks or [(value, across.label(value)) for value in across.ticks],
+        label_positions=_spread_out([up(line.points[-1][1]) for line in lines], LINE_GAP),
+        height=HEIGHT,
+        bottom=HEIGHT - BOTTOM,
     )
 
 
 def histogram(
     values: Sequence[float], *, name: str, x: str, low: float = -1.0, high: float = 1.0, bins: int = 40
-) -> str:
+) -> Markup:
     """Draw a histogram with the mean and zero marked."""
-    height, right = 180, WIDTH - RIGHT
-    width = (high - low) / bins
+    height = 160
+    width = 100 / bins
     counts = [0] * bins
     for value in values:
-        counts[min(bins - 1, max(0, int((value - low) / width)))] += 1
+        counts[min(bins - 1, max(0, int((value - low) / (high - low) * bins)))] += 1
 
     def across(value: float) -> float:
-        return round(LEFT + (value - low) / (high - low) * (right - LEFT), 1)
+        return round((value - low) / (high - low) * 100, 2)
 
-    bottom = height - BOTTOM
-    parts = ['<g class="side-0">']
-    for number, count in enumerate(counts):
-        tall = round(count / max(counts) * (bottom - TOP), 1)
-        left = across(low + number * width)
-        parts.append(
-            f'<rect x="{left}" y="{bottom - tall}" width="{across(low + width) - LEFT - 1:.1f}" height="{tall}"/>'
-        )
-    parts.append("</g>")
+    tallest = height - BOTTOM - TOP
     mean = sum(values) / len(values)
-    parts.append(f'<path class="line" d="M{across(0)} {TOP}V{bottom}"/>')
-    parts.append(f'<g class="side-1"><path class="curve" d="M{across(mean)} {TOP}V{bottom}"/>')
-    parts.append(_text(across(mean) + 6, TOP + 10, f"mean {mean:+.2f}".replace("-", "−"), "name") + "</g>")
-    parts += [
-        _text(across(tick), bottom + 17, f"{tick:g}".replace("-", "−"), "tick middle")
-        for tick in (low, (low + high) / 2, high)
-    ]
-    parts.append(_text((LEFT + right) / 2, height - 6, x, "tick middle"))
-    return (
-        f'<svg class="plot bars" viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px" role="img" '
-        f'aria-label="{escape(name)}">{"".join(parts)}</svg>'
+    return render(
+        "histogram.html.j2",
+        folder=TEMPLATES,
+        name=name,
+        x=x,
+        bars=[
+            {"left": number * width, "width": width * 0.92, "height": round(count / max(counts) * tallest, 1)}
+            for number, count in enumerate(counts)
+        ],
+        mean=across(mean),
+        mean_text=f"{mean:+.2f}".replace("-", "−"),
+        zero=across(0),
+        ticks=[(across(tick), format_tick(tick)) for tick in (low, (low + high) / 2, high)],
+        height=height,
+        top=TOP,
+        bottom=height - BOTTOM,
     )
 
 
-class _Axis:
-    """Maps values to pixels."""
+class _PlotAxis:
+    """Maps values to positions, on a linear or logarithmic scale."""
 
     def __init__(self, values: Sequence[float], start: float, stop: float, *, log: bool) -> None:
         self.log = log
         values = [value for value in values if not log or value > 0]
         low, high = min(values), max(values)
-        self.ticks = _powers(low, high) if log else _round_numbers(low, high)
+        self.ticks = _powers(low, high) if log else Axis(values, max_ticks=7).ticks
         self.low, self.high = (self._scale(value) for value in (min(low, *self.ticks), max(high, *self.ticks)))
         self.start, self.stop = start, stop
 
@@ -125,7 +123,11 @@ class _Axis:
 
     def __call__(self, value: float) -> float:
         fraction = (self._scale(value) - self.low) / ((self.high - self.low) or 1)
-        return round(self.start + fraction * (self.stop - self.start), 1)
+        return round(self.start + fraction * (self.stop - self.start), 2)
+
+    def label(self, value: float) -> str:
+        """Return the label of a tick."""
+        return _number(value, self.log)
 
 
 def _powers(low: float, high: float) -> list[float]:
@@ -135,17 +137,6 @@ def _powers(low: float, high: float) -> list[float]:
         if last - first <= 8:
             return [base**power for power in range(first, max(first, last) + 1)]
     return [low, high]
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """At most seven equally spaced round numbers that cover the range."""
-    span = max(high - low, 1e-9)
-    magnitude = 10.0 ** math.floor(math.log10(span))
-    for step in (magnitude * factor for factor in (0.2, 0.5, 1, 2, 5)):
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        if last - first <= 6:
-            break
-    return [round(step * number, 10) for number in range(first, max(last, first + 1) + 1)]
 
 
 def _number(value: float, log: bool) -> str:
@@ -169,14 +160,9 @@ def _spread_out(positions: Sequence[float], gap: float) -> list[float]:
     return [round(position, 1) for position in moved]
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
     """Return an HTML table. The first cell of each row is its heading."""
-    body = [
-        f'<tr><th scope="row">{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in rest)}</tr>'
-        for first, *rest in rows
-    ]
-    heads = "".join(f'<th scope="col">{escape(title)}</th>' for title in head)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    return figures.table(head, rows, name=f"Table: {', '.join(title for title in head if title)}")
 
 
 def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:
@@ -188,13 +174,9 @@ def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:
     right, total = sum(a.right for a in found), sum(a.total for a in found)
     low, high = wilson(right, total)
     share = 100 * right / total
-    return Mark(share, (100 * low, 100 * high), f"side-{number % 6}", f"{share:.1f} %", [100 * a.share for a in found])
+    return Mark(share, (100 * low, 100 * high), side_class(number), f"{share:.1f} %", [100 * a.share for a in found])
 
 
-def caption(text: str) -> str:
+def caption(text: str) -> Markup:
     """Return the title of the figure that follows."""
-    return f"<h3>{escape(text)}</h3>"
-
-
-def _text(x: float, y: float, text: str, style: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{style}">{escape(text)}</text>'
+    return Markup("<h3>{}</h3>").format(text)

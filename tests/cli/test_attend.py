@@ -88,8 +88,8 @@ def test_page_holds_the_maps_of_all_models(
     assert capsys.readouterr().out == f"{out}\n"
     data = read_page(out)
     assert data["given"] == given
-    assert [(system["name"], system["family"]) for system in data["systems"]] == [
-        (str(folder), folder.name) for folder in folders
+    assert [(system["name"], system["path"], system["family"]) for system in data["systems"]] == [
+        (folder.name, str(folder), folder.name) for folder in folders
     ]
     for system, folder in zip(data["systems"], folders, strict=True):
         attended = attend(folder, SOURCES, TARGETS if given else None)
@@ -140,6 +140,7 @@ setTimeout(() => {
 </script></body>"""
 
 
+@pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_mouse_and_keys_mark_the_attended_words(folders: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "page.html"

@@ -75,3 +75,22 @@ def test_equal_systems_have_no_significant_difference() -> None:
     assert report.p["BLEU"] > 0.05
     assert report.verdict.startswith(f"No significant difference between {report.better} and {report.worse}: +")
     assert report.verdict.endswith("same number of parameters.")
+
+
+def test_the_verdict_on_two_broken_models_says_so_before_any_comparison() -> None:
+    broken = side("a", make_run(["x"] * 120)), side("b", make_run(["the dogs y"] * 120))
+    (report,) = compare_sides(*broken)
+    assert report.verdict.startswith(
+        f"Both models are broken: neither {report.better} nor {report.worse} translates "
+        "(0.0 and 0.0 BLEU, both below 2)."
+    )
+    assert report.verdict.endswith("does not say which model is better.")
+    assert "is better than" not in report.verdict
+    (identical,) = compare_sides(broken[0], side("c", make_run(["x"] * 120)))
+    assert identical.verdict.startswith("Both models are broken")
+    assert identical.verdict.endswith("are identical: every translation is the same.")
+
+
+def test_one_broken_model_is_compared() -> None:
+    (report,) = compare_sides(side("a", make_run(["x"] * 120)), side("b", make_run(noisy(0.2, 1))))
+    assert report.verdict.startswith("b is better than a: +")

@@ -1,47 +1,21 @@
 """The page of a comparison: every part of the comparison is on it, escaped, and it needs no other file."""
 
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from heed.compare import runs
+from heed.compare.breakdown import MIN_BUCKET_SENTENCES
 from heed.compare.challenge import Accuracy
 from heed.compare.comparison import Comparison, compare
 from heed.compare.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.report.comparison import render
 from tests.compare.sides import make_run, make_test_set
+from tests.report.html import Page
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats" for number in range(40)]
-
-
-class Page(HTMLParser):
-    """Checks that tags are closed, and collects the visible text."""
-
-    VOID = ("meta", "link", "br")
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
-            self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +48,7 @@ def test_the_page_has_every_part(comparison: Comparison) -> None:
         assert example.source in text
     assert "layer 1, head 1, output row" in text
     assert "40.0 %" in text  # the mean of two runs
-    assert html.count('<svg class="map"') == len(comparison.examples) > 0
+    assert 0 < html.count('<svg class="map"') == sum(bool(example.translations[1]) for example in comparison.examples)
     assert not re.search(r"<script|https?:|@import|url\(", html)
 
 
@@ -100,3 +74,48 @@ def test_identical_sides_have_no_differences() -> None:
     assert "a and b are identical" in text
     assert "Differences" not in text
     assert "largest differences" not in text
+
+
+def make_comparison(*translations: list[str], tags: list[str] | None = None) -> Comparison:
+    """Compare a run of each list of translations."""
+    sides = [runs.Side(f"side {number}", [make_run(lines)]) for number, lines in enumerate(translations)]
+    return compare(make_test_set(REFERENCES, tags=tags), sides)
+
+
+NO_EVIDENCE = Evidence("", [[], []], [None, None], ["", ""])
+
+
+def test_small_buckets_are_text() -> None:
+    tags = ["rare"] * (MIN_BUCKET_SENTENCES - 1) + ["common"] * (40 - MIN_BUCKET_SENTENCES + 1)
+    comparison = make_comparison(REFERENCES, [line.upper() for line in REFERENCES], tags=tags)
+    page = Page(render(comparison, NO_EVIDENCE))
+    rows = {
+        row.text.split()[0]: row for row in page.find(css_class="row") if row.text.split()[:1] in (["rare"], ["common"])
+    }
+    assert "19 sentences: too few to score" in " ".join(rows["rare"].text.split())
+    assert not [child for child in rows["rare"].children if child.tag in ("svg", "circle")]
+    assert [child.tag for child in rows["common"].children].count("circle") == 2
+    assert "fewer than 20 sentences have no score" in page.text
+
+
+def test_the_verdict_on_two_broken_models_says_so_first() -> None:
+    page = Page(render(make_comparison(["x"] * 40, ["y y y y y"] * 40), NO_EVIDENCE))
+    (heading,) = page.find("h1")
+    assert heading.text.startswith("Both models are broken: neither side ")
+    assert "is better than" not in heading.text
+
+
+def test_scroll_regions_can_be_focused(comparison: Comparison) -> None:
+    regions = Page(render(comparison, evidence(comparison))).find(css_class="scroll")
+    assert len(regions) > 4
+    labels = [region.attributes["aria-label"] for region in regions]
+    assert len({*labels}) == len(labels)
+    assert all(region.attributes["tabindex"] == "0" and region.attributes["role"] == "region" for region in regions)
+
+
+def test_the_page_loads_nothing(comparison: Comparison) -> None:
+    page = Page(render(comparison, evidence(comparison)))
+    policy = next(e.attributes["content"] for e in page.find("meta") if "http-equiv" in e.attributes)
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert not page.find("script")
+    assert [e.attributes["href"] for e in page.find("link")] == ["data:,"]

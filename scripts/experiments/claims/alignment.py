@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
@@ -52,7 +53,7 @@ def experiment(runner: ExperimentRunner) -> Finding:
     """Measure the alignment error rate of each model's cross-attention, and of the diagonal."""
     numbers: dict[str, Any] = {}
     rates: dict[str, dict[str, Any]] = {}
-    figures: list[str] = []
+    figures: list[Markup] = []
     held = True
     for spec, label in MODELS.items():
         runs = runner.trained(spec)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from markupsafe import Markup
+
 from experiments import sense_attention
 from experiments.aggregate import format_mean, mean_and_sd
 from experiments.antecedent_attention import Part, PronounAttention, german_pronoun, measure, median_twins
@@ -14,7 +16,7 @@ from experiments.runner import ExperimentRunner
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.compare.challenge import contrastive_accuracy
 from heed.data.synthetic import split_punctuation
-from heed.plot.svg import heat_map
+from heed.report.figures import heat_map
 
 STACKS = {
     "residual and norm": TRANSFORMER,
@@ -24,7 +26,7 @@ STACKS = {
 }
 
 
-def figures(report: AntecedentReport, found: Sequence[PronounAttention], part: Part) -> list[str]:
+def figures(report: AntecedentReport, found: Sequence[PronounAttention], part: Part) -> list[Markup]:
     """Draw the distribution over the challenge set, and the attention in the two versions of the median scene."""
     head = report.layer - 1, report.head - 1
     values = [float(one.difference[head]) for one in found]
@@ -38,7 +40,7 @@ def figures(report: AntecedentReport, found: Sequence[PronounAttention], part: P
         pronoun = "it" if part == "encoder" else tgt[german_pronoun(tgt)]
         label = f"{pronoun} (= {src[antecedent['right']]})"
         grid = heat_map([label], src, one.weights[head][None], name=one.case.src)
-        drawn.append(f'<div class="side-0">{grid}</div>')
+        drawn.append(Markup('<div class="side-0">{}</div>').format(grid))
     return drawn
 
 

@@ -16,7 +16,7 @@ from experiments.small_models import (
 )
 from heed.compare.challenge import contrastive_accuracy
 from heed.evaluation.significance import wilson
-from heed.plot.svg import Row, dot_plot
+from heed.report.figures import Row, dot_plot, legend
 
 TAGS = {
     "pronoun": "it → er, sie, es",
@@ -53,7 +53,6 @@ def experiment(runner: ExperimentRunner) -> Finding:
     }
     attending = (MODELS[TRANSFORMER_LONGER], MODELS[RNN_LONGER])
     failing = [f"{label} on {TAGS[tag]}" for label in attending for tag in TAGS if not above[label][tag]]
-    legend = "".join(f'<li class="side-{number}">{label}</li>' for number, label in enumerate(found))
     return Finding(
         held=not failing,
         summary=(
@@ -66,7 +65,7 @@ def experiment(runner: ExperimentRunner) -> Finding:
         numbers={"accuracy": shares},
         figures=[
             caption("Contrastive accuracy (chance: 50 %; small dots: single runs)"),
-            f'<ul class="legend">{legend}</ul>',
+            legend(list(found)),
             dot_plot(rows, name="Contrastive accuracy", line=50),
         ],
     )

@@ -15,7 +15,7 @@ from heed.compare.challenge import ReadContrast, contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
-from heed.plot.svg import Row, dot_plot
+from heed.report.figures import Row, dot_plot
 
 KINDS = {
     "none": ORDERLESS,

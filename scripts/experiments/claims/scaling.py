@@ -1,6 +1,7 @@
 """Claim: dividing scores by √d_k keeps the softmax from saturating."""
 
 import torch
+from markupsafe import Markup
 from torch import Tensor
 
 from experiments.aggregate import format_mean, mean_and_sd
@@ -67,7 +68,7 @@ def experiment(runner: ExperimentRunner) -> Finding:
         for scaled in runs
     ]
 
-    def plot(quantity: str, title: str, *, log_y: bool) -> str:
+    def plot(quantity: str, title: str, *, log_y: bool) -> Markup:
         lines = [Line(names[s], [(w, found[s][w][quantity]) for w in WIDTHS]) for s in (True, False)]
         return line_plot(lines, name=title, x="d_k", y=title, log_x=True, log_y=log_y)
 

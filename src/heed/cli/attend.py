@@ -54,7 +54,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.report.attention import System, render
+    from heed.report.attention import System, model_names, render
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
@@ -62,12 +62,12 @@ def _run(args: argparse.Namespace) -> None:
     if args.tgt and len(args.tgt) != len(sentences):
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
     systems, pairs_by_model = [], []
-    for folder in args.model:
+    for folder, name in zip(args.model, model_names(args.model), strict=True):
         model_args = argparse.Namespace(**{**vars(args), "model": folder})
         translator = load_translator(model_args, **search_changes(args))
         pairs = translator.attend(sentences, args.tgt)
         pairs_by_model.append(pairs)
-        systems.append(System(path_text(folder), translator.model.config.family, pairs))
+        systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:
         file.write_text(render(systems, given=bool(args.tgt)), encoding="utf-8")
     write_lines([str(args.out)])

@@ -18,6 +18,10 @@ from heed.evaluation.buckets import (
 from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
 
 BUCKET_RESAMPLES = 1_000
+MIN_BUCKET_SENTENCES = 20
+"""Pages show no score of smaller buckets: the bootstrap's intervals would be too narrow. For two models with 56 and 67
+BLEU, the 95 % interval covers the BLEU of the whole test set in 49 % of random buckets of 2 sentences, in 83 % of 5, in
+92 % of 20 and in 95 % of 30."""
 EXAMPLES = 8
 
 

@@ -10,6 +10,9 @@ from heed.evaluation.significance import METRICS, Difference, PairedTests, Sampl
 
 ALPHA = 0.05
 """A difference with a smaller p-value is significant."""
+MIN_BLEU = 2.0
+"""A system with less BLEU does not translate: the references of other sentences get about as much (2.6 on the built-in
+corpus)."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class _TestedPair:
     better: Side
     worse: Side
     identical: bool
+    bleu: tuple[float, float]
+    """The BLEU of both, averaged over seeds."""
     differences: dict[str, Difference]
     tests: dict[str, PairedTests] | None
 
@@ -57,8 +62,9 @@ def compare_pairs(
     """
     pairs = []
     for i, j in combinations(range(len(sides)), 2):
-        if samples[i]["BLEU"].scores.mean() < samples[j]["BLEU"].scores.mean():
+        if _mean_bleu(samples[i]) < _mean_bleu(samples[j]):
             i, j = j, i
+        bleu = _mean_bleu(samples[i]), _mean_bleu(samples[j])
         identical = _sorted_translations(sides[i]) == _sorted_translations(sides[j])
         tests = None
         if len(sides[i].runs) == len(sides[j].runs) == 1 and not identical:
@@ -67,7 +73,7 @@ def compare_pairs(
                 for name, metric in METRICS.items()
             }
         differences = {name: difference(samples[i][name], samples[j][name]) for name in METRICS}
-        pairs.append(_TestedPair(sides[i], sides[j], identical, differences, tests))
+        pairs.append(_TestedPair(sides[i], sides[j], identical, bleu, differences, tests))
     different = [pair for pair in pairs if not pair.identical]
     adjusted = {name: iter(holm([pair.p_value(name) for pair in different])) for name in METRICS}
     reports = []
@@ -80,12 +86,16 @@ def compare_pairs(
     return reports
 
 
+def _mean_bleu(samples: Mapping[str, Sample]) -> float:
+    return float(samples["BLEU"].scores.mean())
+
+
 def _sorted_translations(side: Side) -> list[list[str]]:
     return sorted(run.translations for run in side.runs)
 
 
 def _verdict(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
-    """Return the verdict as a sentence.
+    """Return the verdict: first of all whether both systems are broken, then which one is better.
 
     Args:
         pair: The pair.
@@ -94,11 +104,24 @@ def _verdict(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
     """
     better, worse = pair.better.name, pair.worse.name
     if pair.identical:
-        return f"{better} and {worse} are identical: every translation is the same."
-    bleu, chrf = pair.differences["BLEU"], pair.differences["chrF"]
-    numbers = f"{_format_difference(bleu, 'BLEU')}, {_format_p(p['BLEU'])}"
-    if pairs > 1:
-        numbers += f" ({pairs} pairs: Holm)"
+        comparison = f"{better} and {worse} are identical: every translation is the same."
+    elif max(pair.bleu) < MIN_BLEU:
+        comparison = f"Their difference, {_numbers(pair, p, pairs=pairs)}, does not say which model is better."
+    else:
+        comparison = _comparison(pair, p, pairs=pairs)
+    if max(pair.bleu) >= MIN_BLEU:
+        return comparison
+    scores = " and ".join(f"{bleu:.1f}" for bleu in pair.bleu)
+    return (
+        f"Both models are broken: neither {better} nor {worse} translates ({scores} BLEU, both below {MIN_BLEU:g}). "
+        f"{comparison}"
+    )
+
+
+def _comparison(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
+    """Return which side is better, with the numbers that say so."""
+    better, worse = pair.better.name, pair.worse.name
+    chrf, numbers = pair.differences["chrF"], _numbers(pair, p, pairs=pairs)
     conditions = f"{_seeds(pair.better, pair.worse)}; {_parameters(pair.better, pair.worse)}"
     if p["BLEU"] < ALPHA:
         verdict = f"{better} is better than {worse}: {numbers}, {conditions}."
@@ -108,6 +131,12 @@ def _verdict(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
         better_by_chrf = better if chrf.value > 0 else worse
         verdict += f" By chrF {better_by_chrf} is better: {_format_difference(chrf, 'chrF')}, {_format_p(p['chrF'])}."
     return verdict
+
+
+def _numbers(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
+    """Return the difference in BLEU with its interval and p-value."""
+    numbers = f"{_format_difference(pair.differences['BLEU'], 'BLEU')}, {_format_p(p['BLEU'])}"
+    return numbers + (f" ({pairs} pairs: Holm)" if pairs > 1 else "")
 
 
 def _format_difference(found: Difference, metric: str) -> str:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,20 @@ def read_sides(groups: Sequence[tuple[str, Sequence[Path]]], split: str | None) 
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:
-    """Return a unique name for each run: its own name, with its folder name if needed, else its path."""
-    names = [str(_read_results(path)["name"]) for path in paths]
-    if len({*names}) < len(names):
-        names = [f"{name}/{path.resolve().name}" for name, path in zip(names, paths, strict=True)]
-    return names if len({*names}) == len(names) else [str(path) for path in paths]
+    """Return a unique name for each run: the name it was given, with the name of its folder if needed."""
+    return unique_names([str(_read_results(path)["name"]) for path in paths], paths)
+
+
+def unique_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """Make the names of folders unique: append the folder's name, else use as many of its last parents as needed."""
+    folders = [path.resolve() for path in paths]
+    longest = max(len(folder.parts) for folder in folders)
+    candidates = chain(
+        [list(names), [f"{name}/{folder.name}" for name, folder in zip(names, folders, strict=True)]],
+        (["/".join(folder.parts[-length:]) for folder in folders] for length in range(2, longest)),
+    )
+    numbered = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
+    return next((names for names in candidates if len({*names}) == len(names)), numbered)
 
 
 def _read_results(path: Path) -> dict[str, Any]:

@@ -124,6 +124,21 @@ def load(path: str | Path) -> ModelFolder:
     return ModelFolder(model.eval(), tokenizer, config)
 
 
+def read_architecture(folder: Path) -> ModelConfig:
+    """Return the architecture of the model in a model folder.
+
+    Raises:
+        HeedError: if its ``config.yaml`` is missing, damaged or describes no model.
+    """
+    return _read_architecture(_read_config(folder), folder / CONFIG)
+
+
+def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
+    """Return whether a model's weights have the names and shapes of those in a model folder."""
+    saved = _rename(_read_shapes(folder / WEIGHTS), _read_config(folder))
+    return not _different_weights(saved, _parameters(model))
+
+
 def load_weights(model: Seq2Seq, folder: Path) -> None:
     """Copy the weights of a model folder into a model of the same architecture.
 
@@ -151,10 +166,7 @@ def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Ten
     Raises:
         HeedError: if they differ.
     """
-    different = weights.keys() ^ expected.keys() | {
-        name for name in weights.keys() & expected.keys() if weights[name].shape != expected[name].shape
-    }
-    if different:
+    if different := _different_weights(weights, expected):
         first = min(different)
         there, here = (_format_shape(side.get(first)) for side in (weights, expected))
         raise HeedError(
@@ -241,6 +253,12 @@ def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folde
             f"{architecture.width:,}, but {WEIGHTS} has {len(weights):,} tensors with {values:,} values: "
             "they belong to different models, copy both again."
         )
+
+
+def _different_weights(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> set[str]:
+    """Return the names of the weights that only one side has, or that have different shapes."""
+    shared = first.keys() & second.keys()
+    return first.keys() ^ second.keys() | {name for name in shared if first[name].shape != second[name].shape}
 
 
 def _format_shape(tensor: Tensor | None) -> str:

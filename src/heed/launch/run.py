@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError, first_line
@@ -12,6 +13,7 @@ from heed.files import writing
 from heed.launch.assemble import assemble
 from heed.launch.differences import find_differences
 from heed.launch.dry_run import dry_run
+from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
 from heed.launch.finish import write_run
 from heed.launch.processes import detect_launch, is_first_process
 from heed.launch.status import print_status
@@ -29,6 +31,8 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
     """
+    if cfg.init_from:
+        inherit_architecture(cfg, HydraConfig.get().overrides.task)
     dry_run(cfg)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     run = RunFolder(folder, config)
@@ -37,8 +41,12 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     trainer, module, data = assembly.trainer, assembly.module, assembly.data
     differences = find_differences(cfg) if trainer.is_global_zero else []
     print_status(run_summary(folder, trainer, module, data, differences=differences))
+    if cfg.init_from:
+        print_status(describe_start(cfg.init_from))
 
     with closing(trainer.loggers), writing(folder):
+        if cfg.init_from and checkpoint is None:
+            score_initial_weights(folder, trainer, module, data)
         with explain_damaged_checkpoint(checkpoint, module):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         module.model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))

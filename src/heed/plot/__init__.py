@@ -1,1 +1,1 @@
-"""Arrays to pictures: attention maps as PNG, plots as SVG."""
+"""Arrays to PNG pictures. Pages have figures of their own, in `heed.report.figures`."""

@@ -1,4 +1,4 @@
-"""Attention maps as pictures: one map, all maps of a sentence pair, and one map at several training steps."""
+"""Attention maps as PNG: one map, all maps of a sentence pair, and one map at several training steps."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,15 +1,18 @@
-"""Attention maps as one HTML page without dependencies: no network, server or library. The template is attend.html."""
+"""Attention maps as one HTML page without dependencies: no network, server or library."""
 
 import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from heed.compare.runs import unique_names
+from heed.errors import HeedError
 from heed.plot.attention_map import TITLES, HasAttention, MapSet, map_sets, most_informative_head, piece_label
+from heed.report.pages import render_page
+from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
 
 
@@ -27,6 +30,8 @@ class System:
     """A model with its attention maps. All systems of a page have the same source sentences."""
 
     name: str
+    path: str
+    """Its folder."""
     family: str
     """transformer or rnn."""
     pairs: Sequence[Pair]
@@ -43,13 +48,29 @@ def render(systems: Sequence[System], *, given: bool) -> str:
         "given": given,
         "titles": {kind: title for kind, (title, _) in TITLES.items()},
         "systems": [
-            {"name": system.name, "family": system.family, "pairs": [_pair_data(pair) for pair in system.pairs]}
+            {
+                "name": system.name,
+                "path": system.path,
+                "family": system.family,
+                "pairs": [_pair_data(pair) for pair in system.pairs],
+            }
             for system in systems
         ],
     }
-    # A "<" in the data could close the script element.
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return files("heed.report").joinpath("attend.html").read_text(encoding="utf-8").replace("@DATA@", text)
+    return render_page("attend.html.j2", data=data)
+
+
+def model_names(folders: Sequence[Path]) -> list[str]:
+    """Return a unique name for each run or model folder: the run's name if it is known, else the folder's."""
+    return unique_names([_model_name(folder.resolve()) for folder in folders], folders)
+
+
+def _model_name(folder: Path) -> str:
+    run = folder.parent if folder.name == "model" else folder
+    try:
+        return str(read_results(run / RESULTS)["name"])
+    except (HeedError, KeyError):
+        return run.name  # a copy of the model alone
 
 
 def _pair_data(pair: Pair) -> dict[str, Any]:

@@ -19,7 +19,7 @@ RESULTS = "results.json"
 
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
-    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir"), str | None),
+    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir", "init_from"), str | None),
     **dict.fromkeys(("seed", "params", "steps", "tokens"), int),
     **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
     "search": Mapping[str, Any],
@@ -27,6 +27,7 @@ FIELDS: dict[str, Any] = {
     "valid": Mapping[str, Any] | None,
     "test": Mapping[str, Any] | None,
     "tests": Mapping[str, Mapping[str, Any]],
+    "initial_scores": Mapping[str, Mapping[str, Any]] | None,
 }
 """Types of the fields that are checked when results are read."""
 SCORE_FIELDS: dict[str, Any] = {
@@ -44,18 +45,22 @@ def write_results(
 
     Args:
         facts: everything but the scores.
-        evaluated: scores and loss of each split; ``valid`` is one of them. A loss that is not finite is written as
-            null, since JSON has no such numbers.
+        evaluated: scores and loss of each split; ``valid`` is one of them.
     """
-    tests = {
-        split: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
-        for split, (scores, loss) in evaluated.items()
-    }
+    tests = plain_scores(evaluated)
     valid = tests.pop("valid")
     results = {**facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
     with replacing(run / RESULTS) as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return results
+
+
+def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, dict[str, Any]]:
+    """Return the scores and the loss of each split as plain data. JSON has no NaN: such a loss becomes None."""
+    return {
+        split: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
+        for split, (scores, loss) in evaluated.items()
+    }
 
 
 def read_results(file: Path) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class DrawAttentionMaps(Callback):
             log_images(trainer.loggers, "attention", pictures, step=trainer.global_step)
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and trainer.global_step > 0:  # not the scores before fine-tuning
             validations = self._validation_folders()
             stride = math.ceil(len(validations) / MAX_FRAMES) or 1
             pictures = self._draw(pl_module, self.folder / "final", history=validations[::-stride][::-1])

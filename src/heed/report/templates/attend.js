@@ -1,115 +1,9 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>Attention · heed</title>
-<style>
-:root {
-  color-scheme: light;
-  --paper: #f7f6f2; --card: #ffffff; --ink: #1c2130; --soft: #6a7080; --line: #e3e1da; --cell: #f1f3f8;
-  --first: #2457c5; --second: #c2560c; --on-accent: #ffffff;
-}
-@media (prefers-color-scheme: dark) { :root:not([data-theme=light]) {
-  color-scheme: dark;
-  --paper: #11141b; --card: #191d27; --ink: #e9e7e1; --soft: #949bab; --line: #2b3140; --cell: #222835;
-  --first: #7fb0ff; --second: #ffae5c; --on-accent: #10131a;
-} }
-:root[data-theme=dark] {
-  color-scheme: dark;
-  --paper: #11141b; --card: #191d27; --ink: #e9e7e1; --soft: #949bab; --line: #2b3140; --cell: #222835;
-  --first: #7fb0ff; --second: #ffae5c; --on-accent: #10131a;
-}
-* { box-sizing: border-box; }
-body { margin: 0; padding: 28px clamp(14px, 3vw, 44px) 40px; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; }
-header { display: flex; flex-wrap: wrap; align-items: center; gap: 10px 22px; margin-bottom: 14px; }
-h1 { margin: 0; font-size: 17px; letter-spacing: .02em; }
-h1 b { color: var(--first); }
-fieldset { border: 0; margin: 0; padding: 0; min-width: 0; }
-.visually-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
-.kinds { display: flex; background: var(--card); border: 1px solid var(--line); border-radius: 9px; padding: 3px; }
-.kinds label { padding: 3px 13px; border-radius: 6px; cursor: pointer; color: var(--soft); }
-.kinds label:has(:checked) { background: var(--ink); color: var(--paper); }
-label:has(:focus-visible), select:focus-visible, button:focus-visible { outline: 2px solid var(--first); outline-offset: 2px; }
-select, .theme { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line); border-radius: 9px; padding: 5px 11px; }
-select { flex: 0 1 34ch; min-width: 0; text-overflow: ellipsis; }
-.theme { margin-left: auto; cursor: pointer; }
-.source { font: 500 clamp(20px, 2.1vw, 28px)/1.35 Georgia, "Noto Serif", "DejaVu Serif", serif; margin: 18px 0 4px; text-wrap: balance; }
-.explain { color: var(--soft); margin: 0 0 18px; }
-main { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 560px), 1fr)); gap: 20px; align-items: start; }
-.system { --accent: var(--first); background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 18px 20px 20px; min-width: 0; }
-.system:nth-child(2) { --accent: var(--second); }
-.system h2 { margin: 0; font-size: 13px; font-weight: 600; color: var(--accent); overflow-wrap: anywhere; }
-.system h2 span { color: var(--soft); font-weight: 400; }
-.target { font: 500 18px/1.4 Georgia, "Noto Serif", "DejaVu Serif", serif; margin: 2px 0 14px; }
-.target small { font: 12px system-ui, "DejaVu Sans", sans-serif; color: var(--soft); margin-left: 8px; }
-.stage { position: relative; }
-.stage svg { position: absolute; inset: 0; width: 100%; height: 100%; pointer-events: none; overflow: visible; }
-.stage path { fill: none; stroke: var(--accent); stroke-linecap: round; }
-.words { position: relative; display: flex; flex-wrap: wrap; justify-content: center; gap: 16px .42em; font-size: calc(17px * var(--fit, 1)); }
-.words > span { display: flex; align-items: center; white-space: nowrap; }
-.words + .words { margin-top: 118px; }
-.who { position: relative; font-size: 12px; letter-spacing: .05em; color: var(--soft); text-align: center; margin-bottom: 16px; }
-.words ~ .who { margin: 16px 0 0; }
-.word { --heat: 0%; position: relative; font: inherit; line-height: 1.2; color: var(--ink); border: 0; cursor: pointer;
-  padding: 4px 1px; border-radius: 5px; white-space: pre;
-  background: color-mix(in srgb, var(--accent) var(--heat), var(--card)); }
-.word:first-child { padding-left: 3px; }
-.word:last-child { padding-right: 3px; }
-.word.special { color: var(--soft); font-size: .75em; }
-.word.hot { color: var(--on-accent); }
-.word.chosen { box-shadow: 0 0 0 2px var(--accent); z-index: 1; }
-.word:focus-visible { outline: 2px dashed var(--accent); outline-offset: 3px; }
-.word::after { content: attr(data-share); position: absolute; left: 50%; transform: translateX(-50%); font-size: 10.5px; line-height: 1; color: var(--accent); pointer-events: none; }
-.keys .word::after { bottom: 100%; margin-bottom: 2px; }
-.queries .word::after { top: 100%; margin-top: 2px; }
-.below { display: flex; flex-wrap: wrap; gap: 26px; margin-top: 12px; padding-top: 18px; border-top: 1px solid var(--line); }
-.below > * { min-width: 0; }
-h3 { margin: 0 0 8px; font-size: 12px; font-weight: 600; color: var(--soft); }
-.heads { display: grid; gap: 6px; width: max-content; max-width: 100%; overflow-x: auto; padding: 3px; }
-.heads > span { font-size: 11px; color: var(--soft); align-self: center; text-align: center; }
-.heads label { display: block; border: 2px solid var(--line); border-radius: 6px; overflow: hidden; cursor: pointer; line-height: 0; }
-.heads label:hover { border-color: var(--soft); }
-.heads label:has(:checked) { border-color: var(--accent); box-shadow: 0 0 0 2px color-mix(in srgb, var(--accent) 35%, transparent); }
-.heads canvas { width: 62px; height: 62px; image-rendering: pixelated; }
-.map { max-width: 100%; overflow: auto; }
-.map svg { display: block; }
-.map text { font-size: 12px; fill: var(--ink); }
-.map rect.cell { fill: color-mix(in srgb, var(--accent) var(--heat), var(--cell)); }
-.map rect.band { fill: none; stroke: var(--accent); stroke-width: 1.5; pointer-events: none; }
-.status { min-height: 1.5em; margin: 10px 0 0; font-size: 13px; color: var(--soft); text-align: center; }
-.scale { position: relative; width: 190px; height: 24px; margin-top: 12px; font-size: 11px; color: var(--soft);
-  background: linear-gradient(90deg, var(--cell), var(--accent)) top / 100% 8px no-repeat; }
-.scale span { position: absolute; top: 9px; transform: translateX(-50%); }
-.none { color: var(--soft); padding: 26px 0; }
-footer { margin-top: 22px; color: var(--soft); font-size: 12px; }
-kbd { font: inherit; border: 1px solid var(--line); border-radius: 4px; padding: 0 4px; background: var(--card); }
-@media print { .theme, .kinds, footer { display: none; } body { padding: 0; } .system { break-inside: avoid; } }
-@media (prefers-reduced-motion: no-preference) { .word { transition: background-color .12s; } }
-</style>
-</head>
-<body>
-<header>
-  <h1><b>heed</b> · attention</h1>
-  <fieldset class="kinds" id="kinds"><legend class="visually-hidden">Kind of attention</legend></fieldset>
-  <select id="sentences" aria-label="Sentence" hidden></select>
-  <button class="theme" id="theme" type="button"></button>
-</header>
-<p class="source" id="source"></p>
-<p class="explain" id="explain"></p>
-<main id="systems"></main>
-<footer>Hover over a word to see its attention, or move with <kbd>Tab</kbd> and the arrow keys. Click or <kbd>Enter</kbd> pins a word, <kbd>Esc</kbd> unpins it.</footer>
-<script type="application/json" id="data">@DATA@</script>
-<script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const EXPLAIN = {
-  cross: "Top: the source (keys). Bottom: the translation (queries). Each target piece attends to the source when the model predicts it.",
-  encoder_self: "The source, twice. Each piece at the bottom (query) attends to the pieces at the top (keys).",
-  decoder_self: "The decoder's input, from <s> on, twice. Each piece at the bottom (query) attends to itself and to earlier pieces (keys).",
+  cross: "Each piece of the translation (query) attends to the source (keys) when the model predicts it.",
+  encoder_self: "The source, twice. Each piece (query) attends to all pieces (keys).",
+  decoder_self: "The decoder's input, from <s> on, twice. Each piece (query) attends to itself and to earlier pieces (keys).",
 };
 const page = { kind: "cross", sentence: 0 };
 const $ = id => document.getElementById(id);
@@ -148,20 +42,29 @@ class Maps {
   }
 }
 
-const heat = weight => `${(100 * Math.sqrt(weight)).toFixed(1)}%`;
+/* The colour is proportional to the square root of the weight, so that small weights are visible. Behind a word it ends
+   at 45 %, so that the word stays readable. */
+const heat = (weight, most = 100) => `${(most * Math.sqrt(weight)).toFixed(1)}%`;
+const BEHIND_WORDS = 45, SHADES = 10, SMALLEST_FONT = .68;
+/* Wide content, inside a region that scrolls sideways and that the keyboard can reach. */
+const scroll = (name, ...children) => make("div", { class: "scroll", role: "region", "aria-label": name, tabindex: 0 },
+  ...children, make("p", { class: "hint", "aria-hidden": "true" }, "scroll sideways →"));
 const percent = weight => `${Math.round(100 * weight)} %`;
 
 class System {
   constructor(system, number) {
     this.number = number;
+    this.name = system.name;
     this.pairs = system.pairs;
     this.parsed = new Map();
     this.heads = {};              // chosen [layer, head] by kind
     this.hovered = this.pinned = null;   // {side: "rows" | "columns", index}
     this.body = make("div");
     this.target = make("p", { class: "target" });
-    this.element = make("section", { class: "system", "aria-label": system.name },
-      make("h2", {}, system.name, make("span", {}, ` · ${system.family}`)), this.target, this.body);
+    this.element = make("section", { class: `system side-${number % 6}`, "aria-label": system.name },
+      make("h2", {}, system.name, make("span", {}, ` · ${system.family}`)),
+      make("details", { class: "where" }, make("summary", {}, "folder"), make("code", {}, system.path)),
+      this.target, this.body);
     // In the next frame, because an observer must not resize the observed element.
     new ResizeObserver(() => requestAnimationFrame(() => { if (this.maps) { this.fit(); this.drawLinks(); } })).observe(this.element);
   }
@@ -184,28 +87,26 @@ class System {
 
   layOut() {
     const same = page.kind !== "cross";
-    this.links = make("svg:svg", { "aria-hidden": "true" });
+    this.links = make("svg:svg", { class: "links", "aria-hidden": "true" });
     this.words = { columns: this.tokens("columns"), rows: this.tokens("rows") };
     const row = (side, name) => make("div", { class: `words ${name}`, role: "toolbar", "aria-label":
       side === "columns" ? "keys" : "queries" }, ...this.spans(side));
-    this.chart = make("div", { class: "map" });
+    this.chart = make("div");
     this.chartTitle = make("h3");
     this.status = make("p", { class: "status", role: "status" });
-    this.body.replaceChildren(
-      make("div", { class: "stage" }, this.links,
-        make("div", { class: "who" }, same ? "keys" : "source (keys)"), row("columns", "keys"),
-        row("rows", "queries"), make("div", { class: "who" }, same ? "queries" : "translation (queries)")),
-      this.status,
+    this.stage = make("div", { class: "stage" }, this.links,
+      make("div", { class: "who" }, same ? "keys" : "source (keys)"), row("columns", "keys"),
+      row("rows", "queries"), make("div", { class: "who" }, same ? "queries" : "translation (queries)"));
+    this.body.replaceChildren(this.stage, this.status,
       make("div", { class: "below" },
-        make("div", {}, make("h3", {}, "Layers and heads"), this.matrix()),
-        make("div", {}, this.chartTitle, this.chart,
-          this.scale())));
+        make("div", {}, make("h3", {}, "Layers and heads"), scroll(`Layers and heads of ${this.name}`, this.matrix())),
+        make("div", {}, this.chartTitle, scroll(`Heat map of ${this.name}`, this.chart), this.scale())));
   }
 
   tokens(side) {
     return this.maps[side].map((piece, index) => make("button", {
       type: "button", tabindex: index ? -1 : 0,
-      class: piece.special ? "word special" : "word",
+      class: piece.special ? "word special" : piece.label.startsWith("·") ? "word inner" : "word",
       onmouseenter: () => this.hover(side, index), onmouseleave: () => this.hover(null),
       onfocus: () => this.hover(side, index), onblur: () => this.hover(null),
       onclick: () => this.pin(side, index), onkeydown: event => this.onKey(event, side, index),
@@ -222,22 +123,25 @@ class System {
     return spans;
   }
 
-  /* Reduce the font size, to 68 % at most, if the sentence then fits on one line. */
+  /* Keep both sides on one line each, with a smaller font if needed; else put each piece on a line of its own. */
   fit() {
-    const lengths = [...this.body.querySelectorAll(".words")].map(words => {
-      const size = parseFloat(getComputedStyle(words).fontSize) / 17, gap = .42 * 17;
-      return [...words.children].reduce((sum, span) => sum + span.getBoundingClientRect().width / size + gap, 0);
-    });
-    const fit = this.body.clientWidth / Math.max(...lengths);
-    this.body.style.setProperty("--fit", fit < .68 ? 1 : Math.min(1, fit - .005));
+    this.stage.classList.remove("upright");
+    this.body.style.setProperty("--fit", 1);
+    const widths = [...this.stage.querySelectorAll(".words")].map(words =>
+      words.lastChild.getBoundingClientRect().right - words.firstChild.getBoundingClientRect().left);
+    const fit = this.stage.clientWidth / Math.max(...widths);
+    this.stage.classList.toggle("upright", fit < SMALLEST_FONT);
+    this.body.style.setProperty("--fit", Math.min(1, fit - .005));
   }
 
   onKey(event, side, index) {
-    const other = side === "rows" ? "columns" : "rows";
     const there = (s, i) => this.words[s][Math.max(0, Math.min(i, this.words[s].length - 1))];
-    const goal = { ArrowLeft: () => there(side, index - 1), ArrowRight: () => there(side, index + 1),
+    const [back, on, toKeys, toQueries] = this.stage.classList.contains("upright")
+      ? ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"] : ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
+    const goal = { [back]: () => there(side, index - 1), [on]: () => there(side, index + 1),
       Home: () => there(side, 0), End: () => there(side, Infinity),
-      ArrowUp: () => side === "rows" && there(other, index), ArrowDown: () => side === "columns" && there(other, index) }[event.key]?.();
+      [toKeys]: () => side === "rows" && there("columns", index),
+      [toQueries]: () => side === "columns" && there("rows", index) }[event.key]?.();
     if (!goal) return;
     event.preventDefault();
     for (const word of this.words[this.words.rows.includes(goal) ? "rows" : "columns"]) word.tabIndex = -1;
@@ -254,35 +158,20 @@ class System {
     for (let l = 0; l < L; l++) {
       grid.append(make("span", {}, `layer ${l + 1}`));
       for (let h = 0; h < H + several; h++) {
-        const canvas = make("canvas", { width: K, height: Q });
         const input = make("input", { type: "radio", class: "visually-hidden", name: `head${this.number}`, value: `${l} ${h}`,
           "aria-label": this.headName(l, h), onchange: () => this.choose(l, h) });
-        grid.append(make("label", { title: this.headName(l, h) }, input, canvas));
-        this.paint(canvas, this.maps.headOrMean(l, h));
+        grid.append(make("label", { title: this.headName(l, h) }, input, this.thumbnail(this.maps.headOrMean(l, h))));
       }
     }
     return this.grid = grid;
   }
 
-  paint(canvas, weights) {
-    const style = getComputedStyle(this.element), colour = name => {
-      const hex = style.getPropertyValue(name).trim();
-      return [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
-    };
-    const from = colour("--cell"), to = colour(this.number ? "--second" : "--first");
-    const context = canvas.getContext("2d"), image = context.createImageData(this.maps.K, this.maps.Q);
-    weights.forEach((weight, i) => {
-      const share = Math.sqrt(weight);
-      for (let c = 0; c < 3; c++) image.data[4 * i + c] = from[c] + (to[c] - from[c]) * share;
-      image.data[4 * i + 3] = 255;
-    });
-    context.putImageData(image, 0, 0);
-  }
-
-  repaint() {
-    if (!this.maps) return;
-    for (const input of this.grid.querySelectorAll("input"))
-      this.paint(input.nextSibling, this.maps.headOrMean(...input.value.split(" ").map(Number)));
+  /* One path for each shade, because a page has thousands of cells. */
+  thumbnail(weights) {
+    const { Q, K } = this.maps, shades = Array.from({ length: SHADES + 1 }, () => "");
+    weights.forEach((weight, i) => { shades[Math.round(SHADES * Math.sqrt(weight))] += `M${i % K} ${Math.floor(i / K)}h1v1h-1z`; });
+    return make("svg:svg", { viewBox: `0 0 ${K} ${Q}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+      ...shades.flatMap((d, shade) => shade && d ? [make("svg:path", { d, "fill-opacity": shade / SHADES })] : []));
   }
 
   headName(layer, head) { return `layer ${layer + 1}, ${head < this.maps.H ? `head ${head + 1}` : "mean of all heads"}`; }
@@ -296,7 +185,6 @@ class System {
     this.highlight();
   }
 
-  /* The colour is proportional to the square root of the weight, so that small weights are visible. */
   scale() {
     return make("div", { class: "scale" }, ...[0, .1, .25, .5, 1].map(weight => make("span", { style: `left: ${heat(weight)}` }, `${weight}`)));
   }
@@ -307,7 +195,7 @@ class System {
     pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const longest = pieces => Math.ceil(Math.max(...pieces.map(piece => pen.measureText(piece.label).width)));
     const left = longest(rows) + 10, top = longest(columns) + 10;
-    const svg = make("svg:svg", { width: left + K * cell + 2, height: top + Q * cell + 2, role: "img",
+    const svg = make("svg:svg", { class: "map", width: left + K * cell + 2, height: top + Q * cell + 2, role: "img",
       "aria-label": `Heat map: ${Q} queries (rows), ${K} keys (columns)` });
     rows.forEach((piece, q) => svg.append(make("svg:text", { x: left - 6, y: top + (q + .5) * cell, "text-anchor": "end", "dominant-baseline": "central" }, piece.label)));
     columns.forEach((piece, k) => svg.append(make("svg:text", { transform: `translate(${left + (k + .5) * cell} ${top - 6}) rotate(-90)`, "dominant-baseline": "central" }, piece.label)));
@@ -338,10 +226,9 @@ class System {
     const { Q, K } = this.maps, at = this.hovered ?? this.pinned, other = at?.side === "rows" ? "columns" : "rows";
     for (const side of ["rows", "columns"]) this.words[side].forEach((word, index) => {
       const weight = !at || side !== other ? 0 : side === "columns" ? this.weights[at.index * K + index] : this.weights[index * K + at.index];
-      word.style.setProperty("--heat", heat(weight));
-      word.classList.toggle("hot", weight > .3);
+      word.style.setProperty("--heat", heat(weight, BEHIND_WORDS));
       word.classList.toggle("chosen", at?.side === side && at.index === index);
-      word.toggleAttribute("aria-pressed", this.pinned?.side === side && this.pinned.index === index);
+      word.setAttribute("aria-pressed", this.pinned?.side === side && this.pinned.index === index);
       if (weight >= .045) word.dataset.share = Math.round(100 * weight); else delete word.dataset.share;
     });
     this.drawLinks();
@@ -364,16 +251,18 @@ class System {
 
   drawLinks() {
     const { Q, K } = this.maps, at = this.hovered ?? this.pinned, stage = this.links.getBoundingClientRect();
-    const place = (words, edge) => words.map(word => {
+    const upright = this.stage.classList.contains("upright");
+    const place = (words, [edge, middle]) => words.map(word => {
       const box = word.getBoundingClientRect();
-      return [box.left + box.width / 2 - stage.left, box[edge] - stage.top];
+      return upright ? [box[edge] - stage.left, box.top + box.height / 2 - stage.top]
+        : [box.left + box.width / 2 - stage.left, box[middle] - stage.top];
     });
-    const from = place(this.words.rows, "top"), to = place(this.words.columns, "bottom"), paths = [];
+    const from = place(this.words.rows, ["left", "top"]), to = place(this.words.columns, ["right", "bottom"]), paths = [];
     for (let q = 0; q < Q; q++) for (let k = 0; k < K; k++) {
       const weight = this.weights[q * K + k];
       if (weight < .03 || (at && (at.side === "rows" ? q : k) !== at.index)) continue;
-      const [x1, y1] = from[q], [x2, y2] = to[k], bend = (y1 - y2) * .5;
-      paths.push(make("svg:path", { d: `M${x1} ${y1} C${x1} ${y1 - bend} ${x2} ${y2 + bend} ${x2} ${y2}`,
+      const [x1, y1] = from[q], [x2, y2] = to[k], across = upright ? (x2 - x1) * .5 : 0, down = upright ? 0 : (y2 - y1) * .5;
+      paths.push(make("svg:path", { d: `M${x1} ${y1} C${x1 + across} ${y1 + down} ${x2 - across} ${y2 - down} ${x2} ${y2}`,
         "stroke-width": (.6 + 5 * weight).toFixed(2), "stroke-opacity": (at ? Math.min(1, .15 + weight ** .6) : .75 * weight ** .8).toFixed(3) }));
     }
     this.links.replaceChildren(...paths);
@@ -411,16 +300,11 @@ function setTheme() {
   else document.documentElement.dataset.theme = THEMES[theme];
   $("theme").textContent = { auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[THEMES[theme]];
   $("theme").setAttribute("aria-label", `Colours: ${THEMES[theme]}`);
-  for (const system of systems) system.repaint();
 }
 $("theme").onclick = () => { theme = (theme + 1) % THEMES.length; setTheme(); };
-matchMedia("(prefers-color-scheme: dark)").onchange = () => systems.forEach(system => system.repaint());
 addEventListener("keydown", event => { if (event.key === "Escape") systems.forEach(system => system.unpin()); });
 
 const systems = data.systems.map((system, number) => new System(system, number));
 $("systems").append(...systems.map(system => system.element));
 show();
 setTheme();
-</script>
-</body>
-</html>

@@ -1,0 +1,162 @@
+"""Figures and tables as HTML and inline SVG, for pages.
+
+heed draws in two ways. Pages use SVG: their style sheet colours it for the light and the dark theme, and text stays
+text. `heed.plot` paints PNG, for image viewers and experiment trackers.
+
+Positions are in per cent of the width, so that a figure fits a phone while its text keeps its size.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from heed.plot.canvas import is_wide
+from heed.report.pages import render
+
+MARK_HEIGHT, ROW_PADDING = 17, 9
+"""Pixels: a mark, the space above and below the marks of a row."""
+CELL = 16
+"""Pixels: a cell of a heat map."""
+LETTER, WIDE_LETTER = 6.8, 12.5
+"""Pixels: widths of letters in the labels of a heat map; a label has no scroll bar, so they are rather too large."""
+SMALLEST_WEIGHT = 0.03
+"""Smaller weights are not drawn in a heat map."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value in a dot plot, with its interval."""
+
+    value: float
+    interval: tuple[float, float] | None
+    style: str
+    """CSS class that sets the colour."""
+    text: str
+    """The value as text, at the right."""
+    others: Sequence[float] = ()
+    """Values that are drawn as smaller dots on the same line."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Marks below each other, with a common label at the left."""
+
+    label: str
+    marks: Sequence[Mark]
+    note: str = ""
+    """Small text below the label."""
+    instead: str = ""
+    """Text in place of the marks, if there are none."""
+
+
+class Axis:
+    """Maps values to positions from 0 to ``length``, with ticks at round numbers that enclose the values."""
+
+    def __init__(self, values: Sequence[float], *, length: float = 100.0, max_ticks: int = 8) -> None:
+        self.ticks = _round_numbers(min(values), max(values), max_ticks)
+        self.length = length
+
+    def __call__(self, value: float) -> float:
+        low, high = self.ticks[0], self.ticks[-1]
+        return round((value - low) / (high - low) * self.length, 2)
+
+
+class _Cell(NamedTuple):
+    row: int
+    column: int
+    value: float
+
+
+def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Markup:
+    """Draw values and intervals on one axis.
+
+    Args:
+        rows: The marks.
+        name: Description of the figure for screen readers.
+        line: Position of a vertical reference line.
+    """
+    values = [v for row in rows for m in row.marks for v in (m.value, *(m.interval or ()), *m.others)]
+    axis = Axis(values if line is None else [*values, line]) if values else None
+    return render(
+        "dot_plot.html.j2",
+        rows=rows,
+        name=name,
+        line=line,
+        axis=axis,
+        number=format_tick,
+        mark_height=MARK_HEIGHT,
+        padding=ROW_PADDING,
+    )
+
+
+def heat_map(
+    rows: Sequence[str], columns: Sequence[str], weights: npt.NDArray[np.floating[Any]], *, name: str
+) -> Markup:
+    """Draw attention weights as a grid of cells, the larger the darker.
+
+    Args:
+        rows: Labels of the rows.
+        columns: Labels of the columns.
+        weights: "rows columns", from 0 to 1.
+        name: Description of the figure for screen readers.
+    """
+    left = math.ceil(12 + max(map(_width, rows), default=0))
+    top = math.ceil(14 + max(map(_width, columns), default=0) * math.sin(math.radians(60)))
+    # The rotated label of the last column extends beyond the grid.
+    beyond = math.ceil(_width(columns[-1]) * math.cos(math.radians(60))) if columns else 0
+    cells = [_Cell(int(r), int(c), min(float(weights[r, c]), 1.0)) for r, c in np.argwhere(weights >= SMALLEST_WEIGHT)]
+    return render(
+        "heat_map.html.j2",
+        rows=rows,
+        columns=columns,
+        cells=cells,
+        name=name,
+        cell=CELL,
+        left=left,
+        top=top,
+        width=left + CELL * len(columns) + beyond + 4,
+        height=top + CELL * len(rows) + 2,
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, name: str) -> Markup:
+    """Return a table; the first cell of each row is its heading.
+
+    Args:
+        head: Headings of the columns.
+        rows: The cells.
+        name: Description of the table for screen readers.
+    """
+    return render("table.html.j2", head=head, rows=rows, name=name)
+
+
+def legend(names: Sequence[str]) -> Markup:
+    """Return the names of the sides in their colours."""
+    return render("legend.html.j2", names=names)
+
+
+def format_tick(value: float) -> str:
+    """Return the label of a tick, with the typographic minus sign."""
+    return f"{value:g}".replace("-", "−")
+
+
+def _width(label: str) -> float:
+    return sum(WIDE_LETTER if is_wide(letter) else LETTER for letter in label)
+
+
+def _round_numbers(low: float, high: float, most: int) -> list[float]:
+    """Return at most ``most`` round numbers, the first ≤ ``low`` and the last ≥ ``high``."""
+    size = max(abs(low), abs(high), 1.0)
+    span = high - low if high - low > 1e-9 * size else size  # equal values, but for rounding
+    magnitude = 10.0 ** math.floor(math.log10(span))
+    for step in (magnitude * factor for factor in (0.1, 0.2, 0.5, 1, 2, 5)):
+        # A tick that rounding moved by less than a billionth of a step is no reason for another one.
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first < most:
+            return [round(step * number, 10) for number in range(first, max(last, first + 1) + 1)]
+    raise AssertionError("five steps of twice the span cover any span")

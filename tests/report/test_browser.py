@@ -1,0 +1,92 @@
+"""Pages in a browser, on a desktop and on a phone: readable text, nothing cut off, links that end at their words."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from experiments.claim import Claim, Finding
+from experiments.page import render as render_claims
+from experiments.plots import Line, caption, histogram, line_plot, table
+
+from heed.compare import runs
+from heed.compare.challenge import Accuracy
+from heed.compare.comparison import compare
+from heed.compare.models import Evidence, WordMap
+from heed.evaluation.words import split_words
+from heed.report import attention, comparison
+from tests.compare.sides import make_run, make_test_set
+from tests.report.chromium import measure, needs_chromium
+
+pytestmark = [pytest.mark.browser, needs_chromium]
+
+DESKTOP, PHONE = 1280, 390
+SENTENCE = "the tired dog that slept under the old bridge saw a bank , and its owner who had lost it was very happy"
+
+
+def compare_page() -> str:
+    references = [f"{SENTENCE} {number}" for number in range(40)]
+    cut = [line[: 2 * n] for n, line in enumerate(references)]
+    sides = [
+        runs.Side("a-transformer-with-a-rather-long-name", [make_run(cut)]),
+        runs.Side("rnn", [make_run([line.title() for line in references], params=2000)]),
+    ]
+    found = compare(make_test_set(references, tags=["common"] * 30 + ["rare"] * 10), sides)
+    maps = []
+    for example in found.examples:
+        words = split_words(example.source), split_words(example.translations[1])
+        maps.append(WordMap(*words, np.full((len(words[1]), len(words[0])), 0.5)))
+    accuracy = [[{"pronoun": Accuracy(3, 10)}], [{"pronoun": Accuracy(9, 10)}]]
+    return comparison.render(found, Evidence("the set", accuracy, [None, maps], ["no cross-attention", "layer 1"]))
+
+
+def attend_page() -> str:
+    systems = []
+    for name in ("first", "second"):
+        pieces = ["▁" + word for word in SENTENCE.split()] + ["</s>"]
+        weights = np.random.default_rng(0).dirichlet(np.full(len(pieces), 0.1), size=(3, 8, len(pieces)))
+        pair = SimpleNamespace(
+            source=SENTENCE, target=SENTENCE, src_pieces=pieces, tgt_pieces=pieces, read_pieces=["<s>", *pieces[:-1]],
+            cross=weights, encoder_self=weights, decoder_self=weights,
+        )  # fmt: skip
+        systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair]))
+    return attention.render(systems, given=True)
+
+
+def claims_page() -> str:
+    lines = [Line(f"a line with a name {n}", [(x, n * x) for x in range(9)], [(2, n * 2.5)]) for n in range(1, 7)]
+    figures = [
+        caption("BLEU"),
+        line_plot(lines, name="lines", x="a rather long description of the quantity on the axis", y="BLEU"),
+        line_plot(lines, name="log", x="n", y="bytes", log_y=True),
+        histogram([0.5, -0.2, 0.9], name="values", x="attention to the right − to the wrong antecedent, challenge set"),
+        table(["", *(f"column {n}" for n in range(9))], [["row", *("12.3 ± 0.4" for _ in range(9))]]),
+    ]
+    findings = [
+        (Claim(name, "A claim", "How", (), lambda _: None), Finding(name == "a", "Summary", {}, figures))  # type: ignore[arg-type,return-value]
+        for name in ("a", "b")
+    ]
+    return render_claims(findings, facts=["A fact."])
+
+
+PAGES = {"compare": compare_page, "attend": attend_page, "claims": claims_page}
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+@pytest.mark.parametrize("page", PAGES)
+def test_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
+    found = measure(PAGES[page](), tmp_path, width=width)
+    assert found["errors"] == []
+    assert found["width"] == width
+    assert found["overflow"] <= 0
+    assert found["texts"] > 20
+    assert found["smallest"] >= 11
+    assert found["unfocusable"] == []
+    assert found["without_hint"] == []
+    if width == PHONE:
+        assert found["scrolls"]
+    if page == "attend":
+        assert found["links"] > 10
+        assert found["loose_links"] == found["crossing_links"] == 0
+        assert found["pressed"] == ["false"]
+        assert found["upright"] == 2  # the sentence does not fit on one line beside the other model
