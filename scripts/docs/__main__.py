@@ -1,7 +1,7 @@
 """Write the generated parts of README.md and docs/ from conf/, the command line and docs/results/.
 
-    python scripts/docs            write the pages that have changed
-    python scripts/docs --check    write nothing; exit status 1 if a page would change
+python scripts/docs            write the pages that have changed
+python scripts/docs --check    write nothing; exit status 1 if a page would change
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """The twelve claims: their statements from scripts/experiments, their figures from docs/results/claims.json."""
 
-from docs.figures import load, markdown_table, show
 from experiments.claims import CLAIMS
+
+from docs.figures import load, markdown_table, show
 
 
 def markdown() -> str:

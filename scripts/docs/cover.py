@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
+from matplotlib.textpath import TextPath
 
 from heed.data.synthetic import split_punctuation
 from heed.inference.loading import build_search, load_models
@@ -28,8 +30,12 @@ SENTENCES = (
 )
 PRONOUNS = ("er", "sie", "es")
 BLUE, ORANGE, INK, GREY = "#1f6fb2", "#c8501e", "#1d1f24", "#8a8f99"
-LETTER, SPACE = 0.105, 0.16
-"""Mean width of a letter, and the space between words, in inches."""
+WIDTH, HEIGHT, SPACE = 8.0, 4.25, 0.17
+"""Size of the picture, and the space between words, in inches."""
+SIZE, FAMILY = 14, "DejaVu Sans"
+"""Size of the letters in points, and their font, which comes with matplotlib."""
+SMALLEST = 0.03
+"""Smaller weights are not drawn."""
 
 
 @dataclass(frozen=True)
@@ -78,53 +84,64 @@ def clearest_head(sentences: list[Words]) -> tuple[int, int]:
 
 
 def draw(sentences: list[Words]) -> Figure:
-    """Draw source above target, joined by curves as thick as the attention weight; the pronoun's are coloured."""
+    """Draw each source above its translation, joined by curves as strong as the attention; color the pronoun's."""
     layer, head = clearest_head(sentences)
-    mpl.rcParams["font.family"] = "DejaVu Sans"
-    figure = Figure(figsize=(10, 4.5), dpi=170, facecolor="white")
+    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=200, facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, 10), ylim=(0, 4.5))
+    axes.set(xlim=(0, WIDTH), ylim=(0, HEIGHT))
     axes.axis("off")
-    for words, top, colour in zip(sentences, (4.1, 1.9), (BLUE, ORANGE), strict=True):
+    for words, top, colour in zip(sentences, (HEIGHT - 0.3, HEIGHT - 2.45), (BLUE, ORANGE), strict=True):
         weights = words.weights[layer, head]
         source_x, target_x = _centres(words.source), _centres(words.target)
-        looked_at = int(weights[words.pronoun].argmax())
-        for t, row in enumerate(weights):
-            is_pronoun = t == words.pronoun
-            for s in np.flatnonzero(row > 0.03):
-                points = [(target_x[t], top - 1.3), (target_x[t], top - 0.7), (source_x[s], top - 0.75), (source_x[s], top - 0.16)]
-                codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
-                style = {"color": colour if is_pronoun else GREY, "alpha": float(row[s]) * (1 if is_pronoun else 0.35)}
-                axes.add_patch(PathPatch(Curve(points, codes), fill=False, lw=0.5 + (4.5 if is_pronoun else 2) * row[s], capstyle="round", **style))
-        for positions, y, sentence, marked in (
-            (source_x, top, words.source, looked_at),
-            (target_x, top - 1.48, words.target, words.pronoun),
-        ):
-            for i, (x, word) in enumerate(zip(positions, sentence, strict=True)):
-                bold = i == marked
-                axes.text(x, y, word, ha="center", va="center", size=14, color=colour if bold else INK, weight="bold" if bold else "normal")
+        bottom = top - 1.48
+        for t, s in np.argwhere(weights > SMALLEST):
+            strength = 1.0 if t == words.pronoun else 0.4
+            _curve(
+                axes,
+                (source_x[s], top - 0.16),
+                (target_x[t], bottom + 0.18),
+                color=colour if t == words.pronoun else GREY,
+                alpha=float(weights[t, s]) * strength,
+                lw=0.5 + 4.5 * float(weights[t, s]) * strength,
+            )
+        most_attended = int(weights[words.pronoun].argmax())
+        _text(axes, source_x, top, words.source, most_attended, colour)
+        _text(axes, target_x, bottom, words.target, words.pronoun, colour)
     return figure
+
+
+def _curve(axes: Axes, start: tuple[float, float], end: tuple[float, float], **style: Any) -> None:
+    """Draw a curve that leaves both points vertically."""
+    middle = (start[1] + end[1]) / 2
+    points = [start, (start[0], middle), (end[0], middle), end]
+    codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
+    axes.add_patch(PathPatch(Curve(points, codes), fill=False, capstyle="round", **style))
+
+
+def _text(axes: Axes, centres: list[float], y: float, words: list[str], marked: int, colour: str) -> None:
+    """Write the words of a sentence, one of them bold and coloured."""
+    for i, (x, word) in enumerate(zip(centres, words, strict=True)):
+        text = axes.text(x, y, word, ha="center", va="center", size=SIZE, family=FAMILY, color=INK)
+        if i == marked:
+            text.set(color=colour, weight="bold")
 
 
 def _centres(words: list[str]) -> list[float]:
     """Return the horizontal centre of each word in inches, the sentence centred on the picture."""
     widths = [_width(word) for word in words]
-    gaps = [0.0 if word in ".,?!" else SPACE for word in words[1:]] + [0.0]
-    start = (10 - sum(widths) - sum(gaps)) / 2
+    gaps = [0.02 if word in ".,?!" else SPACE for word in words[1:]]
+    start = (WIDTH - sum(widths) - sum(gaps)) / 2
     centres = []
-    for width, gap in zip(widths, gaps, strict=True):
+    for width, gap in zip(widths, [*gaps, 0.0], strict=True):
         centres.append(start + width / 2)
         start += width + gap
     return centres
 
 
 def _width(word: str) -> float:
-    """Return the width of a word in inches at the size of the picture."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    box = TextPath((0, 0), word, size=14, prop=FontProperties(family="DejaVu Sans", weight="bold")).get_extents()
-    return float(box.width) / 72
+    """Return the width of a word in inches."""
+    font = FontProperties(family=FAMILY, weight="bold")
+    return float(TextPath((0, 0), word, size=SIZE, prop=font).get_extents().width) / 72
 
 
 def main() -> None:
@@ -134,11 +151,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/cover.png"))
     args = parser.parse_args()
     folder = load_models(args.run)
-    translator = Translator(folder.model, folder.tokenizer, build_search(folder.config.get("search")), batch_tokens=1000)
-    pairs = [words_of(pair) for pair in translator.attend(SENTENCES)]
-    for words in pairs:
-        print(" ".join(words.target), words.pronoun)
-    draw(pairs).savefig(args.out)
+    translator = Translator(
+        folder.model, folder.tokenizer, build_search(folder.config.get("search")), batch_tokens=1000
+    )
+    draw([words_of(pair) for pair in translator.attend(SENTENCES)]).savefig(args.out)
 
 
 if __name__ == "__main__":

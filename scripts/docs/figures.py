@@ -76,7 +76,9 @@ def table(argument: str) -> str:
     rows = chosen["rows"].split(",") if "rows" in chosen else list(content["rows"])
     cells = [[content["rows"][row].get(column) for column in columns] for row in rows]
     numeric = [all(not isinstance(row[i], str) for row in cells) for i in range(len(columns))]
-    return markdown_table([content["columns"][column] for column in columns], [list(map(show, r)) for r in cells], numeric)
+    return markdown_table(
+        [content["columns"][column] for column in columns], [list(map(show, r)) for r in cells], numeric
+    )
 
 
 def markdown_table(header: list[str], rows: list[list[str]], right: list[bool] | None = None) -> str:

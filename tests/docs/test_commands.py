@@ -58,9 +58,24 @@ HEED = [words[1:] for words in ALL if words[0] == "heed" and words[1:2] != ["tra
 
 def test_commands_are_found() -> None:
     text = "Prose, `heed x --y` and `heed`.\n\n```sh\necho a | heed z < in && b  # why\nheed train a='[[b]]'\n```\n"
-    assert [*commands(text)] == [["echo", "a"], ["heed", "z", "<", "in"], ["b"], ["heed", "train", "a=[[b]]"], ["heed", "x", "--y"]]
+    assert [*commands(text)] == [
+        ["echo", "a"],
+        ["heed", "z", "<", "in"],
+        ["b"],
+        ["heed", "train", "a=[[b]]"],
+        ["heed", "x", "--y"],
+    ]
     assert len(TRAIN) >= 20
-    assert {words[0] for words in HEED} >= {"translate", "score", "evaluate", "align", "attend", "compare", "average", "runs"}
+    assert {words[0] for words in HEED} >= {
+        "translate",
+        "score",
+        "evaluate",
+        "align",
+        "attend",
+        "compare",
+        "average",
+        "runs",
+    }
 
 
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)
@@ -110,7 +125,7 @@ def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path
 def test_the_first_screen_of_the_readme(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Train, translate, look and compare, as they stand there, with few sentences and steps; then the lines of Python."""
+    """Train, translate, look, compare and the lines of Python, with few sentences and steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## Train, translate, look, compare")[2].partition("More:")[0]
     Path("in.txt").write_text("The woman didn't see the old bank.\n", encoding="utf-8")

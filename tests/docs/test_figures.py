@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs import figures
 from docs.pages import ROOT, fill
 from experiments.claims import CLAIMS
+
+from docs import figures
 
 FILES = sorted((ROOT / "docs" / "results").glob("*.json"))
 
@@ -44,7 +45,10 @@ def test_a_table_has_the_chosen_rows_and_columns() -> None:
 
 
 def test_parts_between_markers_are_written_anew() -> None:
-    text = "The beam is <!-- value: training.beam -->4<!-- end -->.\n\n<!-- table: published columns=bleu -->\nold\n<!-- end -->\n"
+    text = (
+        "The beam is <!-- value: training.beam -->4<!-- end -->.\n\n"
+        "<!-- table: published columns=bleu -->\nold\n<!-- end -->\n"
+    )
     assert fill(text) == (
         "The beam is <!-- value: training.beam -->5<!-- end -->.\n\n"
         "<!-- table: published columns=bleu -->\n\n| BLEU |\n| ---: |\n| 41.0 |\n| 42.0 |\n\n<!-- end -->\n"

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from docs import commands, options
 from docs.pages import MARKED, ROOT, pages
+
+from docs import commands, options
 
 KNOWN = re.findall(r"^\| `([\w.]+)` \|", options.markdown(), re.MULTILINE)
 GROUPS = {folder.relative_to(options.CONF).as_posix() for folder in options.groups()} | {"experiment"}
@@ -14,7 +15,8 @@ GROUPS = {folder.relative_to(options.CONF).as_posix() for folder in options.grou
 def test_a_file_is_read_with_its_comments(tmp_path: Path) -> None:
     file = tmp_path / "general.yaml"
     file.write_text(
-        "# @package _global_\n# Two lines\n# of description.\ndefaults:\n  # not a reason\n  - base\n  - override /model: rnn\n"
+        "# @package _global_\n# Two lines\n# of description.\n"
+        "defaults:\n  # not a reason\n  - base\n  - override /model: rnn\n"
         "_target_: heed.x.Y\na: 1 # one\n# above\n# it\nb: 2\npart:\n  _target_: heed.x.Z\n  c: [1, 2] # of the part\n"
     )
     read = options.read(file)
