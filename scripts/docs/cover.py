@@ -1,12 +1,15 @@
 """Draw docs/cover.png: the cross-attention of one model when it writes the pronoun of two similar sentences.
 
-    python scripts/docs/cover.py RUN [--out docs/cover.png]
-
-RUN is a transformer of `heed train trainer.max_steps=3000 schedule.warmup_steps=100`.
+    heed train trainer.max_steps=3000 schedule.warmup_steps=100 hydra.run.dir=runs/cover
+    heed attend --model runs/cover --npz maps.npz \\
+        "The animal didn't cross the street because it was too tired." \\
+        "The animal didn't cross the street because it was too wide."
+    python scripts/docs/cover.py maps.npz docs/cover.png
 """
 
 import argparse
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +21,11 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 from matplotlib.textpath import TextPath
+from PIL import Image
 
 from heed.data.synthetic import split_punctuation
-from heed.inference.loading import build_search, load_models
-from heed.inference.translator import Attended, Translator
 from heed.symbols import WORD_START
 
-SENTENCES = (
-    "The animal didn't cross the street because it was too tired.",
-    "The animal didn't cross the street because it was too wide.",
-)
 PRONOUNS = ("er", "sie", "es")
 BLUE, ORANGE, INK, GREY = "#1f6fb2", "#c8501e", "#1d1f24", "#8a8f99"
 WIDTH, HEIGHT, SPACE = 8.0, 4.25, 0.17
@@ -53,11 +51,15 @@ class Words:
         return max(i for i, word in enumerate(self.target) if word.lower() in PRONOUNS)
 
 
-def words_of(pair: Attended) -> Words:
-    """Sum the attention over the pieces of a source word; a target word has the attention of its first piece."""
-    assert pair.cross is not None
-    source, target = _group(pair.src_pieces[:-1]), _group(pair.tgt_pieces[:-1])
-    columns = np.stack([pair.cross[..., list(pieces)].sum(-1) for _, pieces in source], axis=-1)
+def words_of(src_pieces: list[str], tgt_pieces: list[str], cross: npt.NDArray[Any]) -> Words:
+    """Sum the attention over the pieces of a source word; a target word has the attention of its first piece.
+
+    Args:
+        src_pieces, tgt_pieces: with EOS at the end.
+        cross: "layers heads T S".
+    """
+    source, target = _group(src_pieces[:-1]), _group(tgt_pieces[:-1])
+    columns = np.stack([cross[..., pieces].sum(-1) for _, pieces in source], axis=-1)
     weights = columns[:, :, [pieces[0] for _, pieces in target]]
     return Words([word for word, _ in source], [word for word, _ in target], weights)
 
@@ -145,16 +147,16 @@ def _width(word: str) -> float:
 
 
 def main() -> None:
-    """Translate the sentences and draw their attention."""
+    """Read the maps of two sentences and draw them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, metavar="RUN")
-    parser.add_argument("--out", type=Path, default=Path("docs/cover.png"))
+    parser.add_argument("maps", type=Path, help="the file of heed attend --npz")
+    parser.add_argument("out", type=Path, help="the picture")
     args = parser.parse_args()
-    folder = load_models(args.run)
-    translator = Translator(
-        folder.model, folder.tokenizer, build_search(folder.config.get("search")), batch_tokens=1000
-    )
-    draw([words_of(pair) for pair in translator.attend(SENTENCES)]).savefig(args.out)
+    with np.load(args.maps) as maps:
+        sentences = [words_of(maps[f"{i}.src"].tolist(), maps[f"{i}.tgt"].tolist(), maps[f"{i}.cross"]) for i in (0, 1)]
+    pixels = BytesIO()
+    draw(sentences).savefig(pixels, format="png")
+    Image.open(pixels).convert("RGB").quantize(64).save(args.out, optimize=True)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,20 @@ class ConfigFile:
     """The constructor of the options under a prefix; "" for the file itself."""
 
 
+@dataclass
+class Parent:
+    """A mapping inside a file, whose comment describes its first option, too."""
+
+    indent: int
+    key: str
+    reason: str
+
+    def take(self) -> str:
+        """Return the comment the first time, then nothing."""
+        reason, self.reason = self.reason, ""
+        return reason
+
+
 # ---- reading conf/
 
 
@@ -70,7 +84,7 @@ def read(path: Path) -> ConfigFile:
         elif isinstance(entry, dict):
             file.overrides += [(group.removeprefix("override ").lstrip("/"), str(c)) for group, c in entry.items()]
     above: list[str] = []  # comment lines above the next option
-    parents: list[tuple[int, str, str]] = []  # (indentation, key, reason) of the mappings around it
+    parents: list[Parent] = []  # the mappings around it
     for line in lines[len(intro) :]:
         if line.lstrip().startswith("#"):
             above.append(line)
@@ -80,17 +94,17 @@ def read(path: Path) -> ConfigFile:
             above = []
             continue
         indent, key, value = len(match["indent"]), match["key"], match["value"] or ""
-        parents = [parent for parent in parents if parent[0] < indent]
-        prefix = ".".join(parent[1] for parent in parents)
+        parents = [parent for parent in parents if parent.indent < indent]
+        prefix = ".".join(parent.key for parent in parents)
         reason = " ".join(filter(None, [_join(above), match["comment"] or ""]))
         above = []
         if key == "_target_":
             file.targets[prefix] = value
         elif not value or value.startswith("#"):
-            parents.append((indent, key, reason))
+            parents.append(Parent(indent, key, reason))
         elif prefix.split(".")[0] not in ("defaults", "hydra") and not key.startswith("_"):
             name = f"{prefix}.{key}".lstrip(".")
-            file.options.append(Option(name, value, reason))
+            file.options.append(Option(name, value, " ".join(filter(None, [*map(Parent.take, parents), reason]))))
     return file
 
 

@@ -131,7 +131,7 @@ def test_the_first_screen_of_the_readme(
     Path("in.txt").write_text("The woman didn't see the old bank.\n", encoding="utf-8")
     ran = []
     for program, *words in commands(section):
-        if program == "echo":
+        if program == "echo" or len(words) < 2:  # a command without arguments is only mentioned
             continue
         ran.append(words[0])
         if words[0] == "train":

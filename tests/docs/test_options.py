@@ -17,14 +17,15 @@ def test_a_file_is_read_with_its_comments(tmp_path: Path) -> None:
     file.write_text(
         "# @package _global_\n# Two lines\n# of description.\n"
         "defaults:\n  # not a reason\n  - base\n  - override /model: rnn\n"
-        "_target_: heed.x.Y\na: 1 # one\n# above\n# it\nb: 2\npart:\n  _target_: heed.x.Z\n  c: [1, 2] # of the part\n"
+        "_target_: heed.x.Y\na: 1 # one\n# above\n# it\nb: 2\n"
+        "# A part.\npart:\n  _target_: heed.x.Z\n  c: [1, 2] # of the part\n  d: 3\n"
     )
     read = options.read(file)
     assert (read.description, read.package) == ("Two lines of description.", "_global_")
     assert (read.parents, read.overrides) == (["base"], [("model", "rnn")])
     assert read.targets == {"": "heed.x.Y", "part": "heed.x.Z"}
     assert [(o.name, o.default, o.reason) for o in read.options] == [
-        ("a", "1", "one"), ("b", "2", "above it"), ("part.c", "[1, 2]", "of the part"),
+        ("a", "1", "one"), ("b", "2", "above it"), ("part.c", "[1, 2]", "A part. of the part"), ("part.d", "3", ""),
     ]  # fmt: skip
 
 
