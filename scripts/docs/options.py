@@ -149,7 +149,7 @@ def _hints(target: str) -> dict[str, Any]:
 
 def markdown() -> str:
     """Return a section for the root and for each group of conf/, with a table for each of its files."""
-    parts = ["## Root", *_tables(CONF / "train.yaml", "")]
+    parts = ["## General", *_tables(CONF / "train.yaml", "")]
     for folder in groups():
         name = folder.relative_to(CONF).as_posix()
         parts.append(f"## {name}")
