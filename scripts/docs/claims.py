@@ -19,7 +19,7 @@ def markdown() -> str:
         remark = [row["remark"]] if "remark" in row else []
         parts += [
             f"### {claim.name}",
-            f"**{claim.claim}** {'This held.' if row['held'] else 'This did not hold.'}",
+            f"**{claim.claim}** Held: {'yes' if row['held'] else 'no'}.",
             *remark,
             claim.measurement,
             markdown_table(["measured", "value"], figures, [False, True]),

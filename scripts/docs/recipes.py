@@ -9,7 +9,7 @@ def markdown() -> str:
     parts = []
     for path in sorted((CONF / "experiment").glob("*.yaml")):
         file = read(path)
-        parts += [f"## {path.stem}", escape(file.description), f"```sh\npython train.py experiment={path.stem}\n```"]
+        parts += [f"## {path.stem}", escape(file.description), f"```sh\nheed train experiment={path.stem}\n```"]
         if file.parents:
             parts.append(f"Starts from {', '.join(f'`{parent}`' for parent in file.parents)}.")
         choices = [[f"`{group}={choice}`", ""] for group, choice in file.overrides]

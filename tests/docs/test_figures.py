@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.pages import ROOT, fill
+from docs.pages import ROOT, fill, pages
 from experiments.claims import CLAIMS
 
 from docs import figures
@@ -75,11 +75,18 @@ def test_every_file_says_where_its_numbers_come_from(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_file_is_shown_on_a_page(file: Path) -> None:
-    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
     for kind in ("table", "source"):  # of all rows, or of a part
         expected = "<!-- claims" if kind == "table" and file.stem == "claims" else f"<!-- {kind}: {file.stem} "
         if (kind, file.stem) != ("source", "soak_scenarios"):  # measured together with soak
-            assert expected in pages
+            assert expected in text
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_single_value_is_shown_on_a_page(file: Path) -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in pages())
+    for key in figures.load(file.stem)["values"]:
+        assert f"<!-- value: {file.stem}.{key} -->" in text, key
 
 
 def test_claims_are_those_of_the_experiments() -> None:
