@@ -49,9 +49,9 @@ COMMON = (
     "trainer=cpu",
     "trainer.precision=32-true",
     "trainer.max_epochs=null",
-    "callbacks.log_every=1",
-    "callbacks.maps=0",
-    "callbacks.sample_translations=0",
+    "trainer.log_every=1",
+    "callbacks.attention_maps=null",
+    "callbacks.sample_translations=null",
     "callbacks.early_stopping=null",
     "weights=last",
     "search=beam",
@@ -70,8 +70,8 @@ VARIANTS = {
     "transformer": TRANSFORMER,
     "rnn": ("model=rnn", "model.d_embedding=48", "model.d_model=64", "optimizer.lr=5e-3"),
     "muon": (*TRANSFORMER[:-1], "optimizer=muon", "optimizer.lr=1e-2"),
-    "r-drop-bpe-dropout": (*TRANSFORMER, "r_drop=2.0", "tokenizer.sampling=0.1"),
-    "ema": (*TRANSFORMER, "callbacks.ema=0.95", "weights=ema"),
+    "r-drop-bpe-dropout": (*TRANSFORMER, "module.r_drop=2.0", "tokenizer.sampling=0.1"),
+    "ema": (*TRANSFORMER, "callbacks.ema.decay=0.95", "weights=ema"),
 }
 
 

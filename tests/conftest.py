@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hypothesis import settings
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 from heed.launch import command as launch_command
-from heed.launch.schema import CONF
+from heed.launch.compose import compose as launch_compose
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
@@ -79,18 +76,14 @@ def tiny_model() -> Callable[..., Seq2Seq]:
 
 
 @pytest.fixture
-def compose() -> Iterator[Callable[..., DictConfig]]:
+def compose() -> Callable[..., DictConfig]:
     """``compose(*overrides)`` returns the configuration that train.py would compose."""
 
     def composed(*overrides: str, folder: Path = Path("unused")) -> DictConfig:
-        cfg = hydra_compose("train", [*overrides, f"hydra.runtime.output_dir='{folder}'"], return_hydra_config=True)
-        HydraConfig.instance().set_config(cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
+        cfg: DictConfig = launch_compose(overrides, folder=folder)
         return cfg
 
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield composed
+    return composed
 
 
 @pytest.fixture

@@ -19,13 +19,14 @@ from heed.files import replacing, writing
 from heed.inference import model_folder
 from heed.launch.configuration import build_parts
 from heed.launch.dry_run import dry_run
+from heed.runs.selection import Selection
 
 Command = Callable[..., tuple[int, str]]
 ErrorOf = Callable[..., str]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
-        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.maps=0", "logger=none", "search=greedy",
-        "weights=last", "batching.batch_tokens=40"]  # fmt: skip
+        "trainer.max_steps=2", "trainer.validate_every=1", "callbacks.attention_maps=null", "logger=none",
+        "search=greedy", "weights=last", "batching.batch_tokens=40"]  # fmt: skip
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def files(tmp_path: Path) -> list[str]:
 
 # Wrong options, a part of the message, and the same options with a right value.
 SETTINGS = [
-    (["modle=rnn"], "modle is unknown (did you mean model?)", ["model=rnn"]),
+    (["modle=rnn"], "modle is unknown (did you mean module or model?)", ["model=rnn"]),
     (["model=transfomer"], "model=transfomer is unknown (did you mean model=transformer", ["model=transformer"]),
     (["optimizer.lrr=1"], "optimizer.lrr is unknown (did you mean optimizer.lr", ["optimizer.lr=1"]),
     (["max_steps=5"], "max_steps is unknown (did you mean trainer.max_steps", ["trainer.max_steps=5"]),
@@ -77,8 +78,8 @@ SETTINGS = [
     (["model.d_model=-4"], "model.d_model=-4", ["model.d_model=4"]),
     (["optimizer=muon", "optimizer.newton_schulz=1000000"], "optimizer.newton_schulz=1000000 must be",
      ["optimizer=muon", "optimizer.newton_schulz=6"]),
-    (["label_smoothing=1.5"], "label_smoothing=1.5 must be in [0, 1).", ["label_smoothing=0"]),
-    (["label_smoothing=much"], "label_smoothing=much", ["label_smoothing=0.2"]),
+    (["module.label_smoothing=1.5"], "module.label_smoothing=1.5 must be in [0, 1).", ["module.label_smoothing=0"]),
+    (["module.label_smoothing=much"], "module.label_smoothing=much", ["module.label_smoothing=0.2"]),
     (["optimizer.lr=-1"], "optimizer: Invalid learning rate: -1", ["optimizer.lr=0.1"]),
     (["optimizer.betas=[0.9]"], "optimizer.betas=[0.9] must be a list", ["optimizer.betas=[0.9,0.9]"]),
     (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be >= 0.",
@@ -87,8 +88,13 @@ SETTINGS = [
      ["batching.device_tokens=auto"]),
     (["batching.pool=0"], "batching.pool=0 must be >= 1.", ["batching.pool=10"]),
     (["data.max_train=0"], "data.max_train=0 must be an integer >= 1 or null", ["data.max_train=9"]),
-    (["callbacks.ema=1"], "callbacks.ema=1 must be a number in (0, 1) or null", ["callbacks.ema=0.9", "weights=ema"]),
-    (["callbacks.ema=0"], "callbacks.ema=0 must be a number in (0, 1) or null", ["callbacks.ema=null"]),
+    (["callbacks.ema.decay=1"], "callbacks.ema.decay=1 must be a number in (0, 1) or null",
+     ["callbacks.ema.decay=0.9", "weights=ema"]),
+    (["callbacks.ema.decay=0"], "callbacks.ema.decay=0 must be a number in (0, 1) or null", ["callbacks.ema=null"]),
+    (["+callbacks.mine=3"], "callbacks.mine=3 must be null or an object with callbacks.mine._target_", None),
+    (["+callbacks.mine._target_=nowhere.Mine"], "callbacks.mine._target_=nowhere.Mine cannot be imported", None),
+    (["+callbacks.mine.x=1"], "callbacks.mine._target_ is missing", None),
+    (["logger=[csv,wandbb]"], "logger=wandbb is unknown (did you mean logger=wandb", ["logger=[csv,wandb]"]),
     (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
      ["model/positions=learned", "model.positions.max_length=9"]),
     (["data.train=0"], "data.train=0 must be >= 1.", ["data.train=1"]),
@@ -100,15 +106,15 @@ SETTINGS = [
     (["tokenizer.vocab_size=2147483648"], "tokenizer.vocab_size=2147483648 must be auto or an integer in",
      ["tokenizer.vocab_size=2147483647"]),
     (["tokenizer.kind=bep"], "tokenizer.kind=bep must be bpe or unigram", ["tokenizer.kind=bpe"]),
-    (["logger=wandb", "logger.mode=on"], "logger.mode=on must be auto or online or offline",
-     ["logger=wandb", "logger.mode=offline"]),
+    (["logger=wandb", "logger.wandb.mode=on"], "logger.wandb.mode=on must be auto or online or offline",
+     ["logger=wandb", "logger.wandb.mode=offline"]),
     (["data=files"], "data.train must be given", None),
     (["trainer.accelerator=abacus"], "abacus", ["trainer.accelerator=cpu"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
     # Each option is right, but not together.
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",
      ["schedule=cosine", "trainer.max_steps=999"]),
-    (["weights=ema"], "set callbacks.ema", ["weights=ema", "callbacks.ema=0.9"]),
+    (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
     (["model.num_heads=3"], "model.d_model=256 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
     (["ckpt_path=a", "init_from=b"], "ckpt_path and init_from contradict each other", None),
@@ -128,16 +134,27 @@ def test_the_same_option_with_a_right_value(
     compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]
 ) -> None:
     cfg = compose("logger=none", *right)
-    parts = build_parts(cfg)
-    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, cfg.callbacks)
-    parts["trainer"](folder=tmp_path, callbacks=[], loggers=[])
+    dry_run(cfg)
+    build_parts(cfg)["trainer"](folder=tmp_path, selection=Selection(), callbacks=[], loggers=[])
 
 
 def test_all_wrong_options_are_reported_at_once(error_of: ErrorOf) -> None:
-    message = error_of("clip_norm=-1", "callbacks.log_every=0", "model.dropout=high", "model.positions.merge=3")
+    message = error_of("module.clip_norm=-1", "trainer.log_every=0", "model.dropout=high", "model.positions.merge=3")
     assert [line.partition("=")[0] for line in message.splitlines()] == [
-        "clip_norm", "model.positions.merge", "model.dropout", "callbacks.log_every",
+        "model.positions.merge", "model.dropout", "module.clip_norm", "trainer.log_every",
     ]  # fmt: skip
+
+
+def test_contradictions_in_several_parts_are_reported_at_once(error_of: ErrorOf) -> None:
+    message = error_of(
+        *("schedule=cosine", "trainer.max_steps=9", "model.d_model=13", "model.norm=none", "model.norm_kind=rms"),
+        *("model/positions=rotary", "model.positions.merge=add", "trainer.log_every=0", "search.n_best=99"),
+    )
+    assert [line.partition("=")[0].partition(" ")[0] for line in message.splitlines()] == [
+        "model.positions.merge", "schedule.total_steps", "search.n_best", "trainer.log_every",
+    ]  # fmt: skip
+    message = error_of("model.d_model=13", "model.norm=none", "model.norm_kind=rms")
+    assert [line.partition("=")[0] for line in message.splitlines()] == ["model.d_model", "model.norm_kind"]
 
 
 def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: Path) -> None:
@@ -204,12 +221,11 @@ def test_starting_points_that_do_not_fit(command: Command, error_of: ErrorOf, fi
     checkpoint = "first/checkpoints/last-0000002.ckpt"
     more = [*files, "trainer.max_steps=3"]
     wider = "model.d_model=10"
+    message = error_of(*more, f"ckpt_path={checkpoint}", wider)
+    assert f"{checkpoint} holds the weights of another architecture" in message
+    assert "there and" in message
+    assert "another architecture" in error_of(*more, f"ckpt_path={checkpoint}", "model.attention.score=dot")
     for start in (f"ckpt_path={checkpoint}", "init_from=first"):
-        message = error_of(*more, start, wider)
-        assert "holds the weights of another architecture" in message
-        assert start.partition("=")[2] in message
-        assert "there and" in message
-        assert "another architecture" in error_of(*more, start, "model.attention.score=dot")
         status, err = command(*more, start, f"hydra.run.dir=good-{start[:4]}")
         assert status == 0, err
     message = error_of(*more, f"ckpt_path={checkpoint}", "optimizer=muon")
@@ -292,7 +308,7 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
 
 def test_a_full_disk_keeps_what_was_saved(command: Command, error_of: ErrorOf, files: list[str]) -> None:
     """The disk has room for the first checkpoint only: it is kept, and the run resumes from it."""
-    wide = [*files, "model.d_embedding=64", "model.d_model=64", "callbacks.keep_best=0", "hydra.run.dir=disk/run"]
+    wide = [*files, "model.d_embedding=64", "model.d_model=64", "trainer.keep_best=0", "hydra.run.dir=disk/run"]
     status, err = command(*wide, "hydra.run.dir=whole")
     assert status == 0, err
     size = Path("whole/checkpoints/last-0000002.ckpt").stat().st_size

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 
 TINY = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "model.d_model=16", "model.num_heads=2",
         "model.d_ff=16", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu", "trainer.max_epochs=null",
-        "trainer.max_steps=4", "trainer.validate_every=2", "callbacks.log_every=1", "callbacks.maps=1",
-        "batching.batch_tokens=60", "tokenizer.sampling=0.2"]  # fmt: skip
+        "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=1",
+        "callbacks.attention_maps.sentences=1", "batching.batch_tokens=60", "tokenizer.sampling=0.2"]  # fmt: skip
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_no_network_no_account_no_terminal_no_home(
 
 
 def test_two_runs_of_one_command_give_the_same_metrics(run: Callable[..., Path], settings: list[str]) -> None:
-    random_in_all = [*settings, "callbacks.maps=0", "r_drop=1.0", "search=sample"]
+    random_in_all = [*settings, "callbacks.attention_maps=null", "module.r_drop=1.0", "search=sample"]
     one, two = (run(name, *random_in_all) for name in ("one", "two"))
     written = (one / "metrics.csv").read_bytes()
     assert written == (two / "metrics.csv").read_bytes()

@@ -44,5 +44,29 @@ def test_keys_of_a_nested_config_get_the_new_name() -> None:
     assert config["model"] == {"width": 8, "layers": 1}  # the argument is not changed
 
 
+NOW_MAPPINGS = {"callbacks.ema": "callbacks.ema.decay"}
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("callbacks.ema=0.9", "callbacks.ema.decay=0.9"),
+        ("callbacks.ema=0.9,0.99", "callbacks.ema.decay=0.9,0.99"),
+        ("++callbacks.ema=0.9", "++callbacks.ema.decay=0.9"),
+        ("callbacks.ema=null", "callbacks.ema=null"),
+        ("callbacks.ema={decay:0.9}", "callbacks.ema={decay:0.9}"),
+        ("callbacks.ema.decay=0.9", "callbacks.ema.decay=0.9"),
+        ("~callbacks.ema", "~callbacks.ema"),
+    ],
+)
+def test_a_number_under_a_name_that_is_a_mapping_now(word: str, expected: str) -> None:
+    assert rename_overrides([word], NOW_MAPPINGS)[0] == [expected]
+
+
+@pytest.mark.parametrize(("ema", "expected"), [(0.9, {"decay": 0.9}), (None, None), ({"decay": 0.9}, {"decay": 0.9})])
+def test_a_key_that_is_a_mapping_now(ema: object, expected: object) -> None:
+    assert rename_keys({"callbacks": {"ema": ema}}, NOW_MAPPINGS) == {"callbacks": {"ema": expected}}
+
+
 def test_the_table_maps_old_names_to_other_names() -> None:
     assert not set(RENAMED) & set(RENAMED.values())

@@ -56,8 +56,9 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
     run: Run, files: list[str], family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = run(
-        "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "label_smoothing=0.0", "optimizer.lr=0.01",
-        "schedule.warmup_steps=30", "trainer.max_steps=300", "trainer.validate_every=300", "batching.batch_tokens=150",
+        "overfit", *files, *TINY[family], *LIMITS, "model.dropout=0.0", "module.label_smoothing=0.0",
+        "optimizer.lr=0.01", "schedule.warmup_steps=30", "trainer.max_steps=300", "trainer.validate_every=300",
+        "batching.batch_tokens=150",
     )  # fmt: skip
     results = json.loads((folder / "results.json").read_text())
     assert results["test"]["bleu"] == pytest.approx(100)
@@ -143,11 +144,11 @@ def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], f
         *LIMITS,
         "batching.batch_tokens=60",
         "batching.device_tokens=64",
-        "callbacks.log_every=3",
+        "trainer.log_every=3",
     ]
     common += ["weights=last", "trainer.validate_every=5"]
     # All random parts: subword sampling, batch order, and the two dropout passes of R-Drop.
-    common += ["tokenizer.sampling=0.2", "r_drop=2.0"]
+    common += ["tokenizer.sampling=0.2", "module.r_drop=2.0"]
     common += ["optimizer=muon"] if family == "transformer" else []
     whole = run("whole", *common, "trainer.max_steps=9")
     # An epoch has about five steps: step 7 is inside an epoch and between validations.
@@ -170,7 +171,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], f
 
 
 def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: list[str]) -> None:
-    common = [*files, *TINY["transformer"], *LIMITS, "callbacks.log_every=1", "trainer.validate_every=3"]
+    common = [*files, *TINY["transformer"], *LIMITS, "trainer.log_every=1", "trainer.validate_every=3"]
     first = run("first", *common, "trainer.max_steps=3", "schedule=constant", "optimizer.lr=1e-3")
     (checkpoint,) = first.glob("checkpoints/last-*.ckpt")
     options = ["schedule=cosine", "schedule.warmup_steps=0", "optimizer.lr=5e-4", "optimizer.weight_decay=0.25"]
@@ -203,7 +204,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "trainer.max_steps=6",
         "trainer.validate_every=6",
         "tokenizer.sampling=0.2",
-        "r_drop=2.0",
+        "module.r_drop=2.0",
     ]
     one = run("one", *common, "trainer=cpu")
     two = tmp_path / "runs" / "two"

@@ -207,7 +207,12 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     settings = [
         *("model=transformer", "model.d_ff=1024", *data, "logger=none", "test=false"),
         *(f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null"),
-        *("trainer=cpu", "callbacks.maps=0", "callbacks.aer_sentences=0", f"hydra.run.dir={folder / 'run'}"),
+        *(
+            "trainer=cpu",
+            "callbacks.attention_maps=null",
+            "callbacks.alignment_error_rate=null",
+            f"hydra.run.dir={folder / 'run'}",
+        ),
     ]
     print(f"decode: training a model for {steps} steps", flush=True)
     command = [sys.executable, str(ROOT / "train.py"), *settings]

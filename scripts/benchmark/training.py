@@ -11,7 +11,6 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
-from hydra import compose, initialize_config_dir
 from lightning.pytorch.callbacks import Callback
 
 from benchmark.matmul import record_products, time_products
@@ -23,11 +22,9 @@ from heed.data.datamodule import StepShard
 from heed.data.encoded import EncodedSplit, Ragged
 from heed.kernels.cpu import has_bf16_matmul
 from heed.launch.assemble import assemble
-from heed.launch.configuration import build_parts
-from heed.launch.schema import CONF
+from heed.launch.compose import compose
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
-from heed.runs.selection import Selection
 from heed.training.module import TranslationModule
 
 SIZES = {
@@ -55,17 +52,16 @@ class Training:
 
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
         settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
-        settings += ["trainer.validate_every=1000000", "callbacks.maps=0", "callbacks.aer_sentences=0", "test=false"]
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = compose("train", settings)
-        parts = build_parts(cfg)
-        self.trainer: L.Trainer = parts["trainer"](
-            folder=folder, callbacks=parts["callbacks"](folder=folder, selection=Selection()), loggers=[]
-        )
-        self.data, self.module = assemble(parts, cfg, parts["data"].load())
+        settings += [
+            "trainer.validate_every=1000000",
+            "callbacks.attention_maps=null",
+            "callbacks.alignment_error_rate=null",
+            "test=false",
+        ]
+        assembly = assemble(compose(settings, folder=folder), folder)
+        self.trainer, self.module, self.data = assembly.trainer, assembly.module, assembly.data
         self.tokenizer = self.module.tokenizer
         self.model = self.module.model
-        self.config = parts["model"]
 
     def fit(self, callback: Callback) -> None:
         """Train until the callback has measured all rounds."""
@@ -199,7 +195,8 @@ def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Call
     )
 
     def maker(name: str, precision: str) -> Callable[[], PeerProcess[Steps, None]]:
-        make = partial(training_loop, name, training.tokenizer.tgt_vocab, training.config, bf16=precision == "bf16")
+        config: Any = training.model.config
+        make = partial(training_loop, name, training.tokenizer.tgt_vocab, config, bf16=precision == "bf16")
         return lambda: PeerProcess(make, now=arguments.now)
 
     wanted = [name for name in peers if name.split("-")[0] in arguments.peers]

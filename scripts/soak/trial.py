@@ -32,9 +32,9 @@ TINY = (
     "trainer.max_epochs=null",
     f"trainer.max_steps={STEPS}",
     f"trainer.validate_every={VALIDATE_EVERY}",
-    "callbacks.log_every=4",  # not a divisor of the validation interval: log rows span checkpoints
-    "callbacks.maps=0",
-    "callbacks.sample_translations=0",
+    "trainer.log_every=4",  # not a divisor of the validation interval: log rows span checkpoints
+    "callbacks.attention_maps=null",
+    "callbacks.sample_translations=null",
     "callbacks.early_stopping=null",
     "search=greedy",
     "weights=last",
@@ -80,8 +80,8 @@ class Setting:
 
 SETTINGS = (
     Setting("transformer", TRANSFORMER),
-    Setting("bpe-dropout-r-drop", (*TRANSFORMER, "tokenizer.sampling=0.1", "r_drop=2.0")),
-    Setting("ema", (*TRANSFORMER, "callbacks.ema=0.9", "weights=ema")),
+    Setting("bpe-dropout-r-drop", (*TRANSFORMER, "tokenizer.sampling=0.1", "module.r_drop=2.0")),
+    Setting("ema", (*TRANSFORMER, "callbacks.ema.decay=0.9", "weights=ema")),
     Setting("muon", (*TRANSFORMER, "optimizer=muon")),
     Setting("rnn", RNN),
     Setting("ddp", TRANSFORMER, processes=(2,)),

@@ -1,158 +1,182 @@
-"""Check options against the constructor that they are for, and describe what is wrong with them.
+"""Check arguments against the constructor that they are for, and describe all that is wrong with them.
 
-A constructor's signature is its schema: ``warmup_steps: AtLeast0`` is an integer >= 0.
+A signature is a schema: ``warmup_steps: AtLeast0`` is an integer >= 0. pydantic checks types and ranges. It is imported
+at the first check, so that ``heed --help`` does not wait for it.
 """
 
 import inspect
-import math
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import is_dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Interval
 
 from heed.errors import HeedError
 
-Plain = TypeVar("Plain")
-"""A dataclass that is built from plain data."""
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
-class Range:
-    """A finite number's allowed values x: ``at_least`` <= x or ``above`` < x; x < ``below`` or x <= ``at_most``."""
-
-    at_least: float | None = None
-    above: float | None = None
-    below: float | None = None
-    at_most: float | None = None
-
-    def __contains__(self, value: float) -> bool:
-        return (
-            (isinstance(value, int) or math.isfinite(value))
-            and (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-            and (self.at_most is None or value <= self.at_most)
-        )
-
-    def __str__(self) -> str:
-        """The range as an interval such as "in [0, 1)", or with one limit only as "> 0"."""
-        low = self.above if self.at_least is None else self.at_least
-        high = self.below if self.at_most is None else self.at_most
-        if low is not None and high is not None:
-            return f"in {'(' if self.at_least is None else '['}{low}, {high}{')' if self.at_most is None else ']'}"
-        if low is not None:
-            return f"{'>' if self.at_least is None else '>='} {low}"
-        return "finite" if high is None else f"{'<' if self.at_most is None else '<='} {high}"
-
-
-AtLeast0 = Annotated[int, Range(0)]
-AtLeast1 = Annotated[int, Range(1)]
-Share = Annotated[float, Range(0, below=1)]
-NotNegative = Annotated[float, Range(0)]
-Positive = Annotated[float, Range(above=0)]
-Depth = Annotated[int, Range(1, at_most=1000)]
+AtLeast0 = Annotated[int, Interval(ge=0)]
+AtLeast1 = Annotated[int, Interval(ge=1)]
+UnitInterval = Annotated[float, Interval(ge=0, lt=1)]
+NotNegative = Annotated[float, Interval(ge=0)]
+Positive = Annotated[float, Interval(gt=0)]
+Depth = Annotated[int, Interval(ge=1, le=1000)]
 """A number of layers. Building more would take very long; nobody trains more than about a hundred."""
 
 MISSING = "???"
 """OmegaConf's mark for an option without a default that was not given."""
 
-MAX_SHOWN = 200
+MAX_CHARS = 200
 """Characters of a wrong value that a message repeats."""
 
 
 # ---- checks
 
 
-def check(target: Callable[..., Any], given: Mapping[str, Any], *, where: str) -> None:
-    """Check options for a constructor; some may be left to their defaults.
+def validated(where: str) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator that checks the arguments of the constructor before it runs.
 
     Args:
         where: the prefix of every option's name in messages: "model." or "".
-
-    Raises:
-        HeedError: listing all problems (`find_problems`).
     """
-    if found := find_problems(target, given, where=where, later=inspect.signature(target).parameters):
-        raise HeedError(" ".join(found))
+
+    def decorate(cls: type[T]) -> type[T]:
+        construct: Any = cls.__init__
+
+        @wraps(construct)
+        def checked(self: T, *args: Any, **kwargs: Any) -> None:
+            positional = dict(zip(inspect.signature(cls).parameters, args, strict=False))
+            raise_problems(find_problems(cls, {**positional, **kwargs}, where=where))
+            construct(self, *args, **kwargs)
+
+        cls.__init__ = checked  # type: ignore[method-assign, assignment]
+        return cls
+
+    return decorate
 
 
-def from_plain(cls: type[Plain], data: Any, *, where: str) -> Plain:
+def from_plain(cls: type[T], data: Any, *, where: str) -> T:
     """Build a dataclass, and the dataclasses among its fields, from nested mappings.
 
     Args:
-        where: as for `check`.
+        where: as for `validated`.
 
     Raises:
-        HeedError: listing all options that are missing, unknown, of the wrong type or out of range.
+        HeedError: listing all options that are missing, unknown, of the wrong type, out of range or contradictory.
     """
     if not isinstance(data, Mapping):
-        raise HeedError(f"{where.removesuffix('.')}={shown(data)} must be a mapping.")
-    parts = {
-        name: from_plain(hint, data[name], where=f"{where}{name}.")
-        for name, hint in get_type_hints(cls).items()
-        if is_dataclass(hint) and isinstance(hint, type) and name in data
-    }
-    if found := find_problems(cls, {**data, **parts}, where=where):
-        raise HeedError(" ".join(found))
-    return cls(**{**data, **parts})
+        raise HeedError(f"{where.removesuffix('.')}={format_value(data)} must be a mapping.")
+    hints: dict[str, type[Any]] = get_type_hints(cls)
+    parts = {name: hint for name, hint in hints.items() if name in data and is_dataclass(hint)}
+    arguments = {name: value for name, value in data.items() if name not in parts}
+    problems: list[str] = []
+    for name, part in parts.items():
+        with collect_problems(problems):
+            arguments[name] = from_plain(part, data[name], where=f"{where}{name}.")
+    raise_problems(problems + find_problems(cls, arguments, where=where, later=parts))
+    return cls(**arguments)
 
 
 def find_problems(
     target: Callable[..., Any], given: Mapping[str, Any], *, where: str, later: Collection[str] = ()
 ) -> list[str]:
-    """Return what is wrong with options for a constructor, one sentence each.
+    """Return what is wrong with the names, types and ranges of a constructor's arguments, one sentence each.
 
     Args:
-        given: plain data; a value may also be an object that was built from its own options.
-        where: as for `check`.
-        later: parameters that the program passes itself.
+        given: plain data, or objects that were built before.
+        where: as for `validated`.
+        later: parameters that may be missing here.
     """
     parameters = inspect.signature(target).parameters
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
-    found = []
-    for name, value in given.items():
-        if name in parameters:
-            hint = hints.get(name, Any)
-            if value == MISSING:
-                found.append(f"{where}{name} must be given: it has no default.")
-            elif not matches_type(hint, value):
-                found.append(f"{where}{name}={shown(value)} must be {_expected(hint, value)}.")
-        elif not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-            found.append(f"{where}{shown(name)} is unknown{did_you_mean(str(name), list(parameters), where)}.")
-    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    required = {name for name, p in parameters.items() if p.default is p.empty and p.kind not in variable}
-    found += [f"{where}{name} is missing." for name in sorted(required - given.keys() - set(later))]
-    return found
+    named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    annotations = _type_hints(target)
+    hints = {name: annotations.get(name, Any) for name in named}
+    found = [f"{where}{name} must be given: it has no default." for name in given if given[name] == MISSING]
+    found += find_wrong_values(hints, {name: value for name, value in given.items() if value != MISSING}, where=where)
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        unknown = [str(name) for name in given if name not in named]
+        found += [f"{where}{format_value(name)} is unknown{did_you_mean(name, named, where)}." for name in unknown]
+    required = {name for name, p in named.items() if p.default is p.empty}
+    return found + [f"{where}{name} is missing." for name in sorted(required - given.keys() - set(later))]
 
 
-def matches_type(hint: Any, value: Any) -> bool:
-    """Return whether plain data has a type: a list matches any sequence, an integer any number."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        kind, *marks = arguments
-        return matches_type(kind, value) and all(value in mark for mark in marks if isinstance(mark, Range))
-    if hint is Any:
-        return True
+def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, where: str) -> list[str]:
+    """Return which values are of a wrong type or out of range, one sentence each.
+
+    Args:
+        hints: the type of each name. A list matches any sequence, an integer any number.
+        given: values by name. Other names than these are ignored.
+        where: as for `validated`.
+    """
+    from pydantic import ValidationError
+
+    known = {name: given[name] for name in hints if name in given}
+    try:
+        _adapter(tuple(hints.items())).validate_python(known)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        # An option has several errors if its type has alternatives.
+        wrong = {str(detail["loc"][0]): detail["type"] for detail in details}
+        return [
+            f"{where}{name}={format_value(known[name])} must be {_expected(hints[name], kind)}."
+            for name, kind in wrong.items()
+        ]
+    return []
+
+
+def raise_problems(problems: Iterable[str]) -> None:
+    """Raise a HeedError with these sentences, one a line, unless there are none."""
+    if text := "\n".join(problems):
+        raise HeedError(text)
+
+
+@contextmanager
+def collect_problems(problems: list[str]) -> Iterator[None]:
+    """Append the sentences of a HeedError to ``problems`` instead of raising it."""
+    try:
+        yield
+    except HeedError as error:
+        problems += str(error).splitlines()
+
+
+def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    except NameError:  # another library's hints, of names that it imports for type checkers only
+        return {}
+
+
+@cache
+def _adapter(hints: tuple[tuple[str, Any], ...]) -> "TypeAdapter[dict[str, Any]]":
+    """Return pydantic's check of a mapping with some of these names."""
+    from pydantic import ConfigDict, TypeAdapter, with_config
+    from typing_extensions import TypedDict
+
+    config = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+    fields = {name: _to_pydantic(hint) for name, hint in hints}
+    return TypeAdapter(with_config(config)(TypedDict("Arguments", fields, total=False)))  # type: ignore[operator]
+
+
+def _to_pydantic(hint: Any) -> Any:
+    """Return the type as pydantic must read it.
+
+    A tuple may be a list, because plain data has no tuples. A dataclass is an object that was built before.
+    """
+    from pydantic import InstanceOf, Strict
+
+    origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return any(matches_type(choice, value) for choice in arguments)
-    if origin is Literal:
-        return value in arguments
-    if hint in (None, type(None)):
-        return value is None
-    if hint in (int, float):
-        return isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
-    if hint in (bool, str):
-        return isinstance(value, hint)
-    kind = origin or hint
-    if isinstance(value, list) and inspect.isclass(kind) and issubclass(kind, Sequence):
-        if kind is tuple and Ellipsis not in arguments:
-            return len(value) == len(arguments) and all(map(matches_type, arguments, value))
-        return not arguments or all(matches_type(arguments[0], item) for item in value)
-    if isinstance(value, dict) and inspect.isclass(kind) and issubclass(kind, Mapping):
-        return not arguments or all(matches_type(arguments[1], item) for item in value.values())
-    # Anything else is not plain data: an object built from its own options, or a type that is not checked here.
-    return not isinstance(value, (str, int, float, list, dict)) or not inspect.isclass(kind)
+        return Union[tuple(map(_to_pydantic, get_args(hint)))]  # noqa: UP007  # of any length
+    if origin is tuple:
+        return Annotated[hint, Strict(False)]
+    return InstanceOf[hint] if is_dataclass(hint) else hint  # type: ignore[misc]
 
 
 # ---- words for messages
@@ -162,49 +186,65 @@ def describe_type(hint: Any) -> str:
     """Return a type in words: "an integer >= 1 or null"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return " ".join([describe_type(arguments[0]), *_ranges(hint)])
+        return " ".join([describe_type(arguments[0]), *_intervals(hint)])
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(describe_type(choice) for choice in arguments if _is_plain(choice)))
     if origin is Literal:
         return " or ".join(map(str, arguments))
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "text", type(None): "null"}
-    if hint in names:
-        return names[hint]
     kind = origin or hint
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text", types.NoneType: "null"}
     if kind is tuple and arguments and Ellipsis not in arguments:
         return f"a list of {len(arguments)}: {', '.join(map(describe_type, arguments))}"
-    return "a mapping" if inspect.isclass(kind) and issubclass(kind, Mapping) else "a list"
+    if kind in names or not inspect.isclass(kind):
+        return names.get(kind, str(hint))
+    if issubclass(kind, Collection):
+        return "a mapping" if issubclass(kind, Mapping) else "a list"
+    return f"a {kind.__name__}"
 
 
-def _expected(hint: Any, value: Any) -> str:
-    """Return what a wrong value must be: its range where the type is right ("in [0, 1)"), else the type."""
-    if get_origin(hint) is Annotated and matches_type(get_args(hint)[0], value):
-        not_finite = isinstance(value, float) and not math.isfinite(value)
-        return " and ".join([*_ranges(hint), *(["finite"] if not_finite else [])])
-    return describe_type(hint)
+def _expected(hint: Any, error: str) -> str:
+    """Return what a wrong value must be: its range if only that is wrong ("in [0, 1)"), else the type.
+
+    Args:
+        error: pydantic's name of the error.
+    """
+    if error == "finite_number":
+        return " and ".join([*_intervals(hint), "finite"])
+    is_out_of_range = error.startswith(("greater_than", "less_than")) and get_origin(hint) is Annotated
+    return " and ".join(_intervals(hint)) if is_out_of_range else describe_type(hint)
 
 
-def _ranges(hint: Any) -> list[str]:
-    return [str(mark) for mark in get_args(hint)[1:] if isinstance(mark, Range)]
+def _intervals(hint: Any) -> list[str]:
+    """Return the ranges of a type in words: "in [0, 1)", or with one limit only "> 0"."""
+    return [_describe_interval(mark) for mark in get_args(hint)[1:] if isinstance(mark, Interval)]
+
+
+def _describe_interval(interval: Interval) -> str:
+    """Return a range in words: "in [0, 1)", or with one limit only "> 0"."""
+    low = interval.gt if interval.ge is None else interval.ge
+    high = interval.lt if interval.le is None else interval.le
+    if low is not None and high is not None:
+        return f"in {'(' if interval.ge is None else '['}{low}, {high}{')' if interval.le is None else ']'}"
+    if low is not None:
+        return f"{'>' if interval.ge is None else '>='} {low}"
+    return f"{'<' if interval.le is None else '<='} {high}"
 
 
 def _is_plain(hint: Any) -> bool:
     """Return whether plain data can have this type; torch's signatures allow tensors next to numbers."""
-    if get_origin(hint) is Annotated:
-        return _is_plain(get_args(hint)[0])
-    kind = get_origin(hint) or hint
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else get_origin(hint) or hint
     plain = (int, float, bool, str, types.NoneType, Sequence, Mapping)
     return not inspect.isclass(kind) or issubclass(kind, plain)
 
 
-def shown(value: Any) -> str:
-    """Return a value as written on the command line, in one line of at most `MAX_SHOWN` characters."""
+def format_value(value: Any) -> str:
+    """Return a value as written on the command line, in one line of at most `MAX_CHARS` characters."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int) and value.bit_length() > 4 * MAX_SHOWN:
+    if isinstance(value, int) and value.bit_length() > 4 * MAX_CHARS:
         return f"a number of {value.bit_length():,} bits"  # Python refuses to convert very long integers to text
     text = " ".join(str(value).split())
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
 
 
 def did_you_mean(name: str, known: Iterable[str], where: str = "") -> str:

@@ -62,7 +62,7 @@ def test_decode_compares_heed_with_each_installed_peer(run: Callable[..., Path],
         "model.decoder_layers=1",
     ]
     steps = ["trainer=cpu", "trainer.max_steps=1", "trainer.validate_every=1", "schedule.warmup_steps=0"]
-    folder = run("tiny", *SMALL_CORPUS, *tiny, *steps, "callbacks.maps=0", "search=greedy", "test=false")
+    folder = run("tiny", *SMALL_CORPUS, *tiny, *steps, "callbacks.attention_maps=null", "search=greedy", "test=false")
     out = tmp_path / "bench.json"
     options = ["--sentences", "4", "--batches", "1,4", "--beams", "2,1", "--longest", "6", "--rounds", "1"]
     main(["decode", "--model", str(folder), *options, "--out", str(out)])

@@ -25,7 +25,7 @@ CHRF = "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0"
 TINY = [
     "data.train=300", "data.valid=20", "data.test=30", "data.long=3", "search=greedy", "trainer.accelerator=cpu",
     "trainer.max_epochs=null", "trainer.max_steps=12", "trainer.validate_every=12", "batching.batch_tokens=200",
-    "callbacks.maps=0",
+    "callbacks.attention_maps=null",
 ]  # fmt: skip
 TINY_MODELS = {
     "rnn": ["model=rnn", "model.d_embedding=32", "model.d_model=32"],

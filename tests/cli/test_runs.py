@@ -14,11 +14,17 @@ from heed.runs.table import OVERRIDES, read_runs, sort_runs, table
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"
 
 
-def write_run(folder: Path, *, overrides: list[str] | None = None, **files: str) -> None:
+def write_run(folder: Path, *, overrides: list[str] | None = None, older: bool = False, **files: str) -> None:
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("name: x\n")
+    if "failure_txt" not in files:
+        (folder / "config.yaml").write_text("name: x\n")
     if overrides is not None:
-        (folder / OVERRIDES).write_text(yaml.safe_dump(overrides))
+        file = folder / (OVERRIDES[1] if older else OVERRIDES[0])
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump(overrides))
+        # Hydra's folder also has a config.yaml but is not a run.
+        (folder / ".hydra").mkdir(exist_ok=True)
+        (folder / ".hydra" / "config.yaml").write_text("name: x\n")
     for name, text in files.items():
         (folder / name.replace("_", ".")).write_text(text)
 
@@ -42,7 +48,13 @@ def runs(tmp_path: Path) -> Path:
     write_run(folder / "a" / "3")
     for number, (seed, bleu) in enumerate([(1, 31.5), (2, 30.25)] + [(3, 1.0)] * 9):
         job = folder / "b" / "1" / f"{number}_rnn"
-        write_run(job, overrides=["model=rnn", f"seed={seed}"], results_json=results(bleu=bleu, tested=False))
+        # The first ones are of an earlier version.
+        write_run(
+            job,
+            overrides=["model=rnn", f"seed={seed}"],
+            older=number < 5,
+            results_json=results(bleu=bleu, tested=False),
+        )
     write_run(
         folder / "b" / "1" / "11_rnn", overrides=["model=rnn", "seed=x"], failure_txt="seed is x\n\nTraceback …\n"
     )

@@ -154,8 +154,8 @@ def test_the_report_as_text() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"max_chars": 0}, "data.cleaning.max_chars=0 must be at least 1"),
-        ({"max_ratio": 1.0}, "data.cleaning.max_ratio=1.0 must be above 1"),
+        ({"max_chars": 0}, "data.cleaning.max_chars=0 must be an integer >= 1 or null."),
+        ({"max_ratio": 1.0}, "data.cleaning.max_ratio=1.0 must be a number > 1 or null."),
     ],
 )
 def test_rules_out_of_range_are_refused(rule: dict[str, Any], message: str) -> None:

@@ -187,7 +187,7 @@ def test_one_evaluation_sentence_on_several_processes(tmp_path: Path) -> None:
         "data=files", *(f"data.{split}={pair}" for split, pair in pairs.items()),
         "model=rnn", "model.d_embedding=8", "model.d_model=8", "optimizer=sgd", "schedule.warmup_steps=1",
         "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2",
-        "batching.batch_tokens=90", "batching.device_tokens=96", "logger=none", "callbacks.maps=0",
+        "batching.batch_tokens=90", "batching.device_tokens=96", "logger=none", "callbacks.attention_maps=null",
         f"cache_dir={tmp_path}/cache",
     ]  # fmt: skip
     results = []

@@ -13,8 +13,9 @@ def test_importing_the_package_loads_neither_torch_nor_hydra() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_help_names_the_program_and_shows_the_options() -> None:
+def test_help_shows_examples_groups_and_options() -> None:
     done = subprocess.run([sys.executable, TRAIN, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("train is powered by Hydra.")
+    assert done.stdout.startswith("Train a translation model.")
+    assert "logger: csv, none, tensorboard, wandb" in done.stdout
     assert "label_smoothing: 0.1" in done.stdout

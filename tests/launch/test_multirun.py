@@ -19,7 +19,7 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     # The jobs with gradient_clip_val=1 fail: Lightning does not clip gradients under manual optimization.
     settings = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn,transformer_tiny",
                 "model.d_model=32", "+trainer.gradient_clip_val=1,0", "trainer=ddp_cpu", "trainer.max_steps=2",
-                "trainer.validate_every=2", "callbacks.log_every=1", "callbacks.maps=0",
+                "trainer.validate_every=2", "trainer.log_every=1", "callbacks.attention_maps=null",
                 "batching.device_tokens=128"]  # fmt: skip
     # Without a wandb login.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}

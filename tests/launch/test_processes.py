@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 TRAIN = ROOT / "train.py"
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "batching.batch_tokens=200", "batching.device_tokens=300", "trainer.validate_every=3",
-        "trainer.max_steps=6", "callbacks.maps=0", "callbacks.log_every=1", "logger=none", "name=x"]  # fmt: skip
+        "trainer.max_steps=6", "callbacks.attention_maps=null",
+        "trainer.log_every=1", "logger=none", "name=x"]  # fmt: skip
 TWO = ["trainer=ddp_cpu", "trainer.precision=32-true"]
 
 Process = subprocess.Popen[str]

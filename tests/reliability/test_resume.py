@@ -19,8 +19,8 @@ EVERYTHING = Setting(
         *TRANSFORMER,
         "optimizer=muon",
         "tokenizer.sampling=0.1",
-        "r_drop=2.0",
-        "callbacks.ema=0.9",
+        "module.r_drop=2.0",
+        "callbacks.ema.decay=0.9",
         "weights=ema",
     ),
 )

@@ -22,7 +22,7 @@ CONFIG: dict[str, Any] = {
     [
         ({}, [], True),
         ({"seed": 2}, ["seed"], False),
-        ({"data": {"train": [["b.en", "b.de"]], "cache_dir": "cache"}}, ["data"], False),
+        ({"data": {"train": [["b.en", "b.de"]], "cache_dir": "cache"}}, ["data.train"], False),
         ({"data": {"train": [["a.en", "a.de"]], "cache_dir": "other"}, "cache_dir": "other"}, [], True),
         ({"resume": True, "trainer": {"max_steps": 5, "devices": 2}}, [], True),
         # A resumed run may train longer; the results are then of another run.
@@ -52,4 +52,11 @@ def test_a_class_that_moved_to_another_module_is_no_change() -> None:
     now = {"model": {"_target_": "heed.models.rnn_config.RNNConfig", "attention": {"_target_": "new.A", "window": 2}}}
     assert changed_options(before, now) == []
     now["model"]["attention"]["_target_"] = "new.B"
-    assert changed_options(before, now) == ["model"]
+    assert changed_options(before, now) == ["model.attention"]
+
+
+def test_the_number_of_skipped_steps_may_change_and_other_options_of_the_module_may_not() -> None:
+    now = {"module": {"_target_": "heed.TranslationModule", "clip_norm": 1.0, "max_skipped_steps": 50}}
+    # As read from the config of an older run, whose options were at the root.
+    before = {"module": {"clip_norm": 0.5, "max_skipped_steps": 5}}
+    assert changed_options(before, now) == ["module.clip_norm"]

@@ -18,8 +18,9 @@ from tests.wandb_file import read_wandb
 
 CONFIG = {"name": "tiny", "seed": 1}
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
-        "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "callbacks.log_every=2",
-        "callbacks.sample_translations=3", "callbacks.maps=0", "search=greedy", "weights=last"]  # fmt: skip
+        "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=2",
+        "callbacks.sample_translations.sentences=3", "callbacks.attention_maps=null", "search=greedy",
+        "weights=last"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., Di
     logged = read_wandb(folder)
     assert logged.exit_code == 0
     assert logged.config["seed"] == 1
-    assert logged.config["callbacks"]["sample_translations"] == 3
+    assert logged.config["callbacks"]["sample_translations"]["sentences"] == 3
 
     with (folder / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -78,8 +79,23 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., Di
     assert logged.summary["results"]["test"]["bleu_signature"].startswith("nrefs:1|")
 
 
+def test_two_loggers_and_none(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+    for name, logger in (("two", "[csv,wandb]"), ("none", "none"), ("empty", "[]")):
+        cache = f"cache_dir={tmp_path / 'cache'}"
+        train(compose(*TINY, f"logger={logger}", "test=false", cache, folder=tmp_path / name))
+    with (tmp_path / "two" / "log" / "metrics.csv").open(newline="") as file:
+        csv_losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    wandb_losses = [entry["train/loss"] for entry in read_wandb(tmp_path / "two").history if "train/loss" in entry]
+    assert csv_losses == pytest.approx(wandb_losses)
+    assert len(csv_losses) == 2
+    for name in ("none", "empty"):
+        assert (tmp_path / name / "metrics.csv").exists()
+        assert not (tmp_path / name / "log").exists()
+        assert not (tmp_path / name / "wandb").exists()
+
+
 def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, picture: Path) -> None:
-    loggers = wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")
+    loggers = [wandb_logger(folder=tmp_path, config=CONFIG, project="heed", mode="offline")]
 
     def log_and_fail() -> None:
         with closing(loggers):
@@ -99,7 +115,7 @@ def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: P
     pytest.importorskip("tensorboard", reason="the extra heed[tensorboard] is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    loggers = tensorboard_logger(folder=tmp_path, config=CONFIG)
+    loggers = [tensorboard_logger(folder=tmp_path, config=CONFIG)]
     loggers[0].log_metrics({"train/loss": 2.5}, step=5)
     log_images(loggers, "attention", {"sentence 1": picture}, step=5)
     log_table(loggers, "valid/translations", ["source", "translation"], [["a | b", "c"]], step=5)

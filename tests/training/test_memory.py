@@ -20,7 +20,7 @@ MB = 2**20
 # One wide layer: 1,000 tokens take 120 MB, and the weights little.
 WIDE = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "model.d_model=4", "model.num_heads=1",
         "model.d_ff=30000", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
-        "trainer.max_epochs=null", "trainer.max_steps=1", "callbacks.maps=0", "search=greedy",
+        "trainer.max_epochs=null", "trainer.max_steps=1", "callbacks.attention_maps=null", "search=greedy",
         "search.max_length_factor=0.1", "weights=last", "batching.batch_tokens=100000"]  # fmt: skip
 
 

@@ -27,8 +27,8 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=transformer_tiny", "model.d_model=16",
         "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
-        "trainer.precision=32-true", "batching.batch_tokens=100", "callbacks.maps=0", "callbacks.log_every=2",
-        "trainer.validate_every=4", "trainer.max_steps=8"]  # fmt: skip
+        "trainer.precision=32-true", "batching.batch_tokens=100", "callbacks.attention_maps=null",
+        "trainer.log_every=2", "trainer.validate_every=4", "trainer.max_steps=8"]  # fmt: skip
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -112,7 +112,9 @@ def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
     status, stderr = command(*good, *on, "hydra.run.dir=validated")
     assert status == 2
     assert "Training diverged: up to step 12, the validation loss is not finite." in stderr
-    status, stderr = command(*good, *on, "hydra.run.dir=stepped", "trainer.validate_every=90", "max_skipped_steps=5")
+    status, stderr = command(
+        *good, *on, "hydra.run.dir=stepped", "trainer.validate_every=90", "module.max_skipped_steps=5"
+    )
     assert status == 2
     assert "Training diverged: up to step 14, 5 steps in a row" in stderr
     assert "lower optimizer.lr" in stderr
@@ -130,7 +132,13 @@ def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd", "sgd optimizer.fused=false"])
 def test_fp16_clips_unscaled_gradients(run: Callable[..., Path], optimizer: str) -> None:
-    settings = [*TINY, *f"optimizer={optimizer}".split(), "optimizer.lr=1e-3", "clip_norm=0.5", "callbacks.log_every=1"]
+    settings = [
+        *TINY,
+        *f"optimizer={optimizer}".split(),
+        "optimizer.lr=1e-3",
+        "module.clip_norm=0.5",
+        "trainer.log_every=1",
+    ]
     fp32 = run("fp32", *settings)
     fp16 = run("fp16", *settings, "trainer.precision=16-mixed")
     norms = [[float(row["grad_norm"]) for row in rows(folder) if row["grad_norm"]] for folder in (fp32, fp16)]

@@ -1,14 +1,11 @@
 """Claim: transformers overfit small data."""
 
-from typing import Any
-
-import yaml
-
 from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
 from experiments.plots import Line, line_plot, table
 from experiments.runner import ExperimentRunner, ModelSpec, TrainedModel
 from experiments.small_models import RNN, TRANSFORMER, small
+from heed.runs.config import read_config
 
 SIZES = (500, 2_000, 24_000)
 SENTENCES = 500
@@ -35,10 +32,11 @@ def gap(run: TrainedModel) -> float:
 
 def training_pairs(run: TrainedModel) -> tuple[list[str], list[str]]:
     """Return the sources and targets that the run was trained on."""
-    from hydra.utils import instantiate
+    from omegaconf import OmegaConf
 
-    config: dict[str, Any] = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))
-    train = instantiate(config["data"], _convert_="all").load().train
+    from heed.launch.configuration import build_parts
+
+    train = build_parts(OmegaConf.create(read_config(run.folder)))["data"].load().train
     return list(train["src"]), list(train["tgt"])
 
 

@@ -4,13 +4,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Interval
 
 from heed.data.cache import BLOCK, mapped_dataset
-from heed.errors import HeedError
+from heed.options import AtLeast1, validated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +63,7 @@ class CleaningReport:
         return "\n".join(lines)
 
 
+@validated("data.cleaning.")
 class Cleaning:
     """Cleaning rules for training pairs. Validation and test sets are never changed, so their scores stay comparable.
 
@@ -84,17 +86,11 @@ class Cleaning:
         *,
         drop_empty: bool,
         drop_placeholders: bool,
-        max_chars: int | None,
-        max_ratio: float | None,
+        max_chars: AtLeast1 | None,
+        max_ratio: Annotated[float, Interval(gt=1)] | None,
         drop_leaked: bool,
         drop_duplicates: bool,
     ) -> None:
-        if max_chars is not None and max_chars < 1:
-            raise HeedError(f"data.cleaning.max_chars={max_chars} must be at least 1 (characters) or null.")
-        if max_ratio is not None and max_ratio <= 1:
-            raise HeedError(
-                f"data.cleaning.max_ratio={max_ratio} must be above 1 (longer side / shorter side) or null."
-            )
         self.drop_empty = drop_empty
         self.drop_placeholders = drop_placeholders
         self.max_chars = max_chars

@@ -22,7 +22,7 @@ from heed.data.files import (
     read_files,
 )
 from heed.errors import HeedError, first_line
-from heed.options import AtLeast0, AtLeast1
+from heed.options import AtLeast0, AtLeast1, validated
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -61,6 +61,7 @@ def language_tag(tgt_lang: str) -> str:
     return f"<2{tgt_lang}>"
 
 
+@validated("data.")
 class SyntheticCorpus:
     """The built-in English-German corpus, with gold alignments and phenomenon tags in "meta".
 
@@ -132,6 +133,7 @@ class SyntheticCorpus:
         )
 
 
+@validated("data.")
 class FilesCorpus:
     """A corpus of parallel files.
 
@@ -163,7 +165,7 @@ class FilesCorpus:
         *,
         train: Sequence[FileEntry],
         valid: Sequence[FileEntry],
-        test: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
+        test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]],
         src_field: str,
         tgt_field: str,
         src_lang: str | None,
@@ -229,6 +231,7 @@ class FilesCorpus:
         return concatenate_datasets([read_files(files, self.fields, self.cache_dir) for files in entries])
 
 
+@validated("data.")
 class HubCorpus:
     """A published corpus: from the Hugging Face hub, or from a folder of text files.
 

@@ -16,7 +16,7 @@ from heed.data.encoded import EncodedSplit, encode, encode_uncached
 from heed.data.micro_batches import Planner, padded_tokens, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
-from heed.options import Share
+from heed.options import UnitInterval
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class TranslationData(L.LightningDataModule):
         tokenizer: Tokenizer,
         planner: Planner,
         *,
-        sampling: Share,
+        sampling: UnitInterval,
         with_tests: bool,
         cache_dir: Path | str,
     ) -> None:

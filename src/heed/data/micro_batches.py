@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
-from heed.options import AtLeast0, AtLeast1
+from heed.options import AtLeast0, AtLeast1, validated
 
 IntArray = npt.NDArray[np.int64]
 
@@ -37,6 +37,7 @@ def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
     return list(enumerate(step.micro_batches))[rank::world_size]
 
 
+@validated("batching.")
 class Planner:
     """Plans the optimizer steps of an epoch, with the memory of one pool of sentences.
 

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import sentencepiece as spm
+from annotated_types import Interval
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.errors import HeedError
 from heed.files import replacing
-from heed.options import Share
+from heed.options import AtLeast1, UnitInterval, validated
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def _files(*, joint: bool) -> tuple[str, ...]:
     return ("tokenizer.model",) if joint else ("src.model", "tgt.model")
 
 
+@validated("tokenizer.")
 class TokenizerTrainer:
     """Trains a tokenizer on the training split.
 
@@ -185,21 +187,13 @@ class TokenizerTrainer:
         *,
         kind: Literal["bpe", "unigram"],
         joint: bool,
-        vocab_size: int | Literal["auto"],
+        vocab_size: Literal["auto"] | Annotated[int, Interval(ge=1, le=2**31 - 1)],
         byte_fallback: bool,
-        character_coverage: float,
+        character_coverage: Annotated[float, Interval(ge=0.9, le=1)],
         normalization: str,
-        max_sentences: int,
-        sampling: Share,
+        max_sentences: AtLeast1,
+        sampling: UnitInterval,
     ) -> None:
-        if kind not in ("bpe", "unigram"):
-            raise HeedError(f"tokenizer.kind={kind} must be bpe or unigram.")
-        if vocab_size != "auto" and (not isinstance(vocab_size, int) or not 1 <= vocab_size < 2**31):
-            raise HeedError(f"tokenizer.vocab_size={vocab_size} must be auto or an integer in [1, 2^31 - 1].")
-        if not 0.9 <= character_coverage <= 1:
-            raise HeedError(f"tokenizer.character_coverage={character_coverage} must be in [0.9, 1].")
-        if max_sentences < 1:
-            raise HeedError(f"tokenizer.max_sentences={max_sentences} must be at least 1.")
         if sampling and kind != "bpe":
             raise HeedError(
                 f"tokenizer.sampling={sampling} drops BPE merges: set tokenizer.kind=bpe or tokenizer.sampling=0."

@@ -19,13 +19,14 @@ from heed.decoding.search import (
 )
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast1, check
+from heed.options import AtLeast1, validated
 from heed.symbols import BOS, EOS
 
 EMPTY = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
 """Returned where every continuation has probability 0 or NaN."""
 
 
+@validated("search.")
 class BeamSearch(Search):
     """Keep the ``beam`` most probable prefixes of each sentence; return the ``n_best`` finished hypotheses.
 
@@ -50,8 +51,6 @@ class BeamSearch(Search):
         max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        given = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
-        check(BeamSearch, given, where="search.")
         if n_best > beam:
             raise HeedError(f"search.n_best={n_best} must be at most search.beam={beam}.")
         self.beam = beam

@@ -18,10 +18,11 @@ from heed.decoding.search import (
     decode_rows,
 )
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast0, AtLeast1, Positive, check
+from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
 
 
+@validated("search.")
 class SampleSearch(Search):
     """Sample ``n_best`` translations of every sentence, token by token.
 
@@ -48,8 +49,6 @@ class SampleSearch(Search):
         max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "n_best": n_best}
-        check(SampleSearch, given, where="search.")
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p

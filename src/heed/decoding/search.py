@@ -8,22 +8,23 @@ from itertools import count
 from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
 from heed.errors import HeedError
 from heed.models.seq2seq import DecoderState, Seq2Seq
-from heed.options import Range, check
+from heed.options import validated
 from heed.symbols import BOS, EOS, PAD
 
 # The upper bounds are far above useful values. They keep a typo from using all memory or time.
-LengthFactor = Annotated[float, Range(0, at_most=100)]
-LengthExtra = Annotated[int, Range(0, at_most=10_000)]
-BeamSize = Annotated[int, Range(1, at_most=1_000)]
-Draws = Annotated[int, Range(1, at_most=10_000)]
-LengthPenalty = Annotated[float, Range(0, at_most=10)]
-Nucleus = Annotated[float, Range(above=0, at_most=1)]
+LengthFactor = Annotated[float, Interval(ge=0, le=100)]
+LengthExtra = Annotated[int, Interval(ge=0, le=10_000)]
+BeamSize = Annotated[int, Interval(ge=1, le=1_000)]
+Draws = Annotated[int, Interval(ge=1, le=10_000)]
+LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
+Nucleus = Annotated[float, Interval(gt=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Hypothesis:
     """Whether it ends with EOS; otherwise it was cut at the length limit."""
 
 
+@validated("search.")
 class Search(ABC):
     """A search for translations of a batch of source sentences.
 
@@ -48,8 +50,6 @@ class Search(ABC):
     """
 
     def __init__(self, *, max_length_factor: LengthFactor, max_length_extra: LengthExtra) -> None:
-        limit = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
-        check(Search, limit, where="search.")
         if max_length_factor + max_length_extra == 0:
             raise HeedError(
                 f"search.max_length_factor={max_length_factor} and search.max_length_extra={max_length_extra} "

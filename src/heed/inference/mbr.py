@@ -13,14 +13,14 @@ from torch import Tensor
 from heed.decoding.beam import BeamSearch
 from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, LengthPenalty, Nucleus, Search
-from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast0, AtLeast1, Positive, check
+from heed.options import AtLeast0, AtLeast1, Positive, raise_problems, validated
 
 Utility = Callable[[str, str], float]
 """Score of a translation (first argument) against a reference (second argument), from 0 to 100."""
 
 
+@validated("search.")
 class MBRSearch(Search):
     """Minimum Bayes risk decoding: the candidate with the largest expected utility,
 
@@ -65,25 +65,15 @@ class MBRSearch(Search):
         max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        given = {
-            "utility": utility,
-            "beam": beam,
-            "length_penalty": length_penalty,
-            "samples": samples,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "n_best": n_best,
-        }
-        check(MBRSearch, given, where="search.")
+        problems = []
         if beam + samples < 2:
-            raise HeedError(
+            problems.append(
                 f"search.beam={beam} and search.samples={samples} give fewer than two candidates to choose from: "
                 "their sum must be at least 2."
             )
         if n_best > beam + samples:
-            raise HeedError(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
+            problems.append(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
+        raise_problems(problems)
         limits: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
         self.utility = utility
         self.n_best = n_best

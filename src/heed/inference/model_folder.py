@@ -26,7 +26,7 @@ from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
 from heed.inference.parameter_names import rename_parameters
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.options import from_plain, shown
+from heed.options import format_value, from_plain
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
@@ -124,6 +124,21 @@ def load(path: str | Path) -> ModelFolder:
     return ModelFolder(model.eval(), tokenizer, config)
 
 
+def read_architecture(folder: Path) -> ModelConfig:
+    """Return the architecture of the model in a model folder.
+
+    Raises:
+        HeedError: if its ``config.yaml`` is missing, damaged or describes no model.
+    """
+    return _read_architecture(_read_config(folder), folder / CONFIG)
+
+
+def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
+    """Return whether a model's weights have the names and shapes of those in a model folder."""
+    saved = _rename(_read_shapes(folder / WEIGHTS), _read_config(folder))
+    return not _different_weights(saved, _parameters(model))
+
+
 def load_weights(model: Seq2Seq, folder: Path) -> None:
     """Copy the weights of a model folder into a model of the same architecture.
 
@@ -151,10 +166,7 @@ def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Ten
     Raises:
         HeedError: if they differ.
     """
-    different = weights.keys() ^ expected.keys() | {
-        name for name in weights.keys() & expected.keys() if weights[name].shape != expected[name].shape
-    }
-    if different:
+    if different := _different_weights(weights, expected):
         first = min(different)
         there, here = (_format_shape(side.get(first)) for side in (weights, expected))
         raise HeedError(
@@ -184,10 +196,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
     config = read_yaml(path)
     number = config.get("format", 1)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise HeedError(f"{path}: format={shown(number)} must be an integer >= 1.")
+        raise HeedError(f"{path}: format={format_value(number)} must be an integer >= 1.")
     if number > FORMAT:
         raise HeedError(
-            f"{path} has format {shown(number)}, and this version of heed reads formats up to {FORMAT}: "
+            f"{path} has format {format_value(number)}, and this version of heed reads formats up to {FORMAT}: "
             "update heed to use this model."
         )
     return config
@@ -199,10 +211,10 @@ def _read_architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
         raise HeedError(f"{path} is not the config of a heed model: it has no {' and no '.join(missing)}.")
     family = config["family"]
     if not isinstance(family, str) or family not in FAMILIES:
-        raise HeedError(f"{path} names the model family {shown(family)}; known are: {', '.join(FAMILIES)}.")
+        raise HeedError(f"{path} names the model family {format_value(family)}; known are: {', '.join(FAMILIES)}.")
     for key in ("src_lang", "tgt_lang"):
         if not isinstance(config.get(key, ""), str):
-            raise HeedError(f"{path}: {key}={shown(config[key])} must be text.")
+            raise HeedError(f"{path}: {key}={format_value(config[key])} must be text.")
     try:
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")
@@ -241,6 +253,12 @@ def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folde
             f"{architecture.width:,}, but {WEIGHTS} has {len(weights):,} tensors with {values:,} values: "
             "they belong to different models, copy both again."
         )
+
+
+def _different_weights(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> set[str]:
+    """Return the names of the weights that only one side has, or that have different shapes."""
+    shared = first.keys() & second.keys()
+    return first.keys() ^ second.keys() | {name for name in shared if first[name].shape != second[name].shape}
 
 
 def _format_shape(tensor: Tensor | None) -> str:

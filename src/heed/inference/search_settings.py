@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from heed.errors import HeedError
-from heed.options import shown
+from heed.options import format_value
 
 SearchKind = Literal["beam", "sample", "mbr"]
 Settings = dict[str, Any]
@@ -35,7 +35,8 @@ def resolve_search(saved: object, kind: SearchKind | None, changes: Mapping[str,
     """
     if saved is not None and not isinstance(saved, Mapping):
         raise HeedError(
-            f"The model's search={shown(saved)} must be a mapping: correct its config.yaml, or copy the model again."
+            f"The model's search={format_value(saved)} must be a mapping: correct its config.yaml, or copy the model "
+            "again."
         )
     changes = {name: value for name, value in changes.items() if value is not None}
     if kind is None:

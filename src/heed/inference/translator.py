@@ -17,7 +17,7 @@ from heed.errors import HeedError
 from heed.inference.batching import length_batches, pad
 from heed.kernels import packed_weights
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast1, check
+from heed.options import AtLeast1, validated
 from heed.symbols import BOS, BOS_PIECE, EOS
 
 
@@ -55,6 +55,7 @@ class Attended:
         return [BOS_PIECE, *self.tgt_pieces[:-1]]
 
 
+@validated("")
 class Translator:
     """A model with its tokenizer and a search algorithm.
 
@@ -84,7 +85,6 @@ class Translator:
         max_tokens: AtLeast1 | None = None,
         packed: bool = False,
     ) -> None:
-        check(Translator, {"batch_tokens": batch_tokens, "max_tokens": max_tokens}, where="")
         self.model = model
         self.tokenizer = tokenizer
         self.search = search.with_text(tokenizer.decode_tgt)

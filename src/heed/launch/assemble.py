@@ -1,100 +1,96 @@
-"""Assemble data, tokenizer, model and training module from the parts of a run."""
+"""Assemble a run from its configuration: everything between the options and the first training step."""
 
-import os
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import torch
+from lightning.pytorch.loggers import Logger
+from omegaconf import OmegaConf
 
-from heed import models
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
-from heed.errors import HeedError, first_line
-from heed.evaluation.comet import Comet
 from heed.inference import model_folder
-from heed.launch.configuration import MODULE_OPTIONS
-from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
+from heed.launch.configuration import Parts, build_parts
+from heed.launch.model import build_model
+from heed.launch.processes import check_world_size, detect_launch
+from heed.launch.status import print_status
+from heed.launch.weights import load_selection
+from heed.runs.selection import Selection
 from heed.training.module import TranslationModule
 
 
-def assemble(
-    parts: Mapping[str, Any],
-    options: Mapping[str, Any],
-    corpus: Corpus,
-    *,
-    parent: Path | None = None,
-    comet: Comet | None = None,
-) -> tuple[TranslationData, TranslationModule]:
-    """Assemble what a trainer needs; the tokenizer is trained or read from the cache.
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of a run, ready for ``trainer.fit(module, data)``."""
+
+    trainer: L.Trainer
+    module: TranslationModule
+    data: TranslationData
+
+
+def assemble(cfg: Any, folder: Path) -> Assembly:
+    """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
+
+    With ``init_from=``, tokenizer and weights are those of that model; otherwise the weights are drawn from ``seed``.
 
     Args:
-        parts: from `build_parts`.
-        options: the options at the root of the configuration.
-        corpus: loaded by ``parts["data"]``.
-        parent: the model folder that gives tokenizer and weights (``init_from=``); None: a new tokenizer, and random
-            weights drawn from ``seed``.
-        comet: an additional validation metric.
+        cfg: Hydra's DictConfig; beartype cannot check the type.
+        folder: of the run.
 
     Raises:
-        HeedError: if the parts do not fit together, or the model is too large.
+        HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
-    trained = parts["tokenizer"]
-    tokenizer = (
-        Tokenizer.load(parent) if parent else trained.train(corpus.train, options["cache_dir"], tags=corpus.tags)
-    )
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    parts = build_parts(cfg)
+    selection, comet = load_selection(config["select"])
+    trainer = _build_trainer(parts, config, folder, selection)
+    parent = model_folder.find(Path(config["init_from"])) if config["init_from"] else None
+
+    corpus = parts["data"].load()
+    print_status(str(corpus.cleaning))
+    tokenizer = Tokenizer.load(parent) if parent else _train_tokenizer(parts, config, corpus)
     data = TranslationData(
         corpus,
         tokenizer,
         parts["batching"],
-        sampling=trained.sampling,
-        with_tests=options["test"],
-        cache_dir=options["cache_dir"],
+        sampling=parts["tokenizer"].sampling,
+        with_tests=config["test"],
+        cache_dir=config["cache_dir"],
     )
-    torch.manual_seed(options["seed"])
+    torch.manual_seed(config["seed"])
     model = build_model(
         parts["model"], src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
     )
     if parent:
         model_folder.load_weights(model, parent)
-    module = TranslationModule(
+    module = parts["module"](
         model,
         tokenizer,
         optimizer=parts["optimizer"],
         schedule=parts["schedule"],
         search=parts["search"],
+        seed=config["seed"],
         comet=comet,
-        **{name: options[name] for name in MODULE_OPTIONS},
     )
-    return data, module
+    return Assembly(trainer, module, data)
 
 
-def build_model(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
-    """Build the model with random weights.
-
-    Raises:
-        HeedError: if the weights are larger than this machine's memory.
-    """
-    model = build_on_meta(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
-    needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
-        raise HeedError(
-            f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
-            "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."
-        )
-    return models.build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+def _build_trainer(parts: Parts, config: dict[str, Any], folder: Path, selection: Selection) -> L.Trainer:
+    loggers = [
+        # Those of heed are functions of the run; others may be objects.
+        logger if isinstance(logger, Logger) else logger(folder=folder, config=config)
+        for logger in parts["logger"].values()
+        if logger is not None
+    ]
+    callbacks = [callback for callback in parts["callbacks"].values() if callback is not None]
+    trainer: L.Trainer = parts["trainer"](folder=folder, selection=selection, callbacks=callbacks, loggers=loggers)
+    check_world_size(trainer, detect_launch())
+    return trainer
 
 
-def build_on_meta(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
-    """Build the model on torch's meta device: shapes only, no memory.
-
-    Raises:
-        HeedError: if its tensors are larger than torch allows.
-    """
-    try:
-        with torch.device("meta"):
-            return models.build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
-    except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
-        raise HeedError(f"This model is too large ({first_line(error)}): choose smaller sizes (model.*).") from error
+def _train_tokenizer(parts: Parts, config: dict[str, Any], corpus: Corpus) -> Tokenizer:
+    tokenizer: Tokenizer = parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.tags)
+    return tokenizer

@@ -3,15 +3,14 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
 
 from heed.launch.errors import JobFailedError, explain_error
-from heed.launch.renamed import rename_command_line, rename_in_presets
+from heed.launch.renamed import rename_command_line
 from heed.launch.schema import CONF
-
-rename_in_presets()
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
@@ -33,6 +32,7 @@ def main() -> None:
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     rename_command_line()
+    sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:
         train()
     except KeyboardInterrupt:
@@ -40,7 +40,7 @@ def main() -> None:
     except (Exception, JobFailedError) as raised:
         error = raised.__cause__ if isinstance(raised, JobFailedError) else raised
         assert error is not None
-        message = explain_error(error, conf=CONF, overrides=sys.argv[1:])
+        message = explain_error(error, overrides=sys.argv[1:])
         if message is None:
             raise error from error.__cause__
         print(f"train.py: {message}", file=sys.stderr)

@@ -3,12 +3,9 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException, MissingConfigException
@@ -20,6 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 from heed.compat import hydra_job_error
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
+from heed.launch.compose import compose_with_hydra
+from heed.launch.schema import CONF
 from heed.options import did_you_mean
 
 
@@ -35,11 +34,10 @@ class RaiseJobError(Callback):
             raise JobFailedError from hydra_job_error(job_return)
 
 
-def explain_error(error: BaseException, *, conf: Path, overrides: Sequence[str]) -> str | None:
+def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | None:
     """Return the message for an error that the user can fix, None for any other error.
 
     Args:
-        conf: the folder of the configuration.
         overrides: the command-line arguments.
     """
     causes = list(_causes(error))
@@ -47,10 +45,10 @@ def explain_error(error: BaseException, *, conf: Path, overrides: Sequence[str])
         # Lightning's exception by name: importing its class takes seconds.
         if isinstance(cause, HeedError) or type(cause).__name__ == "MisconfigurationException":
             return str(cause)
-        if isinstance(cause, MissingConfigException) and cause.options is not None:
-            return _unknown_choice(str(cause.missing_cfg_file), cause.options)
+        if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
+            return _unknown_choice(file, cause.options or [path.stem for path in (CONF / file).parent.glob("*.yaml")])
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
-            return _unknown_option(unknown[1], conf, overrides)
+            return _unknown_option(unknown[1], overrides)
         if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
             return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
@@ -83,15 +81,13 @@ def _unknown_choice(file: str, options: Sequence[str]) -> str:
     return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
 
 
-def _unknown_option(name: str, conf: Path, overrides: Sequence[str]) -> str:
+def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     """Return the message for ``modle=rnn`` and ``optimizer.lrr=1``: names like it in the composed configuration."""
     others = [override for override in overrides if override.lstrip("+~").partition("=")[0] != name]
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf), version_base="1.3"):
-        try:
-            cfg = compose("train", others, return_hydra_config=True)
-        except (HydraException, OmegaConfBaseException):
-            cfg = compose("train", return_hydra_config=True)
+    try:
+        cfg = compose_with_hydra(others)
+    except (HydraException, OmegaConfBaseException):
+        cfg = compose_with_hydra([])
     known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
     return f"{name} is unknown{did_you_mean(name, known)}: `python train.py --cfg job` shows every option."
 

@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 
 from heed.inference import model_folder
+from heed.launch.fine_tuning import read_initial_scores
 from heed.launch.weights import choose_checkpoints
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
@@ -61,6 +62,8 @@ def write_run(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> 
         "selected_step": used_steps[-1],
         "averaged_steps": used_steps if len(used_steps) > 1 else None,
         "skipped_steps": module.skipped.total,
+        "init_from": config["init_from"],
+        "initial_scores": read_initial_scores(run.path),
         "alignment": alignment,
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),

@@ -11,6 +11,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import read_write
 
+from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
 from heed.launch.status import print_status
 from heed.runs.checkpoint_format import CheckpointFormatError
@@ -56,6 +57,8 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
             with read_write(job):
                 job.run.dir = job.runtime.output_dir = str(folder)
             try:
+                if is_first:
+                    write_hydra_folder(cfg, folder)
                 yield folder
             except BaseException as error:
                 if is_first:

@@ -9,17 +9,17 @@ from traceback import format_exception
 from typing import Any
 
 import torch
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from omegaconf import read_write
+from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
 from heed.errors import HeedError
+from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch
 from heed.runs.claim import create
-from heed.runs.table import FAILURE, OVERRIDES, read_runs, sort_runs, table
+from heed.runs.table import FAILURE, read_runs, sort_runs, table
 
 LAUNCH_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""
@@ -56,7 +56,6 @@ class Sweep(Callback):
             return
         job = HydraConfig.get()
         overrides = list(job.overrides.task)
-        (Path(job.runtime.output_dir) / OVERRIDES).write_text(yaml.safe_dump(overrides), encoding="utf-8")
         print(f"\nJob {job.job.num}: {' '.join(overrides)}", file=sys.stderr, flush=True)
         # Lightning starts the other processes of the job with sys.argv and hydra.run.dir, as processes of a single run.
         self._argv = sys.argv
@@ -75,19 +74,22 @@ class Sweep(Callback):
             from heed.training.callbacks.signals import end_other_processes
 
             end_other_processes()
-            self._record_failure(Path(config.hydra.runtime.output_dir), hydra_job_error(job_return))
+            self._record_failure(config, hydra_job_error(job_return))
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
         # After every job, because a later one may end the process.
         best_first = sort_runs(read_runs(self.folder), "valid_bleu")
         (self.folder / SWEEP_TABLE).write_text(table(best_first) + "\n", encoding="utf-8")
 
-    def _record_failure(self, folder: Path, error: BaseException) -> None:
+    def _record_failure(self, config: Any, error: BaseException) -> None:
         cause = error
         while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
             cause = cause.__cause__
         reason = " ".join(str(cause).split()) or type(cause).__name__
         print(f"This job failed: {reason}", file=sys.stderr, flush=True)
+        folder = Path(config.hydra.runtime.output_dir)
+        folder.mkdir(exist_ok=True)  # `claim_folder` has removed it if the job wrote nothing
+        write_hydra_folder(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), folder)
         (folder / FAILURE).write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
 
     def _print_table(self) -> None:

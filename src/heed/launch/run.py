@@ -5,19 +5,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError, first_line
 from heed.files import writing
-from heed.inference import model_folder
 from heed.launch.assemble import assemble
-from heed.launch.configuration import build_parts
+from heed.launch.differences import find_differences
 from heed.launch.dry_run import dry_run
+from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
 from heed.launch.finish import write_run
-from heed.launch.processes import check_world_size, detect_launch, is_first_process
+from heed.launch.processes import detect_launch, is_first_process
 from heed.launch.status import print_status
 from heed.launch.summary import results_summary, run_summary
-from heed.launch.weights import chosen_weights, load_selection
+from heed.launch.weights import chosen_weights
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.loggers import closing
@@ -30,28 +31,22 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
     """
+    if cfg.init_from:
+        inherit_architecture(cfg, HydraConfig.get().overrides.task)
+    dry_run(cfg)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
-    parts = build_parts(cfg)
-    dry_run(parts["model"], parts["optimizer"], parts["schedule"], cfg.weights, config["callbacks"])
-
-    launch = detect_launch()
     run = RunFolder(folder, config)
-    checkpoint = run.open(write=is_first_process(launch))
-    selection, comet = load_selection(cfg.select)
-    trainer = parts["trainer"](
-        folder=folder,
-        callbacks=parts["callbacks"](folder=folder, selection=selection),
-        loggers=parts["logger"](folder=folder, config=config),
-    )
-    check_world_size(trainer, launch)
-    parent = model_folder.find(Path(cfg.init_from)) if cfg.init_from else None
-
-    corpus = parts["data"].load()
-    print_status(str(corpus.cleaning))
-    data, module = assemble(parts, config, corpus, parent=parent, comet=comet)
-    print_status(run_summary(folder, trainer, module, data))
+    checkpoint = run.open(write=is_first_process(detect_launch()))
+    assembly = assemble(cfg, folder)
+    trainer, module, data = assembly.trainer, assembly.module, assembly.data
+    differences = find_differences(cfg) if trainer.is_global_zero else []
+    print_status(run_summary(folder, trainer, module, data, differences=differences))
+    if cfg.init_from:
+        print_status(describe_start(cfg.init_from))
 
     with closing(trainer.loggers), writing(folder):
+        if cfg.init_from and checkpoint is None:
+            score_initial_weights(folder, trainer, module, data)
         with explain_damaged_checkpoint(checkpoint, module):
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         module.model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))

@@ -1,10 +1,12 @@
-"""The root of the configuration: where it is, and which options it has."""
+"""The root of the configuration: where it is, which options it has, and their old names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+
+from heed.launch.renamed import rename_in_presets
 
 CONF = Path(__file__).parents[3] / "conf"
 """The configuration of the repository."""
@@ -22,22 +24,19 @@ class Schema:
     resume: bool
     ckpt_path: str | None
     init_from: str | None
-    label_smoothing: float
-    r_drop: float
-    embedding_lr_scale: float
-    clip_norm: float
-    max_skipped_steps: int
     cache_dir: str
     batching: Any
     data: Any
     tokenizer: Any
     model: Any
+    module: Any
     optimizer: Any
     schedule: Any
     search: Any
     trainer: Any
     callbacks: Any
-    logger: Any
+    logger: dict[str, Any] = field(default_factory=dict)  # logger=none and logger=[] give nothing
 
 
 ConfigStore.instance().store(name="schema", node=Schema)
+rename_in_presets()

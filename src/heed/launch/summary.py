@@ -3,7 +3,8 @@
 import math
 import shlex
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,18 @@ from heed.runs.results import RESULTS
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 
+WIDTH = 110
+"""Characters in a line of options."""
 
-def run_summary(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> str:
-    """Return what is about to be trained: data, model, device, number of steps, folder."""
+
+def run_summary(
+    folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
+) -> str:
+    """Return what is about to be trained: data, model, device, number of steps, options, folder.
+
+    Args:
+        differences: the options that differ from the defaults.
+    """
     corpus, tokenizer, model = data.corpus, module.tokenizer, module.model
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in data.datasets.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
@@ -30,9 +40,22 @@ def run_summary(folder: Path, trainer: L.Trainer, module: TranslationModule, dat
             f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
             f"Training: {limit}, {steps_per_epoch:,.0f} an epoch, "
             f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+            options_line(differences),
             *idle_devices(trainer.world_size, data),
             f"Folder:   {folder}",
         )
+    )
+
+
+def options_line(differences: Sequence[str]) -> str:
+    """Return the options that differ from the defaults in lines of `WIDTH` characters, with hanging indentation."""
+    return textwrap.fill(
+        " ".join(differences) or "the defaults",
+        WIDTH,
+        initial_indent="Options:  ",
+        subsequent_indent=" " * len("Options:  "),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -68,9 +91,11 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
     if skipped := results["skipped_steps"]:
         lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
     scored = {"valid": results["valid"], **results["tests"]}
+    initial = results["initial_scores"] or {}
     for split, scores in scored.items():
         loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
-        lines.append(f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}   loss {loss}")
+        before = f"   BLEU before {initial[split]['bleu']:.2f}" if split in initial else ""
+        lines.append(f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}   loss {loss}{before}")
     lines.append(f"  ({results['valid']['bleu_signature']})")
     for reason in dict.fromkeys(scores["not_comparable"] for scores in scored.values() if scores["not_comparable"]):
         splits = ", ".join(split for split, scores in scored.items() if scores["not_comparable"] == reason)

@@ -1,6 +1,6 @@
 """The options ``select=`` and ``weights=``: how checkpoints are ranked, and which weights a run ends with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from heed.launch.status import print_status
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.callbacks.checkpoints import Checkpoints
+from heed.training.callbacks.ema import EMA
 
 WEIGHTS = ("best", "last", "ema", "average_best_k", "average_last_k")
 COMET_MODEL = "Unbabel/wmt22-comet-da"
@@ -33,30 +34,31 @@ def load_selection(metric: str) -> tuple[Selection, Comet | None]:
     return Selection(cast(Metric, metric)), None
 
 
-def check_weights_option(weights: str, callbacks: Mapping[str, Any]) -> None:
-    """Check that the callbacks will keep the checkpoints that ``weights=`` needs.
+def check_weights_option(weights: str, trainer: Mapping[str, Any], callbacks: Iterable[Any]) -> None:
+    """Check that the run will keep the checkpoints that ``weights=`` needs.
 
     Args:
-        callbacks: the options of ``callbacks``.
+        trainer: its options.
+        callbacks: the optional callbacks.
 
     Raises:
         HeedError: if they will not.
     """
     if weights not in WEIGHTS:
         raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHTS)}.")
-    ema = callbacks["ema"]
+    ema = next((c.decay for c in callbacks if isinstance(c, EMA)), None)
     if weights == "ema" and ema is None:
-        raise HeedError("weights=ema needs a moving average: set callbacks.ema to its decay, for example 0.999.")
+        raise HeedError("weights=ema needs a moving average: set callbacks.ema.decay, for example to 0.999.")
     if weights in ("best", "average_best_k") and ema is not None:
         raise HeedError(
-            f"callbacks.ema={ema} ranks checkpoints by their averaged weights, which weights={weights} does not use: "
-            "choose weights=ema, or callbacks.ema=null."
+            f"callbacks.ema.decay={ema} ranks checkpoints by their averaged weights, which weights={weights} does not "
+            "use: choose weights=ema, or callbacks.ema.decay=null."
         )
     option = "keep_last" if weights in ("last", "average_last_k") else "keep_best"
-    if callbacks[option] == 0:
-        raise HeedError(f"weights={weights} needs a checkpoint, but callbacks.{option}=0 keeps none: choose 1 or more.")
-    if callbacks[option] == 1 and weights.startswith("average"):
-        raise HeedError(f"weights={weights} averages several checkpoints: set callbacks.{option} to 2 or more.")
+    if trainer[option] == 0:
+        raise HeedError(f"weights={weights} needs a checkpoint, but trainer.{option}=0 keeps none: choose 1 or more.")
+    if trainer[option] == 1 and weights.startswith("average"):
+        raise HeedError(f"weights={weights} averages several checkpoints: set trainer.{option} to 2 or more.")
 
 
 def choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:

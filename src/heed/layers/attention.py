@@ -2,15 +2,16 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.errors import HeedError
 from heed.layers.linear import Linear
 from heed.layers.positions import RelativePositions
+from heed.options import validated
 
 
 @dataclass(frozen=True)
@@ -205,15 +206,11 @@ class CrossAttention(nn.Module):
         return output.view(x.shape), weights
 
 
+@validated("model.self_attention.")
 @dataclass(frozen=True, kw_only=True)
 class SelfAttentionConfig:
     """The kind of self-attention in the encoder and the decoder. Cross-attention always has learned projections."""
 
-    kind: str
-    """qkv | parameter_free"""
+    kind: Literal["qkv", "parameter_free"]
     scaled: bool
     """Divide the scores by √E."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("qkv", "parameter_free"):
-            raise HeedError(f"model.self_attention.kind={self.kind} is unknown: choose qkv or parameter_free.")

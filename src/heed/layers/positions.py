@@ -6,7 +6,9 @@ queries and keys, or on their scores.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 
 from heed.errors import HeedError
 from heed.layers.linear import Linear
-from heed.options import AtLeast1
+from heed.options import AtLeast1, format_value, raise_problems, validated
 
 
 class AbsolutePositions(nn.Module):
@@ -214,34 +216,37 @@ def _distances(queries: int, keys: int, device: torch.device) -> Tensor:
 ABSOLUTE, RELATIVE = ("sinusoidal", "learned"), ("rotary", "alibi", "relative")
 
 
+PositionKind = Literal["none", "sinusoidal", "learned", "rotary", "alibi", "relative"]
+
+
+@validated("model.positions.")
 @dataclass(frozen=True, kw_only=True)
 class PositionsConfig:
     """The kind of positions, how absolute ones are combined with embeddings, and the number of learned ones."""
 
-    kind: str
-    """none | sinusoidal | learned | rotary | alibi | relative"""
-    merge: str | None
-    """add | concat for sinusoidal and learned positions, else null."""
+    kind: PositionKind
+    merge: Literal["add", "concat"] | None
+    """For sinusoidal and learned positions, else null."""
     max_length: AtLeast1 | None
     """The number of learned positions, else null."""
 
     def __post_init__(self) -> None:
-        if self.kind not in (*ABSOLUTE, *RELATIVE, "none"):
-            raise HeedError(
-                f"model.positions.kind={self.kind} is unknown: choose {', '.join((*ABSOLUTE, *RELATIVE))} or none."
-            )
-        if self.kind in ABSOLUTE and self.merge not in ("add", "concat"):
-            raise HeedError(f"model.positions.merge={self.merge} is unknown: choose add or concat.")
+        raise_problems(self._contradictions())
+
+    def _contradictions(self) -> Iterator[str]:
+        if self.kind in ABSOLUTE and self.merge is None:
+            yield f"model.positions.merge=null contradicts model.positions.kind={self.kind}: choose add or concat."
         if self.kind not in ABSOLUTE and self.merge is not None:
-            raise HeedError(
+            yield (
                 f"model.positions.merge={self.merge} contradicts model.positions.kind={self.kind}: only "
                 f"{' and '.join(ABSOLUTE)} positions have a vector to merge with the embedding, the others leave "
                 "this null."
             )
         if (self.kind == "learned") != (self.max_length is not None):
-            raise HeedError(
-                f"model.positions.max_length={self.max_length} contradicts model.positions.kind={self.kind}: "
-                "learned positions need a maximal length, the others have none (null)."
+            yield (
+                f"model.positions.max_length={format_value(self.max_length)} contradicts "
+                f"model.positions.kind={self.kind}: learned positions need a maximal length, the "
+                "others have none (null)."
             )
 
     def absolute(self, *, d_model: int) -> AbsolutePositions:

@@ -1,78 +1,68 @@
 """The configuration of the RNN."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from heed.errors import HeedError
-from heed.functional.recurrence import CELLS
-from heed.layers.attention_scores import COVERAGE_SCORES, SCORES
-from heed.layers.reach import REACHES
+from heed.layers.attention_scores import COVERAGE_SCORES
 from heed.models.seq2seq import ModelConfig
-from heed.options import Depth, from_plain
+from heed.options import AtLeast1, Depth, UnitInterval, format_value, from_plain, raise_problems, validated
 
 
+@validated("model.attention.")
 @dataclass(frozen=True, kw_only=True)
 class AttentionConfig:
     """The attention of the decoder to the source. With ``score`` none it has the encoder's final state only."""
 
-    score: str
-    """dot | scaled_dot | general | concat | additive | location | none"""
-    reach: str
-    """global | local_m | local_p: the whole source, or a window around p_t = t or around a predicted p_t"""
-    window: int | None
+    score: Literal["dot", "scaled_dot", "general", "concat", "additive", "location", "none"]
+    reach: Literal["global", "local_m", "local_p"]
+    """The whole source, or a window around p_t = t or around a predicted p_t"""
+    window: AtLeast1 | None
     """D of the local reaches, whose window is [p_t − D, p_t + D]."""
-    order: str
+    order: Literal["luong", "bahdanau"]
     """luong: h_t → c_t → h̃_t (2015, §3.1) | bahdanau: s_{t-1} → c_t → s_t (2015, §3.1)"""
     input_feeding: bool
     """The previous attentional state h̃_{t-1} is an input of the decoder (Luong et al. 2015, §3.3)."""
     coverage: bool
     """The score depends on the attention that a source state has had so far (See et al. 2017, eq. 11)."""
-    max_source: int | None
+    max_source: AtLeast1 | None
     """The longest source, for location attention, which has weights per position. Otherwise null."""
 
     def __post_init__(self) -> None:
-        if self.score not in (*SCORES, "none"):
-            raise HeedError(
-                f"model.attention.score={self.score} is unknown: choose one of {', '.join(SCORES)} or none."
-            )
-        if self.reach not in REACHES:
-            raise HeedError(f"model.attention.reach={self.reach} is unknown: choose one of {', '.join(REACHES)}.")
-        if self.order not in ("luong", "bahdanau"):
-            raise HeedError(f"model.attention.order={self.order} is unknown: choose luong or bahdanau.")
+        raise_problems(self._contradictions())
+
+    def _contradictions(self) -> Iterator[str]:
         if self.input_feeding and self.order == "bahdanau":
-            raise HeedError(
+            yield (
                 "model.attention.input_feeding=true contradicts model.attention.order=bahdanau, where the context is "
                 "an input of the cell anyway: set input_feeding=false or order=luong."
             )
         if self.input_feeding and self.score == "none":
-            raise HeedError(
+            yield (
                 "model.attention.input_feeding=true needs attention: choose a model.attention.score, or "
                 "input_feeding=false."
             )
-        window = "null" if self.window is None else self.window
         if self.score == "none" and (self.reach, self.window) != ("global", None):
-            raise HeedError(
-                f"model.attention.reach={self.reach} with model.attention.window={window} needs attention: choose a "
-                "model.attention.score, or reach=global and window=null."
+            yield (
+                f"model.attention.reach={self.reach} with model.attention.window={format_value(self.window)} "
+                "needs attention: choose a model.attention.score, or reach=global and window=null."
             )
-        if self.reach != "global" and (self.window is None or self.window < 1):
-            raise HeedError(
-                f"model.attention.window={window} must be at least 1 (positions to either side) with "
-                f"model.attention.reach={self.reach}."
+        if self.reach != "global" and self.window is None:
+            yield (
+                f"model.attention.window=null contradicts model.attention.reach={self.reach}: give the number of "
+                "positions to either side."
             )
         if self.coverage and self.score not in COVERAGE_SCORES:
-            raise HeedError(
+            yield (
                 f"model.attention.coverage=true is not supported by model.attention.score={self.score}: choose "
                 f"{' or '.join(COVERAGE_SCORES)}, or coverage=false."
             )
         if (self.score == "location") != (self.max_source is not None):
-            max_source = "null" if self.max_source is None else self.max_source
-            raise HeedError(
-                f"model.attention.max_source={max_source} contradicts model.attention.score={self.score}: "
-                "location needs the length of the longest source, the others have no limit (null)."
+            yield (
+                f"model.attention.max_source={format_value(self.max_source)} contradicts "
+                f"model.attention.score={self.score}: location needs the length of the longest "
+                "source, the others have no limit (null)."
             )
-        if self.max_source is not None and self.max_source < 1:
-            raise HeedError(f"model.attention.max_source={self.max_source} must be at least 1.")
 
     @property
     def is_bahdanau(self) -> bool:
@@ -85,24 +75,24 @@ class AttentionConfig:
         return self.is_bahdanau or self.input_feeding or self.coverage
 
 
+@validated("model.")
 @dataclass(frozen=True, kw_only=True)
 class RNNConfig(ModelConfig):
     """The architecture of an RNN. conf/model/rnn.yaml explains each option."""
 
     family: ClassVar[str] = "rnn"
 
-    cell: str
-    """tanh | lstm | gru"""
-    d_embedding: int
-    d_model: int
+    cell: Literal["tanh", "lstm", "gru"]
+    d_embedding: AtLeast1
+    d_model: AtLeast1
     """The width of the decoder's and the encoder's states. Each of two directions has half of it."""
     layers: Depth
     """Of the encoder and of the decoder: each decoder layer starts from the final state of its encoder layer."""
     residual: bool
     """From the second layer on, add a layer's input to its output (Wu et al. 2016, §3.1)."""
     bidirectional: bool
-    dropout: float
-    dropout_kind: str
+    dropout: UnitInterval
+    dropout_kind: Literal["standard", "variational"]
     """standard: of the layers' inputs and outputs, with a new mask at every step | variational: also of the recurrent
     state, with one mask per sentence (Gal & Ghahramani 2016)"""
     tie_embeddings: bool
@@ -110,23 +100,15 @@ class RNNConfig(ModelConfig):
     attention: AttentionConfig
 
     def __post_init__(self) -> None:
-        if self.cell not in CELLS:
-            raise HeedError(f"model.cell={self.cell} is unknown: choose one of {', '.join(CELLS)}.")
-        for size in ("d_embedding", "d_model", "layers"):
-            if getattr(self, size) < 1:
-                raise HeedError(f"model.{size}={getattr(self, size)} must be at least 1.")
+        raise_problems(self._contradictions())
+
+    def _contradictions(self) -> Iterator[str]:
         if self.bidirectional and self.d_model % 2:
-            raise HeedError(
+            yield (
                 f"model.d_model={self.d_model} must be even: each direction of a bidirectional encoder has half of it."
             )
         if self.residual and self.layers == 1:
-            raise HeedError(
-                "model.residual=true has no effect with model.layers=1: choose more layers, or residual=false."
-            )
-        if not 0 <= self.dropout < 1:
-            raise HeedError(f"model.dropout={self.dropout} must be in [0, 1).")
-        if self.dropout_kind not in ("standard", "variational"):
-            raise HeedError(f"model.dropout_kind={self.dropout_kind} is unknown: choose standard or variational.")
+            yield ("model.residual=true has no effect with model.layers=1: choose more layers, or residual=false.")
 
     @property
     def depth(self) -> int:

@@ -72,7 +72,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     except Exception as error:  # a damaged pickle can raise any exception
         raise HeedError(f"{path} is damaged, or no checkpoint of heed.") from error
     if ema and EMA not in _part(checkpoint, "callbacks", path):
-        raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema=DECAY.")
+        raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema.decay=DECAY.")
     state = _part(checkpoint["callbacks"][EMA], "weights", path) if ema else _part(checkpoint, "state_dict", path)
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:

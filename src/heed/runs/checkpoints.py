@@ -56,7 +56,7 @@ def _kept(run: Path, kind: Literal["best", "last"]) -> list[Path]:
 def _last_of(paths: list[Path], run: Path, kind: Literal["best", "last"], count: int) -> list[Path]:
     if not 1 <= count <= len(paths):
         raise HeedError(
-            f"{run} has {len(paths)} {kind} checkpoints, not {count}: callbacks.keep_{kind} sets how many a run keeps."
+            f"{run} has {len(paths)} {kind} checkpoints, not {count}: trainer.keep_{kind} sets how many a run keeps."
         )
     return paths[-count:]
 

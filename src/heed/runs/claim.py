@@ -10,6 +10,9 @@ from heed.files import writing
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG
 
+HYDRA_FOLDER = ".hydra"
+HYDRA_FILES = tuple(f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides"))
+
 LOCK = ".lock"
 """A file in the run folder, locked (flock) while a process trains there. The lock ends with the process."""
 
@@ -66,8 +69,8 @@ def locked(folder: Path) -> Iterator[None]:
 def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():
-        for file in (CONFIG, "wandb/id", LOCK):
+        for file in (CONFIG, "wandb/id", LOCK, *HYDRA_FILES):
             (folder / file).unlink(missing_ok=True)
-    for path in (folder / "wandb", folder):
+    for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
         with suppress(OSError):  # not empty
             path.rmdir()

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ CONFIG = "config.yaml"
 
 CONTROL = (
     "resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test",
-    "max_skipped_steps",
+    "module.max_skipped_steps",
 )  # fmt: skip
 """Options that do not change what a training step computes: a resumed run may change them."""
 
@@ -45,24 +45,48 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
 
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the top-level options outside `CONTROL` that differ between a run's config and that of its resumption."""
-    return [
-        key for key, value in now.items() if key not in CONTROL and _comparable(value) != _comparable(before.get(key))
-    ]
+    """Return the options outside `CONTROL` that differ between a run's config and that of its resumption."""
+    return [name for key in now for name in _differences(key, before.get(key), now[key])]
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
-    kept = {key: _comparable(value) for key, value in config.items() if key not in CONTROL}
+    kept = dict(_effective(config))
     kept["limits"] = {key: config["trainer"].get(key) for key in ("max_steps", "max_epochs", "max_time")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _comparable(option: Any) -> Any:
-    """Return an option without what does not change the computation: cache folders, and the modules of classes."""
-    if not isinstance(option, Mapping):
-        return option
-    kept = {key: _comparable(value) for key, value in option.items() if key != "cache_dir"}
-    if isinstance(kept.get("_target_"), str):
-        kept["_target_"] = kept["_target_"].rpartition(".")[2]  # modules move between versions
-    return kept
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    """Yield the names of the options that differ; of an object of another class, its name only."""
+    if _is_control(name):
+        return
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        if before != now:
+            yield name
+    elif "_target_" in before and "_target_" in now and _class_name(before) != _class_name(now):
+        yield name
+    else:
+        for key in {**now, **before}:
+            if not key.startswith("_"):
+                yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
+
+
+def _effective(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the options that change the computation, with their dotted names."""
+    for key, option in config.items():
+        name = f"{prefix}{key}"
+        if _is_control(name):
+            continue
+        if isinstance(option, Mapping):
+            yield from _effective(option, f"{name}.")
+        else:
+            yield name, _class_name(config) if key == "_target_" else option
+
+
+def _is_control(name: str) -> bool:
+    return name in CONTROL or name.rpartition(".")[2] == "cache_dir"
+
+
+def _class_name(config: Mapping[str, Any]) -> str:
+    """Return the class of an object without its module, because modules move between versions."""
+    return str(config["_target_"]).rpartition(".")[2]

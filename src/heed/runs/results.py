@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heed.errors import HeedError
 from heed.files import replacing
-from heed.options import describe_type, matches_type, shown
+from heed.options import find_wrong_values
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import Scores
@@ -22,7 +22,7 @@ FORMAT = 1
 
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
-    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir"), str | None),
+    **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir", "init_from"), str | None),
     **dict.fromkeys(("format", "seed", "params", "steps", "tokens"), int),
     **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
     "search": Mapping[str, Any],
@@ -30,6 +30,7 @@ FIELDS: dict[str, Any] = {
     "valid": Mapping[str, Any] | None,
     "test": Mapping[str, Any] | None,
     "tests": Mapping[str, Mapping[str, Any]],
+    "initial_scores": Mapping[str, Mapping[str, Any]] | None,
 }
 """Types of the fields that are checked when results are read."""
 SCORE_FIELDS: dict[str, Any] = {
@@ -47,18 +48,22 @@ def write_results(
 
     Args:
         facts: everything but the scores.
-        evaluated: scores and loss of each split; ``valid`` is one of them. A loss that is not finite is written as
-            null, since JSON has no such numbers.
+        evaluated: scores and loss of each split; ``valid`` is one of them.
     """
-    tests = {
-        split: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
-        for split, (scores, loss) in evaluated.items()
-    }
+    tests = plain_scores(evaluated)
     valid = tests.pop("valid")
     results = {"format": FORMAT, **facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
     with replacing(run / RESULTS) as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return results
+
+
+def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, dict[str, Any]]:
+    """Return the scores and the loss of each split as plain data. JSON has no NaN: such a loss becomes None."""
+    return {
+        split: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
+        for split, (scores, loss) in evaluated.items()
+    }
 
 
 def read_results(file: Path) -> dict[str, Any]:
@@ -81,10 +86,6 @@ def read_results(file: Path) -> dict[str, Any]:
     parts = [("", FIELDS, results)]
     parts += [(f"{name}.", SCORE_FIELDS, scores) for name, scores in score_sets.items() if isinstance(scores, dict)]
     for prefix, fields, part in parts:
-        for key, kind in fields.items():
-            if key in part and not matches_type(kind, part[key]):
-                raise HeedError(
-                    f"{file} is damaged or was not written by heed: {prefix}{key}={shown(part[key])} must be "
-                    f"{describe_type(kind)}. Copy it again."
-                )
+        if found := find_wrong_values(fields, part, where=prefix):
+            raise HeedError(f"{file} is damaged or was not written by heed: {' '.join(found)} Copy it again.")
     return results

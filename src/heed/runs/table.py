@@ -11,13 +11,14 @@ import yaml
 
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
+from heed.runs.claim import HYDRA_FOLDER
 from heed.runs.config import CONFIG
 from heed.runs.results import RESULTS, read_results
 
 Row = dict[str, Any]
 
-OVERRIDES = "overrides.yaml"
-"""The overrides of a sweep's job: a list of ``key=value``."""
+OVERRIDES = (f"{HYDRA_FOLDER}/overrides.yaml", "overrides.yaml")
+"""Files with a run's overrides, a list of ``key=value``; the second in the jobs of older sweeps."""
 FAILURE = "failure.txt"
 """Written where a sweep's job failed: the reason in the first line, then the traceback."""
 
@@ -47,8 +48,8 @@ def read_runs(folder: Path) -> list[Row]:
     """Return one row for each run at or under ``folder``, sorted by path.
 
     The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
-    BLEU so far, which is of greedy search. Unknown values are None; ``settings`` are the overrides in which the jobs
-    of a sweep differ.
+    BLEU so far, which is of greedy search. Unknown values are None; ``settings`` are the overrides in which the runs
+    of a folder differ, such as the jobs of a sweep.
 
     Raises:
         HeedError: if there is no run.
@@ -97,12 +98,12 @@ def _find_runs(folder: Path) -> Iterator[Path]:
         yield folder
         return
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink():
+        if path.is_dir() and not path.is_symlink() and path.name != HYDRA_FOLDER:
             yield from _find_runs(path)
 
 
 def _row(run: Path) -> Row:
-    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": _overrides(run / OVERRIDES)}
+    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": _overrides(run)}
     if (run / RESULTS).is_file():
         try:
             return row | _finished(read_results(run / RESULTS))
@@ -119,10 +120,11 @@ def _row(run: Path) -> Row:
     return row | {"state": row["state"] or "unfinished"}
 
 
-def _overrides(file: Path) -> list[str]:
-    """Return the overrides of a sweep's job, none where the file is missing or cannot be read."""
+def _overrides(run: Path) -> list[str]:
+    """Return the overrides of a run, none where the file is missing or cannot be read."""
+    file = next((run / name for name in OVERRIDES if (run / name).is_file()), None)
     try:
-        overrides = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else []
+        overrides = yaml.safe_load(file.read_text(encoding="utf-8")) if file else []
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
     return [str(override) for override in overrides] if isinstance(overrides, list) else []

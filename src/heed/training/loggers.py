@@ -16,7 +16,7 @@ from heed.errors import HeedError
 
 def wandb_logger(
     *, folder: Path, config: dict[str, Any], project: str, mode: Literal["auto", "online", "offline"]
-) -> list[Logger]:
+) -> Logger:
     """Build the Weights & Biases logger.
 
     Args:
@@ -32,28 +32,26 @@ def wandb_logger(
     if rank_zero_only.rank == 0:
         wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
-    return [
-        WandbLogger(
-            name=f"{config['name']} seed {config['seed']}",
-            project=project,
-            save_dir=folder,
-            id=_run_id(folder),
-            resume="allow",
-            offline=offline,
-            mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
-            config=config,
-        )
-    ]
+    return WandbLogger(
+        name=f"{config['name']} seed {config['seed']}",
+        project=project,
+        save_dir=folder,
+        id=_run_id(folder),
+        resume="allow",
+        offline=offline,
+        mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
+        config=config,
+    )
 
 
-def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
+def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
     """Build the TensorBoard logger, which writes event files to the run folder.
 
     Raises:
         HeedError: if TensorBoard is not installed.
     """
     try:
-        return [TensorBoardLogger(save_dir=folder, name="tensorboard", version="")]
+        return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
     except ModuleNotFoundError as error:
         raise HeedError(
             "logger=tensorboard needs TensorBoard, which is not installed: run `pip install 'heed[tensorboard]'`, "
@@ -61,14 +59,9 @@ def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
         ) from error
 
 
-def csv_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
+def csv_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
     """Build Lightning's CSV logger, which logs more than ``metrics.csv``: speed and padding, for example."""
-    return [CSVLogger(save_dir=folder, name="log", version="")]
-
-
-def no_logger(*, folder: Path, config: dict[str, Any]) -> list[Logger]:
-    """Return no logger: ``metrics.csv`` is written in any case."""
-    return []
+    return CSVLogger(save_dir=folder, name="log", version="")
 
 
 @rank_zero_only

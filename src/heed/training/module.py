@@ -24,7 +24,7 @@ from heed.evaluation.comet import Comet
 from heed.evaluation.scores import corpus_scores
 from heed.inference.model_folder import check_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
-from heed.options import AtLeast0, AtLeast1, NotNegative, Share
+from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
 from heed.training.clipping import clip_gradients
 from heed.training.loss import cross_entropy, r_drop, zero_loss
@@ -47,7 +47,7 @@ class TranslationModule(L.LightningModule):
         *,
         optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer],
         schedule: Callable[[int], float],
-        label_smoothing: Share,
+        label_smoothing: UnitInterval,
         r_drop: NotNegative,
         embedding_lr_scale: NotNegative,
         clip_norm: NotNegative,

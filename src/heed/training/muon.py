@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import torch
+from annotated_types import Interval
 from jaxtyping import Float
 from torch import Tensor
 from torch.optim import AdamW
 
-from heed.options import NotNegative, Range, Share
+from heed.options import NotNegative, UnitInterval
 
 
 class Muon(AdamW):
@@ -23,6 +24,8 @@ class Muon(AdamW):
     The factor 0.2 √max(r, c) makes the root mean square of an update about that of AdamW (Liu et al. 2025, eq. 4), so
     that biases and gains can share the learning rate η. Embedding tables need a larger one (`embedding_lr_scale`).
 
+    torch.optim.Muon orthogonalizes one matrix at a time, always in bf16, and takes matrices only.
+
     Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks".
     """
 
@@ -31,9 +34,9 @@ class Muon(AdamW):
         params: Iterable[dict[str, Any]],
         *,
         lr: NotNegative,
-        momentum: Share,
-        newton_schulz: Annotated[int, Range(1, at_most=100)],
-        betas: Sequence[Share],
+        momentum: UnitInterval,
+        newton_schulz: Annotated[int, Interval(ge=1, le=100)],
+        betas: Sequence[UnitInterval],
         eps: NotNegative,
         weight_decay: NotNegative,
         fused: bool,

@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 from heed.errors import HeedError
-from heed.options import AtLeast0, AtLeast1, Share
+from heed.options import AtLeast0, AtLeast1, UnitInterval, validated
 
 
+@validated("schedule.")
 @dataclass(frozen=True, kw_only=True)
 class Constant:
     """Linear warm-up, then the peak rate."""
@@ -17,6 +18,7 @@ class Constant:
         return min(1.0, (step + 1) / max(1, self.warmup_steps))
 
 
+@validated("schedule.")
 @dataclass(frozen=True, kw_only=True)
 class InverseSquareRoot:
     """Linear warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3, with an explicit peak rate)."""
@@ -28,13 +30,14 @@ class InverseSquareRoot:
         return min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
 
 
+@validated("schedule.")
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
     """Linear warm-up, then half a cosine from 1 to ``floor`` at ``total_steps`` (Loshchilov & Hutter 2017, eq. 5)."""
 
     warmup_steps: AtLeast0
     total_steps: AtLeast1 | None
-    floor: Share
+    floor: UnitInterval
 
     def __post_init__(self) -> None:
         if self.total_steps is None:

@@ -2,12 +2,13 @@
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import lightning as L
 import torch
+from annotated_types import Interval
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
@@ -20,6 +21,11 @@ from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_bf16_matmul
 from heed.options import AtLeast1
+from heed.runs.selection import Selection
+from heed.training.callbacks.build import build_callbacks
+
+CheckpointCount = Annotated[int, Interval(ge=-1)]
+"""A number of checkpoints; -1: all."""
 
 IGNORED_WARNINGS = (
     # Training data is a stream with its own cursor, read in the main process.
@@ -35,7 +41,8 @@ IGNORED_WARNINGS = (
 def build_trainer(
     *,
     folder: Path,
-    callbacks: list[Callback],
+    selection: Selection,
+    callbacks: Iterable[Callback],
     loggers: list[Logger],
     accelerator: str,
     devices: int | str | list[int],
@@ -46,15 +53,23 @@ def build_trainer(
     max_epochs: AtLeast1 | None,
     max_time: str | None,
     validate_every: AtLeast1,
+    log_every: AtLeast1,
+    keep_best: CheckpointCount,
+    keep_last: CheckpointCount,
     **lightning: Any,
 ) -> L.Trainer:
     """Build the trainer of one run.
 
     Args:
-        folder: of the run.
+        folder: of the run; callbacks find it as ``trainer.default_root_dir``.
+        selection: compares validations, for the best checkpoints and for early stopping.
+        callbacks: the optional ones (`build_callbacks` adds those of every run).
         precision: as in Lightning, or "auto": bf16 on hardware that is fast in it.
         max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
         validate_every: optimizer steps between two validations.
+        log_every: optimizer steps between two reports of training metrics.
+        keep_best: best checkpoints to keep.
+        keep_last: latest checkpoints to keep.
         lightning: further arguments of `lightning.Trainer`; the others have the same meaning as there.
 
     Raises:
@@ -94,7 +109,14 @@ def build_trainer(
             enable_model_summary=False,
             log_every_n_steps=1,
             logger=loggers or False,
-            callbacks=callbacks,
+            callbacks=build_callbacks(
+                callbacks,
+                folder=folder,
+                selection=selection,
+                log_every=log_every,
+                keep_best=keep_best,
+                keep_last=keep_last,
+            ),
             plugins=plugins,
             **lightning,
         )

@@ -36,8 +36,8 @@ BASE = {
     "trainer.max_epochs": "1",
     "trainer.max_steps": "1",
     "trainer.validate_every": "1",
-    "callbacks.maps": "0",
-    "callbacks.sample_translations": "1",
+    "callbacks.attention_maps.sentences": "0",
+    "callbacks.sample_translations.sentences": "1",
     "logger": "none",
     "search": "greedy",
     "weights": "last",
@@ -49,7 +49,7 @@ BASE = {
 
 UNFINISHED = "runs/run/2026-01-01_00-00-00"
 """A copy of the RNN's run without results."""
-TWO_STEPS = {"trainer.max_steps": "2", "callbacks.keep_last": "2", "batching.batch_tokens": "30"}
+TWO_STEPS = {"trainer.max_steps": "2", "trainer.keep_last": "2", "batching.batch_tokens": "30"}
 
 
 def overrides(options: dict[str, str]) -> tuple[str, ...]:

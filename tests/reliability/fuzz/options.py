@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
+from annotated_types import Interval
 from hydra.utils import get_object
 from hypothesis import strategies as st
 
 from heed.cli import COMMANDS
 from heed.launch.schema import Schema
-from heed.options import Range
 from tests.reliability.fuzz.execute import ROOT
 
 CONF = ROOT / "conf"
@@ -87,6 +87,9 @@ def options() -> Iterator[Option]:
 
 def _constructor_options(node: Mapping[str, Any], name: str, where: Mapping[str, str]) -> Iterator[Option]:
     if "_target_" not in node:
+        for key, part in node.items():
+            if isinstance(part, dict):  # an object of callbacks or logger
+                yield from _constructor_options(part, f"{name}.{key}", where)
         return
     target = get_object(node["_target_"])
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
@@ -123,7 +126,7 @@ def valid_values(hint: Any) -> st.SearchStrategy[Any] | None:
     """Values of moderate size that the type allows; None if the type alone does not decide which are valid."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        marks = [mark for mark in arguments[1:] if isinstance(mark, Range)]
+        marks = [mark for mark in arguments[1:] if isinstance(mark, Interval)]
         return _numbers(arguments[0], marks[0]) if marks and arguments[0] in (int, float) else None
     if origin in (Union, types.UnionType):
         known = [strategy for strategy in map(valid_values, arguments) if strategy is not None]
@@ -133,24 +136,28 @@ def valid_values(hint: Any) -> st.SearchStrategy[Any] | None:
     return {bool: st.booleans(), None: st.none(), type(None): st.none()}.get(hint)
 
 
-def _numbers(kind: type, limits: Range) -> st.SearchStrategy[Any]:
-    low = limits.at_least if limits.at_least is not None else limits.above or 0
+def _numbers(kind: type, interval: Interval) -> st.SearchStrategy[Any]:
+    low: Any = interval.ge if interval.ge is not None else interval.gt or 0
+    high: Any = interval.lt if interval.lt is not None else interval.le if interval.le is not None else math.inf
+
+    def is_inside(number: float) -> bool:
+        return number != interval.gt and number != interval.lt
+
     if kind is int:
-        return st.integers(math.ceil(low), math.ceil(low) + 9).filter(limits.__contains__)
-    high = limits.below if limits.below is not None else low + 4
-    return st.floats(low, high, width=16).filter(limits.__contains__)
+        return st.integers(math.ceil(low), min(math.ceil(low) + 9, high)).filter(is_inside)
+    return st.floats(low, min(low + 4, high), width=16).filter(is_inside)
 
 
 def boundary_values(hint: Any) -> st.SearchStrategy[Any]:
     """Values at the limits of the range, just outside it, and far outside it."""
     limits = list(_marks(hint))
-    numbers = [limit for mark in limits for limit in (mark.at_least, mark.above, mark.below) if limit is not None]
+    numbers = [limit for mark in limits for limit in (mark.ge, mark.gt, mark.lt, mark.le) if limit is not None]
     near = [number + step for number in numbers for step in (-1, -1e-9, 0, 1e-9, 1)]
     return st.sampled_from([*near, *NUMBERS])
 
 
-def _marks(hint: Any) -> Iterator[Range]:
-    if isinstance(hint, Range):
+def _marks(hint: Any) -> Iterator[Any]:
+    if isinstance(hint, Interval):
         yield hint
     else:
         for argument in (*get_args(hint), *getattr(hint, "__metadata__", ())):

@@ -117,7 +117,7 @@ def checkpoints(draw: st.DrawFn, home: Path) -> Case:
     start_from = draw(st.sampled_from(["resume", "ckpt_path", "init_from"]))
     family = "rnn" if start_from == "resume" else draw(st.sampled_from(list(TINY)))
     options = {**BASE, "data": "files", **DATA["files"], **TINY[family], **TWO_STEPS}
-    options |= {"trainer.max_steps": f"{draw(st.integers(3, 9))}", "callbacks.log_every": f"{draw(st.integers(1, 9))}"}
+    options |= {"trainer.max_steps": f"{draw(st.integers(3, 9))}", "trainer.log_every": f"{draw(st.integers(1, 9))}"}
     folder = UNFINISHED if start_from == "resume" else f"in/{family}"
     last = f"{folder}/checkpoints/last-0000002.ckpt"
     files = sorted(str(path.relative_to(home)) for path in (home / folder).rglob("*") if path.is_file())
@@ -144,7 +144,7 @@ DEPENDENT = {
     "schedule.warmup_steps": "fewer than the steps in all, with cosine",
     "data.max_eval_tokens": "at least the longest sentence of validation and test",
     "search.n_best": "not more than the beam",
-    "callbacks.keep_last": "not 0 with weights=last",
+    "trainer.keep_last": "not 0 with weights=last",
     "batching.device_tokens": "at least the longest pair",
     "tokenizer.sampling": "for BPE only",
 }

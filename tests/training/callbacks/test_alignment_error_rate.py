@@ -25,7 +25,7 @@ def validations(folder: Path) -> list[str]:
 
 
 def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
-    folder = run("aer", *CORPUS, *TINY, *LIMITS, "callbacks.aer_sentences=6", "weights=last")
+    folder = run("aer", *CORPUS, *TINY, *LIMITS, "callbacks.alignment_error_rate.sentences=6", "weights=last")
     found = json.loads((folder / "results.json").read_text())["alignment"]
     assert set(found["aer"]) == {"valid", "test", "long"}
     assert found["sentences"] == 6
@@ -62,8 +62,10 @@ def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
 
 def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
-    no_attention = run("no_attention", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.aer_sentences=6")
-    turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.aer_sentences=0")
+    no_attention = run(
+        "no_attention", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.alignment_error_rate.sentences=6"
+    )
+    turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.alignment_error_rate.sentences=0")
     for folder in (no_attention, turned_off):
         assert json.loads((folder / "results.json").read_text())["alignment"] is None
         assert validations(folder) == ["", ""]

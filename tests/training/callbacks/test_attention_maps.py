@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -27,9 +28,9 @@ def drawn_files(folder: Path) -> dict[str, list[str]]:
 
 
 def test_the_same_sentences_are_drawn_at_every_validation_without_changing_training(run: Callable[..., Path]) -> None:
-    undrawn = run("undrawn", *CORPUS, *TINY, *LIMITS, "callbacks.maps=0", "weights=last")
+    undrawn = run("undrawn", *CORPUS, *TINY, *LIMITS, "callbacks.attention_maps=null", "weights=last")
     rng = torch.get_rng_state()
-    folder = run("drawn", *CORPUS, *TINY, *LIMITS, "callbacks.maps=2", "weights=last")
+    folder = run("drawn", *CORPUS, *TINY, *LIMITS, "callbacks.attention_maps.sentences=2", "weights=last")
     # Metrics, weights and random numbers are the same as without maps.
     assert (folder / "metrics.csv").read_text() == (undrawn / "metrics.csv").read_text()
     assert (folder / "model" / "model.safetensors").read_bytes() == (
@@ -64,7 +65,7 @@ def test_the_same_sentences_are_drawn_at_every_validation_without_changing_train
 
 
 def test_nothing_is_drawn_without_attention_and_one_map_for_an_rnn(run: Callable[..., Path]) -> None:
-    small = ["model=rnn", "model.d_embedding=8", "model.d_model=8", *LIMITS, "callbacks.maps=1"]
+    small = ["model=rnn", "model.d_embedding=8", "model.d_model=8", *LIMITS, "callbacks.attention_maps.sentences=1"]
     assert drawn_files(run("no_attention", *CORPUS, *small, "model/attention=none")) == {}
     folder = run("rnn", *CORPUS, *small)
     assert drawn_files(folder)["final"] == [
@@ -79,7 +80,9 @@ def test_nothing_is_drawn_without_attention_and_one_map_for_an_rnn(run: Callable
 def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
     for step in (2, 4, 12):
         (tmp_path / "attention" / f"{step:07d}").mkdir(parents=True)
-    DrawAttentionMaps(tmp_path, count=1).remove_after(4)
+    callback = DrawAttentionMaps(sentences=1)
+    callback.setup(L.Trainer(default_root_dir=tmp_path, barebones=True), L.LightningModule(), "fit")
+    callback.remove_after(4)
     assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
 
 

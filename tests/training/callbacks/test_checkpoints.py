@@ -13,8 +13,8 @@ import torch
 from heed.runs.selection import SIGN, Selection
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
-        "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.maps=0", "callbacks.log_every=4",
-        "trainer.validate_every=3"]  # fmt: skip
+        "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.attention_maps=null",
+        "trainer.log_every=4", "trainer.validate_every=3"]  # fmt: skip
 
 
 def scores(bleu: float, chrf: float, loss: float) -> dict[str, float]:
@@ -52,7 +52,7 @@ def test_the_selected_metric_is_compared_first(metric: str) -> None:
 def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     run: Callable[..., Path], capsys: pytest.CaptureFixture[str], select: str
 ) -> None:
-    folder = run("ties", *TINY, "trainer.max_steps=12", "callbacks.keep_best=2", f"select={select}")
+    folder = run("ties", *TINY, "trainer.max_steps=12", "trainer.keep_best=2", f"select={select}")
     found = validations(folder)
     assert {found[step]["bleu"] for step in found} == {0.0}
     best = sorted(found, key=lambda step: Selection(select).key(found[step]), reverse=True)  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted
     run: Callable[..., Path],
 ) -> None:
     """The run stops between two rows of metrics.csv, and is killed while it writes the next row and checkpoints."""
-    end = [*TINY, "trainer.max_steps=9", "callbacks.keep_best=1", "callbacks.early_stopping=5"]
+    end = [*TINY, "trainer.max_steps=9", "trainer.keep_best=1", "callbacks.early_stopping.patience=5"]
     whole = run("whole", *end)
     stopped = run("stopped", *end, "trainer.max_steps=6")
     (stopped / "results.json").unlink()

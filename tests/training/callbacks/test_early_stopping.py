@@ -3,7 +3,6 @@
 import lightning as L
 from lightning.pytorch.trainer.states import TrainerFn
 
-from heed.runs.selection import Selection
 from heed.training.callbacks.early_stopping import EarlyStopping
 
 
@@ -21,16 +20,16 @@ def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float
 
 def test_it_stops_after_patience_validations_without_an_improvement() -> None:
     scores = [(1.0, 5.0), (2.0, 5.0), (1.5, 5.0), (2.0, 5.0), (9.0, 5.0)]
-    assert stopping_validation(EarlyStopping(Selection("bleu"), patience=2), scores) == 3
+    assert stopping_validation(EarlyStopping(patience=2), scores) == 3
 
 
 def test_a_falling_loss_is_an_improvement_while_bleu_stays_at_zero() -> None:
     scores = [(0.0, 9.0 - step) for step in range(6)]
-    assert stopping_validation(EarlyStopping(Selection("bleu"), patience=1), scores) == 6
+    assert stopping_validation(EarlyStopping(patience=1), scores) == 6
 
 
 def test_a_resumed_run_continues_to_count() -> None:
-    first, resumed = (EarlyStopping(Selection("bleu"), patience=2) for _ in range(2))
+    first, resumed = (EarlyStopping(patience=2) for _ in range(2))
     assert stopping_validation(first, [(2.0, 5.0), (1.0, 5.0)]) == 2
     resumed.load_state_dict(first.state_dict())
     assert stopping_validation(resumed, [(1.0, 5.0), (9.0, 5.0)]) == 0

@@ -9,7 +9,6 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import nn
 
@@ -23,7 +22,13 @@ from heed.runs.averaging import checkpoint_weights
 from heed.training.callbacks.ema import EMA
 
 SMALL = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "batching.batch_tokens=100"]
-SMALL += ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2", "callbacks.maps=0"]
+SMALL += [
+    "model=transformer",
+    "model.d_model=16",
+    "model.d_ff=16",
+    "model.num_heads=2",
+    "callbacks.attention_maps=null",
+]
 SMALL += ["test=false", "search=greedy", "search.max_length_factor=0.0", "search.max_length_extra=4"]
 SMALL += ["trainer=cpu", "trainer.precision=32-true", "trainer.max_epochs=null", "trainer.validate_every=2"]
 
@@ -70,7 +75,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 @pytest.mark.slow
 def test_validation_uses_the_average_resuming_continues_it_and_training_is_unchanged(run: Callable[..., Path]) -> None:
-    ema = ["callbacks.ema=0.6", "weights=ema", "callbacks.keep_last=-1"]
+    ema = ["callbacks.ema.decay=0.6", "weights=ema", "trainer.keep_last=-1"]
     whole = run("whole", *SMALL, *ema, "trainer.max_steps=6")
     without = run("without", *SMALL, "weights=last", "trainer.max_steps=6")
     (fourth,) = whole.glob("checkpoints/last-*4.ckpt")
@@ -106,21 +111,21 @@ def test_validation_uses_the_average_resuming_continues_it_and_training_is_uncha
     ("overrides", "sentence"),
     [
         (["weights=bestt"], "weights=bestt is unknown: choose one of best, last, ema,"),
-        (["weights=ema"], "set callbacks.ema"),
-        (["callbacks.ema=0.99"], "weights=best does not use: choose weights=ema"),
-        (["callbacks.ema=0.99", "weights=average_best_k"], "weights=average_best_k does not use"),
-        (["callbacks.keep_best=0"], "callbacks.keep_best=0 keeps none"),
-        (["callbacks.keep_best=0", "callbacks.ema=0.9", "weights=ema"], "callbacks.keep_best=0 keeps none"),
-        (["callbacks.keep_last=0", "weights=last"], "callbacks.keep_last=0 keeps none"),
-        (["weights=average_last_k"], "set callbacks.keep_last to 2 or more"),
-        (["callbacks.keep_best=1", "weights=average_best_k"], "set callbacks.keep_best to 2 or more"),
+        (["weights=ema"], "set callbacks.ema.decay"),
+        (["callbacks.ema.decay=0.99"], "weights=best does not use: choose weights=ema"),
+        (["callbacks.ema.decay=0.99", "weights=average_best_k"], "weights=average_best_k does not use"),
+        (["trainer.keep_best=0"], "trainer.keep_best=0 keeps none"),
+        (["trainer.keep_best=0", "callbacks.ema.decay=0.9", "weights=ema"], "trainer.keep_best=0 keeps none"),
+        (["trainer.keep_last=0", "weights=last"], "trainer.keep_last=0 keeps none"),
+        (["weights=average_last_k"], "set trainer.keep_last to 2 or more"),
+        (["trainer.keep_best=1", "weights=average_best_k"], "set trainer.keep_best to 2 or more"),
     ],
 )
 def test_weights_that_no_checkpoint_will_have_are_refused(
     compose: Callable[..., DictConfig], overrides: list[str], sentence: str
 ) -> None:
     with pytest.raises(HeedError, match=sentence.replace(".", r"\.")):
-        try_out(compose(*overrides))
+        dry_run(compose(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -128,20 +133,15 @@ def test_weights_that_no_checkpoint_will_have_are_refused(
     [
         [],
         ["weights=last"],
-        ["weights=last", "callbacks.keep_best=0"],
-        ["weights=average_last_k", "callbacks.keep_last=2"],
+        ["weights=last", "trainer.keep_best=0"],
+        ["weights=average_last_k", "trainer.keep_last=2"],
         ["weights=average_best_k"],
-        ["weights=average_best_k", "callbacks.keep_best=-1"],
-        ["weights=ema", "callbacks.ema=0.99", "callbacks.keep_best=1"],
-        ["weights=last", "callbacks.ema=0.99"],
+        ["weights=average_best_k", "trainer.keep_best=-1"],
+        ["weights=ema", "callbacks.ema.decay=0.99", "trainer.keep_best=1"],
+        ["weights=last", "callbacks.ema.decay=0.99"],
     ],
 )
 def test_weights_that_checkpoints_will_have_are_accepted(
     compose: Callable[..., DictConfig], overrides: list[str]
 ) -> None:
-    try_out(compose(*overrides))
-
-
-def try_out(cfg: DictConfig) -> None:
-    parts = (instantiate(cfg[name], _convert_="all") for name in ("model", "optimizer", "schedule"))
-    dry_run(*parts, cfg.weights, cfg.callbacks)
+    dry_run(compose(*overrides))

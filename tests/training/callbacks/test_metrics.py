@@ -11,7 +11,7 @@ from heed.training.trainer import resolve_precision
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=100",
-        "callbacks.log_every=2", "callbacks.maps=0"]  # fmt: skip
+        "trainer.log_every=2", "callbacks.attention_maps=null"]  # fmt: skip
 
 
 def test_a_run_prints_its_plan_its_progress_and_its_results(

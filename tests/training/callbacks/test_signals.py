@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[3]
 Run = Callable[..., Path]
 
 TINY = ["model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_epochs=null",
-        "trainer.validate_every=100000", "callbacks.maps=0", "search=greedy", "weights=last", "logger=none",
-        "batching.batch_tokens=40", "optimizer.lr=0.01"]  # fmt: skip
+        "trainer.validate_every=100000", "callbacks.attention_maps=null", "search=greedy", "weights=last",
+        "logger=none", "batching.batch_tokens=40", "optimizer.lr=0.01"]  # fmt: skip
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_run_that_is_stopped_twice_ends_like_an_uninterrupted_run(
 ) -> None:
     settings = [*corpus(pairs=40, words=5), *TINY, "trainer.validate_every=3", f"cache_dir={tmp_path / 'cache'}"]
     folder = tmp_path / "runs" / "stopped"
-    command = [sys.executable, "train.py", *settings, f"hydra.run.dir={folder}", "callbacks.log_every=1"]
+    command = [sys.executable, "train.py", *settings, f"hydra.run.dir={folder}", "trainer.log_every=1"]
     stops = []
     for number in (signal.SIGINT, signal.SIGTERM):
         with started(*command) as process:
@@ -120,7 +120,7 @@ def test_a_run_that_is_stopped_twice_ends_like_an_uninterrupted_run(
     assert 0 < stops[0] < stops[1]
 
     end = [*settings, f"trainer.max_steps={stops[1] + 7}"]
-    resumed, whole = run("stopped", *end, "callbacks.log_every=1", "resume=true"), run("whole", *end)
+    resumed, whole = run("stopped", *end, "trainer.log_every=1", "resume=true"), run("whole", *end)
     assert same_weights(whole, resumed)
     assert json.loads((resumed / "results.json").read_text())["steps"] == stops[1] + 7
     # Every step is taken once, and validations follow the same steps.
@@ -137,7 +137,7 @@ def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]],
     slow = [*corpus(pairs=300, words=30), *TINY, "batching.batch_tokens=4000", "model.d_model=1024"]
     folder = tmp_path / "run"
     command = [sys.executable, "train.py", *slow, f"hydra.run.dir={folder}", f"cache_dir={tmp_path / 'cache'}"]
-    with started(*command, "callbacks.log_every=1") as process:
+    with started(*command, "trainer.log_every=1") as process:
         read_until(process, "step ")
         time.sleep(1)  # until the next step has started
         process.send_signal(signal.SIGTERM)

@@ -20,6 +20,7 @@ from heed.evaluation.alignment import (
     match_counts,
 )
 from heed.inference.translator import Translator
+from heed.options import AtLeast0
 from heed.training.module import TranslationModule
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ class AlignmentErrorRate(Callback):
     computes.
     """
 
-    def __init__(self, *, sentences: int) -> None:
+    def __init__(self, *, sentences: AtLeast0) -> None:
         """
         Args:
-            sentences: the number of sentences to use, from the start of each split.
+            sentences: the number of sentences to use, from the start of each split; 0: none.
         """
         self.sentences = sentences
         self.extraction: Extraction | None = None

@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.inference.translator import Translator
+from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_informative_head, save_png
 from heed.training.loggers import log_images
 from heed.training.module import TranslationModule
@@ -42,14 +43,16 @@ class DrawAttentionMaps(Callback):
     Draws nothing for models without attention. Only the first process draws.
     """
 
-    def __init__(self, folder: Path, *, count: int) -> None:
+    def __init__(self, *, sentences: AtLeast0) -> None:
         """
         Args:
-            folder: of the run.
-            count: about how many sentences (`choose_sentences`).
+            sentences: about how many (`choose_sentences`); 0: none.
         """
-        self.folder = folder / "attention"
-        self.count = count
+        self.sentences = sentences
+        self.folder = Path("attention")
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self.folder = Path(trainer.default_root_dir) / "attention"
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
@@ -68,7 +71,7 @@ class DrawAttentionMaps(Callback):
             log_images(trainer.loggers, "attention", pictures, step=trainer.global_step)
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and trainer.global_step > 0:  # not the scores before fine-tuning
             validations = self._validation_folders()
             stride = math.ceil(len(validations) / MAX_FRAMES) or 1
             pictures = self._draw(pl_module, self.folder / "final", history=validations[::-stride][::-1])
@@ -85,7 +88,9 @@ class DrawAttentionMaps(Callback):
         """
         assert isinstance(module, TranslationModule)
         valid, translations = module.data.datasets["valid"], module.results["valid"].translations
-        sentences = choose_sentences(valid, module.data.splits["valid"].src.lengths, self.count)
+        sentences = choose_sentences(valid, module.data.splits["valid"].src.lengths, self.sentences)
+        if not sentences:
+            return {}
         translator = Translator(
             module.model, module.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
         )

@@ -6,7 +6,9 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
+from heed.options import AtLeast1
 from heed.runs.selection import Selection
+from heed.training.callbacks.checkpoints import find_checkpoints
 
 
 class EarlyStopping(Callback):
@@ -16,20 +18,28 @@ class EarlyStopping(Callback):
     would stop a model whose BLEU stays at 0.00 while its loss still falls.
     """
 
-    def __init__(self, selection: Selection, *, patience: int) -> None:
-        self.selection, self.patience = selection, patience
+    def __init__(self, *, patience: AtLeast1 | None) -> None:
+        """
+        Args:
+            patience: None: never stop.
+        """
+        self.patience = patience
+        self.selection = Selection()
         self.best: tuple[float, ...] | None = None
         self.waited = 0
         """Validations since the best one."""
 
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self.selection = find_checkpoints(trainer.callbacks).selection
+
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "waited": self.waited}
+        return {"best": self.best, "waited": self.waited} if self.patience else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best, self.waited = state_dict["best"], state_dict["waited"]
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING:
+        if trainer.state.fn != TrainerFn.FITTING or self.patience is None:
             return
         key = self.selection.key(pl_module.validation_scores)
         if self.best is None or key > self.best:

@@ -1,10 +1,11 @@
 """An exponential moving average (EMA) of the weights."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any
 
 import lightning as L
 import torch
+from annotated_types import Interval
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
@@ -22,10 +23,16 @@ class EMA(Callback):
     Validations use w̄, so that checkpoint selection and early stopping judge the weights that ``weights=ema`` saves.
     During a validation the model holds w̄: this callback has to come after those that use the model when a validation
     ends. Checkpoints contain both w and w̄. A run resumed from a checkpoint without w̄ starts the average from w.
+
+    Lightning's EMAWeightAveraging has a constant decay, swaps the weights back before attention maps are drawn, and
+    does not restore them after an exception.
     """
 
-    def __init__(self, *, decay: float) -> None:
-        assert 0 < decay < 1
+    def __init__(self, *, decay: Annotated[float, Interval(gt=0, lt=1)] | None) -> None:
+        """
+        Args:
+            decay: None: keep no average.
+        """
         self.decay = decay
         self.steps = 0
         self._average: nn.Module | None = None
@@ -37,6 +44,8 @@ class EMA(Callback):
         return averaging.EMA
 
     def state_dict(self) -> dict[str, Any]:
+        if self.decay is None:
+            return {}
         assert self._average is not None
         assert not self._is_swapped, "the model in a checkpoint has its trained weights"
         return {"steps": self.steps, "weights": self._average.state_dict()}
@@ -46,6 +55,8 @@ class EMA(Callback):
         self._restored = state_dict["weights"]
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.decay is None:
+            return
         self._average = deepcopy(pl_module.model).requires_grad_(False)
         if self._restored is not None:
             self._average.load_state_dict(self._restored)
@@ -55,6 +66,8 @@ class EMA(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
+        if self.decay is None:
+            return
         assert self._average is not None
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         self.steps += 1

@@ -6,24 +6,25 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
+from heed.options import AtLeast0
 from heed.training.loggers import log_table
 
 
 class SampleTranslations(Callback):
     """Logs source, reference and translation of some validation sentences as a table at every validation."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, *, sentences: AtLeast0) -> None:
         """
         Args:
-            count: about how many sentences, evenly spaced in the validation set.
+            sentences: about how many, evenly spaced in the validation set; 0: none.
         """
-        self.count = count
+        self.sentences = sentences
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING:
+        if trainer.state.fn != TrainerFn.FITTING or self.sentences == 0:
             return
         valid, translations = pl_module.data.datasets["valid"], pl_module.results["valid"].translations
-        sampled = range(0, len(valid), math.ceil(len(valid) / self.count))
+        sampled = range(0, len(valid), math.ceil(len(valid) / self.sentences))
         log_table(
             trainer.loggers,
             "valid/translations",

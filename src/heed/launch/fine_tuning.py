@@ -1,0 +1,130 @@
+"""Fine-tuning with ``init_from=``: what a run inherits from a trained model, and its scores before training."""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from omegaconf import OmegaConf
+
+from heed.data.datamodule import TranslationData
+from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
+from heed.files import replacing
+from heed.inference import model_folder
+from heed.launch.model import build_on_meta
+from heed.launch.status import print_status
+from heed.models.seq2seq import ModelConfig
+from heed.runs.results import RESULTS, plain_scores, read_results
+from heed.training.module import TranslationModule
+
+INITIAL_SCORES = "initial_scores.json"
+"""The scores before fine-tuning, in the run folder, for a run that is resumed."""
+
+
+def inherit_architecture(cfg: Any, overrides: Sequence[str]) -> None:
+    """Replace the options of ``model`` by those of the model to fine-tune, except those given on the command line.
+
+    ``model=NAME`` must name a model of the same family. It gives access to the family's options; their values are
+    inherited nevertheless.
+
+    Args:
+        cfg: Hydra's DictConfig, changed in place; beartype cannot check the type.
+        overrides: from the command line.
+
+    Raises:
+        HeedError: if an override asks for another family of models, other shapes of weights, or another tokenizer.
+    """
+    folder = model_folder.find(Path(cfg.init_from))
+    parent = model_folder.read_architecture(folder)
+    given = [match[1] for word in overrides if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
+    _check_tokenizer_options(given)
+    family = OmegaConf.select(cfg, "model._target_", default="").rpartition(".")[2]
+    if "model" in given and family != type(parent).__name__:
+        raise HeedError(f"init_from={cfg.init_from} is a model of the family {parent.family}: leave out model=NAME.")
+    # "model.dropout" and "model/attention" are both paths in the config.
+    paths = [name.replace("/", ".") for name in given if name.startswith(("model.", "model/"))]
+    architecture = _change(parent, cfg, paths)
+    if not _has_shapes(architecture, folder):
+        wrong = [path for path in paths if not _has_shapes(_change(parent, cfg, [path]), folder)] or paths
+        raise HeedError(
+            f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which would change the "
+            "shapes of its weights: leave out these options."
+        )
+    cfg.model = _to_node(architecture)
+
+
+def describe_start(init_from: str) -> str:
+    """Return a line that names the model a run starts from, with its step and validation BLEU if they are known."""
+    folder = model_folder.find(Path(init_from))
+    facts = [model_folder.read_architecture(folder).family]
+    if (folder.parent / RESULTS).exists():
+        results = read_results(folder.parent / RESULTS)
+        facts += [f"step {results['selected_step']:,}"] if "selected_step" in results else []
+        facts += [f"BLEU {results['valid']['bleu']:.2f} on its own validation set"] if results.get("valid") else []
+    return f"Start:    architecture, tokenizer and weights of {init_from} ({', '.join(facts)})"
+
+
+def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> None:
+    """Evaluate the model before it is trained, as after training, and write the scores to the run folder."""
+    trainer.test(module, data, verbose=False)
+    if trainer.is_global_zero:
+        scores = plain_scores({split: (result.scores, result.loss) for split, result in module.results.items()})
+        with replacing(folder / INITIAL_SCORES) as partial:
+            partial.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        by_split = ", ".join(f"{split} BLEU {found['bleu']:.2f}" for split, found in scores.items())
+        print_status(f"Before:   {by_split}")
+
+
+def read_initial_scores(run: Path) -> dict[str, Any] | None:
+    """Return the scores before training, or None if they were not measured."""
+    try:
+        scores: dict[str, Any] = json.loads((run / INITIAL_SCORES).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return scores
+
+
+def _check_tokenizer_options(given: Collection[str]) -> None:
+    options = [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.sampling"]
+    if options:
+        raise HeedError(
+            f"{' and '.join(options)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
+            "it out. Only tokenizer.sampling applies."
+        )
+
+
+def _change(architecture: ModelConfig, cfg: Any, paths: Collection[str]) -> ModelConfig:
+    """Return the architecture with the values that ``cfg`` has at these paths ("model.dropout")."""
+    config = OmegaConf.create({"model": architecture.to_plain()})
+    for path in paths:
+        chosen = OmegaConf.select(cfg, path)
+        plain = OmegaConf.to_container(chosen, resolve=True) if OmegaConf.is_config(chosen) else chosen
+        OmegaConf.update(config, path, _without_targets(plain), merge=False, force_add=True)
+    return type(architecture).from_plain(OmegaConf.to_container(config.model))
+
+
+def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
+    """Return whether a model of this architecture has weights of the same names and shapes as a model folder."""
+    tokenizer = Tokenizer.load(folder)
+    model = build_on_meta(
+        architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
+    )
+    return model_folder.has_shapes_of(model, folder)
+
+
+def _to_node(part: Any) -> Any:
+    """Return a dataclass as the options from which Hydra builds an equal one."""
+    if not is_dataclass(part):
+        return part
+    options = {field.name: _to_node(getattr(part, field.name)) for field in fields(part)}
+    return {"_target_": f"{type(part).__module__}.{type(part).__qualname__}", **options}
+
+
+def _without_targets(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    return {name: _without_targets(value) for name, value in node.items() if name != "_target_"}

@@ -1,0 +1,51 @@
+"""The announcement names the options that differ from the defaults."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from heed.launch.differences import find_differences
+from heed.launch.summary import WIDTH, options_line
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], []),
+        (["seed=1"], []),  # as the default
+        (["model=rnn", "model.dropout=0.4", "seed=2"], ["model=rnn", "seed=2", "model.dropout=0.4"]),
+        (["model=rnn", "model/attention=additive"], ["model=rnn", "model/attention=additive"]),
+        (["logger=[csv,wandb]"], ["logger=[csv,wandb]"]),
+        (["~callbacks.ema", "callbacks.attention_maps=null"], ["callbacks.attention_maps=null", "callbacks.ema=null"]),
+        (["+callbacks.mine._target_=a.B"], ["callbacks.mine._target_=a.B"]),
+    ],
+)
+def test_options_that_differ(compose: Callable[..., DictConfig], overrides: list[str], expected: list[str]) -> None:
+    assert find_differences(compose(*overrides)) == expected
+
+
+def test_a_preset_is_named_with_its_options(compose: Callable[..., DictConfig]) -> None:
+    found = find_differences(compose("experiment=multi30k_quick", "optimizer.lr=0.1"))
+    assert found[0] == "experiment=multi30k_quick"
+    assert {"data=multi30k", "model/positions=rotary", "tokenizer.vocab_size=8000", "optimizer.lr=0.1"} <= {*found}
+    # The default again.
+    assert "callbacks.attention_maps.sentences=5" not in found
+
+
+def test_long_lines_are_wrapped() -> None:
+    words = [f"data.option_{number}={'x' * number}" for number in range(30)]
+    lines = options_line(words).splitlines()
+    assert len(lines) > 3
+    assert all(len(line) <= WIDTH for line in lines)
+    assert lines[0].startswith("Options:  data.option_0= ")
+    assert all(line.startswith(" " * 10 + "data") for line in lines[1:])
+    assert options_line([]) == "Options:  the defaults"
+
+
+def test_a_run_prints_them(run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run("x", "data.train=60", "data.valid=6", "data.test=4", "data.long=4", "model=rnn", "model.d_model=8",
+        "model.d_embedding=8", "trainer.max_steps=1", "trainer.validate_every=1", "search=greedy")  # fmt: skip
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("Options:"))
+    assert line.startswith("Options:  model=rnn search=greedy logger=none")

@@ -1,0 +1,108 @@
+"""``init_from=``: what a run inherits from a trained model, and its scores before training."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def parent(command: Command, options: list[str]) -> Path:
+    """A finished run of a small RNN whose architecture differs from every preset."""
+    small = ["model=rnn", "model.d_embedding=12", "model.d_model=8", "model/attention=dot", "model.dropout=0.15"]
+    status, err = command(*options, *small, "trainer.max_steps=3", "hydra.run.dir=parent")
+    assert status == 0, err
+    return Path("parent")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> list[str]:
+    lines = [f"{'a b c d e f'[: 1 + i % 11]} {i}" for i in range(12)]
+    (tmp_path / "a.xx").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "a.yy").write_text("".join(f"{line[::-1]}\n" for line in lines))
+    pair = f"[['{tmp_path}/a.xx','{tmp_path}/a.yy']]"
+    return [
+        "data=files", "data.cleaning.drop_leaked=false", *(f"data.{s}={pair}" for s in ("train", "valid", "test")),
+        "trainer=cpu", "trainer.max_epochs=null", "callbacks.attention_maps=null", "logger=none", "weights=last",
+        "batching.batch_tokens=40", "search.beam=2",
+    ]  # fmt: skip
+
+
+def read_results(run: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads(Path(run, "results.json").read_text())
+    return results
+
+
+def test_architecture_and_tokenizer_are_inherited(command: Command, options: list[str], parent: Path) -> None:
+    status, err = command(
+        *options, f"init_from={parent}", "model.dropout=0.25", "trainer.max_steps=2", "hydra.run.dir=child"
+    )
+    assert status == 0, err
+    before, after = (yaml.safe_load(Path(run, "model", "config.yaml").read_text()) for run in ("parent", "child"))
+    assert after["family"] == "rnn"
+    assert after["model"] == {**before["model"], "dropout": 0.25}
+    # Hydra builds the same model from the config of the run.
+    config = yaml.safe_load(Path("child", "config.yaml").read_text())
+    assert config["model"]["_target_"] == "heed.models.rnn_config.RNNConfig"
+    assert config["model"]["attention"]["score"] == "dot"
+    assert read_results("child")["tokenizer_hash"] == read_results("parent")["tokenizer_hash"]
+    assert "Start:    architecture, tokenizer and weights of parent (rnn, step 3, BLEU" in err
+
+
+def test_scores_before_and_after(command: Command, options: list[str], parent: Path) -> None:
+    status, err = command(*options, f"init_from={parent}", "trainer.max_steps=2", "hydra.run.dir=child")
+    assert status == 0, err
+    trained, tuned = read_results("parent"), read_results("child")
+    assert tuned["init_from"] == "parent"
+    # The data are the same, so the scores before are those that the parent ended with.
+    assert tuned["initial_scores"] == {"valid": trained["valid"], **trained["tests"]}
+    assert tuned["initial_scores"]["valid"]["loss"] != tuned["valid"]["loss"]
+    assert f"Before:   valid BLEU {trained['valid']['bleu']:.2f}" in err
+    assert f"BLEU before {trained['test']['bleu']:.2f}" in err
+    assert trained["init_from"] is trained["initial_scores"] is None
+
+
+def test_a_resumed_run_keeps_the_scores_before(command: Command, options: list[str], parent: Path) -> None:
+    more = [*options, f"init_from={parent}", "trainer.max_steps=2", "hydra.run.dir=child"]
+    assert command(*more)[0] == 0
+    initial = read_results("child")["initial_scores"]
+    Path("child", "results.json").unlink()
+    status, err = command(*more, "trainer.max_steps=3", "resume=true")
+    assert status == 0, err
+    assert read_results("child")["initial_scores"] == initial
+    assert "Before:" not in err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model=transformer"], "init_from=parent is a model of the family rnn: leave out model=NAME."),
+        (["model.d_model=10", "model.dropout=0.3"], "cannot be trained with other model.d_model, which would change"),
+        (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which would change"),
+        (["model.dropout=1.5"], "model.dropout=1.5 must be in [0, 1)"),
+        (["tokenizer=unigram"], "tokenizer cannot be chosen with init_from="),
+        (["tokenizer.vocab_size=50"], "tokenizer.vocab_size cannot be chosen with init_from="),
+    ],
+)
+def test_what_cannot_be_changed(
+    command: Command, options: list[str], parent: Path, overrides: list[str], message: str
+) -> None:
+    status, err = command(*options, "init_from=parent", *overrides, "trainer.max_steps=1", "hydra.run.dir=child")
+    assert status == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not Path("child").exists()
+
+
+def test_options_that_only_this_family_has(command: Command, options: list[str], parent: Path) -> None:
+    """``model=rnn`` makes the options of RNNs known; sizes and attention are inherited."""
+    changes = ["model=rnn", "model.dropout_kind=variational", "tokenizer.sampling=0.1"]
+    status, err = command(*options, "init_from=parent", *changes, "trainer.max_steps=1", "hydra.run.dir=child")
+    assert status == 0, err
+    config = yaml.safe_load(Path("child", "config.yaml").read_text())
+    assert (config["model"]["d_model"], config["model"]["dropout_kind"]) == (8, "variational")
