@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 RESULTS = "results.json"
 """The last file a run writes: a run that has it is finished."""
 
+FORMAT = 1
+"""The version of the schema, which docs/run-folder.md describes."""
+
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
     **dict.fromkeys(("src_lang", "tgt_lang", "git", "model_dir", "init_from"), str | None),
-    **dict.fromkeys(("seed", "params", "steps", "tokens"), int),
+    **dict.fromkeys(("format", "seed", "params", "steps", "tokens"), int),
     **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
     "search": Mapping[str, Any],
     "decode_seconds": Mapping[str, float],
@@ -49,7 +52,7 @@ def write_results(
     """
     tests = plain_scores(evaluated)
     valid = tests.pop("valid")
-    results = {**facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
+    results = {"format": FORMAT, **facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
     with replacing(run / RESULTS) as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return results

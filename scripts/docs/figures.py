@@ -1,0 +1,119 @@
+"""Tables and numbers from docs/results/*.json.
+
+A file says what was measured (``what``), with which ``command``, on which ``machine``, on which ``date``, with which
+``seeds`` and ``spread``, and where the numbers come from (``source``). Numbers keep the digits that they have in the
+file: 1.50 stays 1.50.
+"""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+PROVENANCE = ("what", "command", "machine", "date", "seeds", "spread", "source")
+"""What every file says about its numbers."""
+
+
+@cache
+def load(name: str) -> dict[str, Any]:
+    """Return the content of ``docs/results/NAME.json``, its numbers as `Decimal` or int."""
+    text = (RESULTS / f"{name}.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    return content
+
+
+def show(value: Any) -> str:
+    """Return a measured value as text.
+
+    Args:
+        value: a number, text, null for no value, a list, or a mapping: ``mean`` and ``sd``; ``median``, ``low`` and
+            ``high``; ``difference`` with or without ``low`` and ``high``; ``low`` and ``high``; ``value``; ``list``.
+            Each with or without ``unit``.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(show, value))
+    if isinstance(value, Mapping):
+        unit = f" {value['unit']}" if "unit" in value else ""
+        return _show_mapping(value) + unit
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def _show_mapping(value: Mapping[str, Any]) -> str:
+    if "mean" in value:
+        return f"{show(value['mean'])} ± {show(value['sd'])}"
+    if "median" in value:
+        return f"{show(value['median'])} [{show(value['low'])}, {show(value['high'])}]"
+    if "difference" in value:
+        difference = _signed(value["difference"])
+        return f"{difference} [{_signed(value['low'])}, {_signed(value['high'])}]" if "low" in value else difference
+    if "low" in value:
+        return f"{show(value['low'])} to {show(value['high'])}"
+    return show(value.get("value", value.get("list")))
+
+
+def _signed(number: Decimal) -> str:
+    """Return a number with its sign, the minus as in typeset text."""
+    return f"{number:+}".replace("-", "−")
+
+
+def table(argument: str) -> str:
+    """Return a table of a file as Markdown.
+
+    Args:
+        argument: ``NAME``, and optionally ``rows=a,b`` and ``columns=x,y`` for a part of it.
+    """
+    name, *choices = argument.split()
+    content = load(name)
+    chosen = dict(choice.split("=", 1) for choice in choices)
+    columns = chosen["columns"].split(",") if "columns" in chosen else list(content["columns"])
+    rows = chosen["rows"].split(",") if "rows" in chosen else list(content["rows"])
+    cells = [[content["rows"][row].get(column) for column in columns] for row in rows]
+    numeric = [all(not isinstance(row[i], str) for row in cells) for i in range(len(columns))]
+    return markdown_table(
+        [content["columns"][column] for column in columns], [list(map(show, r)) for r in cells], numeric
+    )
+
+
+def markdown_table(header: list[str], rows: list[list[str]], right: list[bool] | None = None) -> str:
+    """Return a Markdown table.
+
+    Args:
+        right: for each column, whether it is aligned to the right.
+    """
+    right = right or [False] * len(header)
+    lines = [header, ["---:" if flag else "---" for flag in right], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def value(argument: str) -> str:
+    """Return a value as text: ``NAME.KEY`` of ``values``, or ``NAME.ROW.COLUMN``."""
+    name, *keys = argument.strip().split(".")
+    content = load(name)
+    if len(keys) == 1:
+        return show(content["values"][keys[0]])
+    row, column = keys
+    return show(content["rows"][row][column])
+
+
+def source(argument: str) -> str:
+    """Return the sentences that say where the numbers of a file come from."""
+    content = load(argument.strip())
+    command = content["command"]
+    if not command.startswith("none") and "`" not in command:
+        command = ", ".join(f"`{part}`" for part in command.split(", and "))
+    facts = {
+        "Command": command,
+        "Machine": content["machine"],
+        "Date": content["date"],
+        "Seeds": content["seeds"],
+        "Spread": content["spread"],
+        "Source": f"{content['source']}, in [`{argument.strip()}.json`](results/{argument.strip()}.json)",
+    }
+    return f"{content['what']}\n\n" + "\n".join(f"- {name}: {fact}" for name, fact in facts.items())

@@ -1,0 +1,51 @@
+"""The pages, and how their generated parts are filled."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from docs import claims, commands, figures, options, recipes
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder of the repository."""
+
+MARKED = re.compile(r"<!-- (?P<kind>\w+)(?:: (?P<argument>[^>]*?))? -->(?P<content>.*?)<!-- end -->", re.DOTALL)
+"""A generated part with its two comments."""
+
+BLOCKS: dict[str, Callable[[str], str]] = {
+    "table": figures.table,
+    "source": figures.source,
+    "options": lambda _: options.markdown(),
+    "recipes": lambda _: recipes.markdown(),
+    "commands": lambda _: commands.markdown(),
+    "claims": lambda _: claims.markdown(),
+}
+"""What writes the content of a generated part, from its argument. ``value`` stands in a line, these have lines of
+their own."""
+
+
+def pages() -> list[Path]:
+    """Return README.md and the pages of docs/ and data/."""
+    return [ROOT / "README.md", ROOT / "data" / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+
+
+def generate(page: Path) -> str:
+    """Return the text of a page with its generated parts written anew."""
+    return fill(page.read_text(encoding="utf-8"))
+
+
+def fill(text: str) -> str:
+    """Return a Markdown text with its generated parts written anew.
+
+    Raises:
+        KeyError: if a part names a kind, a file, a row or a value that does not exist.
+    """
+
+    def write(match: re.Match[str]) -> str:
+        kind, argument = match["kind"], match["argument"] or ""
+        start = match[0].partition("-->")[0] + "-->"
+        if kind == "value":
+            return f"{start}{figures.value(argument)}<!-- end -->"
+        return f"{start}\n\n{BLOCKS[kind](argument)}\n\n<!-- end -->"
+
+    return MARKED.sub(write, text)

@@ -1,0 +1,186 @@
+"""The commands of README.md and docs/: train is composed and built, the other commands are parsed, and some are run."""
+
+import json
+import random
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import pytest
+from docs.pages import ROOT, pages
+from omegaconf import DictConfig
+
+from heed.cli import build_parser
+from heed.cli import main as heed
+from heed.launch.configuration import build_parts
+
+# Smaller than debug=smoke, because these commands differ only in the data they read.
+FAST = ["debug=smoke", "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
+        "tokenizer.vocab_size=auto", "search.max_length_factor=0.5", "logger=none"]  # fmt: skip
+FEW = ["data.train=60", "data.valid=6", "data.test=6", "data.long=2"]
+OTHERS = {"git", "cd", "source", "pip", "echo"}
+"""Programs that are not ours."""
+
+
+def commands(markdown: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a Markdown text: of ``sh`` blocks, and of heed and train.py in prose."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", markdown, re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += [code for code in re.findall(r"`([^`\n]+)`", prose) if re.match(r"(heed|python train\.py) [^…]*$", code)]
+    for line in lines:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>&")
+        lexer.whitespace_split = True
+        command: list[str] = []
+        for word in [*lexer, ";"]:
+            if word in ("|", "&&", ";"):
+                if command:
+                    yield command
+                command = []
+            else:
+                command.append(word)
+
+
+def without_redirections(words: list[str]) -> list[str]:
+    end = next((i for i, word in enumerate(words) if word in ("<", ">")), len(words))
+    return words[:end]
+
+
+ALL = [without_redirections(list(words)) for words in dict.fromkeys(
+    tuple(words) for page in pages() for words in commands(page.read_text(encoding="utf-8"))
+)]  # fmt: skip
+TRAIN = [words[2:] for words in ALL if words[:2] in (["heed", "train"], ["python", "train.py"])]
+HEED = [words[1:] for words in ALL if words[0] == "heed" and words[1:2] != ["train"] and len(words) > 2]
+
+
+def test_commands_are_found() -> None:
+    text = "Prose, `heed x --y` and `heed`.\n\n```sh\necho a | heed z < in && b  # why\nheed train a='[[b]]'\n```\n"
+    assert [*commands(text)] == [
+        ["echo", "a"],
+        ["heed", "z", "<", "in"],
+        ["b"],
+        ["heed", "train", "a=[[b]]"],
+        ["heed", "x", "--y"],
+    ]
+    assert len(TRAIN) >= 20
+    assert {words[0] for words in HEED} >= {
+        "translate",
+        "score",
+        "evaluate",
+        "align",
+        "attend",
+        "compare",
+        "average",
+        "runs",
+    }
+
+
+@pytest.mark.parametrize("words", TRAIN, ids=" ".join)
+def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
+    """The options are composed and every part is built; of a sweep, each job."""
+    overrides = [word for word in words if "=" in word and not word.startswith("hydra.")]
+    if "--config-dir" in words:
+        write_preset(tmp_path)
+        overrides.append(f"hydra.searchpath=[file://{tmp_path}/my_conf]")
+    jobs = [overrides]
+    if "-m" in words:
+        choices = ([f"{name}={value}" for value in values.split(",")] for name, values in map(_split, overrides))
+        jobs = [list(job) for job in product(*choices)]
+    for job in jobs:
+        build_parts(compose(*job))
+
+
+@pytest.mark.parametrize("words", HEED, ids=" ".join)
+def test_heed_parses_the_arguments(words: list[str]) -> None:
+    build_parser().parse_args(words)
+
+
+@pytest.mark.parametrize("words", [words for words in ALL if words[0] != "heed"], ids=" ".join)
+def test_other_commands_exist(words: list[str]) -> None:
+    program, *arguments = words
+    if program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(arguments) <= set(targets)
+    elif program == "python" and arguments[0] == "-m":
+        assert find_spec(arguments[1])
+    elif program == "python":
+        assert (ROOT / arguments[0]).exists()
+    else:
+        assert program in OTHERS or program.startswith("pytest")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [words for words in TRAIN if words and words[0] == "data=files"], ids=" ".join)
+def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path: Path, words: list[str]) -> None:
+    write_data(words)
+    status, output = command(*words, *FAST, f"hydra.run.dir={tmp_path}/run")
+    assert status == 0, output
+    assert (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.slow
+def test_the_first_screen_of_the_readme(
+    command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Train, translate, look, compare and the lines of Python, with few sentences and steps."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("## Train, translate, look, compare")[2].partition("More:")[0]
+    Path("in.txt").write_text("The woman didn't see the old bank.\n", encoding="utf-8")
+    ran = []
+    for program, *words in commands(section):
+        if program == "echo" or len(words) < 2:  # a command without arguments is only mentioned
+            continue
+        ran.append(words[0])
+        if words[0] == "train":
+            status, output = command(*words[1:], *FAST, *FEW)
+            assert status == 0, output
+        else:
+            with Path("in.txt").open(encoding="utf-8") as lines:
+                monkeypatch.setattr("sys.stdin", lines)
+                assert heed(words) == 0, capsys.readouterr().err
+    assert ran == ["train", "translate", "attend", "train", "compare"]
+    assert Path("attention.html").exists()
+    assert Path("comparison/index.html").exists()
+    exec(re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0], {})
+
+
+@pytest.mark.slow
+def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
+    results = json.loads((run("keys", *FAST, *FEW) / "results.json").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]
+    tables = [set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", part, re.MULTILINE))))
+              for part in text.partition("## Sweeps")[0].split("A score set:")]  # fmt: skip
+    assert tables == [set(results), set(results["valid"])]
+
+
+def write_preset(folder: Path) -> None:
+    """Write the preset of the tutorial."""
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    preset = re.findall(r"^```yaml\n(.*?)^```$", tutorial, re.DOTALL | re.MULTILINE)[0]
+    file = folder / "my_conf" / "experiment" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(preset, encoding="utf-8")
+
+
+def write_data(words: list[str]) -> None:
+    """Write the files that a command names."""
+    rng = random.Random(3)
+    numbers = [[str(rng.randrange(10)) for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    for file in re.findall(r"[\w.]+\.(?:en|de|jsonl)\b", " ".join(words)):
+        _write(Path(file), numbers)
+
+
+def _write(path: Path, numbers: list[list[str]]) -> None:
+    # Sources differ between files, because training pairs that are also in a test set are dropped.
+    lines = [f"{path.stem} {' '.join(line)}" for line in numbers]
+    if path.suffix == ".jsonl":
+        lines = [json.dumps({"en": line, "ja": line.replace(" ", "、")}, ensure_ascii=False) for line in lines]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _split(override: str) -> tuple[str, str]:
+    name, _, value = override.partition("=")
+    return name, value
