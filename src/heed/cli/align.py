@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import Command, add_model_options, build_translator, load_models
-from heed.cli.lines import check_line_counts, read_file, with_progress, write_lines
+from heed.cli.lines import check_line_counts, read_file, translator_progress, write_lines
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
@@ -98,8 +98,9 @@ def _run(args: argparse.Namespace) -> None:
     extraction: Extraction | None = None
     counts: list[MatchCounts] = []
     with ExitStack() as stack:
+        stack.enter_context(translator_progress(translator, "Aligning", total=len(sources), prints_results=True))
         save_maps = args.npz and stack.enter_context(attention_archive(args.npz, compress=False))
-        for number, pair in enumerate(with_progress(_attend(translator, sources, targets))):
+        for number, pair in enumerate(_attend(translator, sources, targets)):
             if pair.cross is None:
                 raise HeedError(f"{args.model} has no cross-attention, so it gives no alignments.")
             extraction = extraction or _choose_extraction(args, folder.config, *pair.cross.shape[:2])

@@ -15,11 +15,25 @@ from heed.cli.arguments import (
     load_models,
     search_changes,
 )
-from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, with_progress, write_lines
+from heed.cli.lines import (
+    LINES_AT_ONCE,
+    check_line_counts,
+    path_text,
+    read_file,
+    translator_progress,
+    write_lines,
+)
 from heed.errors import HeedError
+from heed.progress import announced
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
+
+
+SECONDS_PER_SENTENCE = 2e-3
+"""Rough duration of scoring, most of it TER. sacreBLEU reports no progress."""
+COMET_SECONDS_PER_SENTENCE = 0.5
+"""Rough duration of COMET on a CPU."""
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +81,12 @@ def _run(args: argparse.Namespace) -> None:
     references = [files[path] for path in args.ref]
     hypotheses, tgt_lang = (files[args.hyp], "") if args.hyp else _translate(args, files[args.src])
     settings = {"tgt_lang": args.tgt_lang or tgt_lang, "lowercase": args.lowercase, "tokenize": args.tokenize}
-    scores = metric_scores(hypotheses, references, **settings)
+    size, count = f"{len(hypotheses):,} sentences", len(hypotheses)
+    with announced("Computing BLEU, chrF and TER", size, expected_seconds=count * SECONDS_PER_SENTENCE):
+        scores = metric_scores(hypotheses, references, **settings)
     if comet:
-        scores["COMET"] = comet.score(files[args.src], hypotheses, references)
+        with announced("Computing COMET", size, expected_seconds=count * COMET_SECONDS_PER_SENTENCE):
+            scores["COMET"] = comet.score(files[args.src], hypotheses, references)
     write_lines([_format_json(args, scores) if args.json else _format_text(scores)])
 
 
@@ -77,8 +94,9 @@ def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str],
     """Return the translations of the model, and its target language ("" if unknown)."""
     folder = load_models(args)
     translator = build_translator(folder, args, **search_changes(args))
-    translations = with_progress(translator.stream(sources, chunk=LINES_AT_ONCE))
-    return list(translations), str(folder.config.get("tgt_lang", ""))
+    with translator_progress(translator, "Translating", total=len(sources), prints_results=False):
+        translations = list(translator.stream(sources, chunk=LINES_AT_ONCE))
+    return translations, str(folder.config.get("tgt_lang", ""))
 
 
 def _format_text(scores: "Mapping[str, MetricScore]") -> str:

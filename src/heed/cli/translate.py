@@ -3,7 +3,7 @@
 import argparse
 
 from heed.cli.arguments import Command, add_model_options, add_search_options, load_translator, search_changes
-from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, with_progress, write_lines
+from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +22,12 @@ def _run(args: argparse.Namespace) -> None:
     translator = load_translator(args, **search_changes(args), n_best=args.n_best)
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
     sentences = read_lines(stream, "the input")
-    if args.n_best is None:
-        write_lines(with_progress(translator.stream(sentences, chunk=chunk)))
-        return
-    for number, n_best in enumerate(with_progress(translator.stream_n_best(sentences, chunk=chunk))):
-        write_lines(f"{number} ||| {t.text} ||| {t.hypothesis.score:.4f}" for t in n_best)
+    with translator_progress(translator, "Translating", prints_results=True):
+        if args.n_best is None:
+            write_lines(translator.stream(sentences, chunk=chunk))
+            return
+        for number, n_best in enumerate(translator.stream_n_best(sentences, chunk=chunk)):
+            write_lines(f"{number} ||| {t.text} ||| {t.hypothesis.score:.4f}" for t in n_best)
 
 
 COMMAND = Command("translate", "Translate standard input to standard output, line by line.", _add_options, _run)
