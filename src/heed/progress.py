@@ -20,6 +20,8 @@ LINE_DELAY = 10.0
 """Seconds of work before a log file gets a line."""
 LINE_INTERVAL = 30.0
 """Seconds between two lines in a log file."""
+MIN_BAR = 8
+"""Columns of the shortest bar. Where there is less room, only the text is shown."""
 
 clock = time.monotonic
 
@@ -59,9 +61,13 @@ class Progress:
         if self._stream is None:
             self._due = float("inf")
 
-    def __enter__(self) -> "Progress":
+    def start(self) -> "Progress":
+        """Start the reports without a ``with`` statement, and return this object. `close` ends them."""
         _open.append(self)
         return self
+
+    def __enter__(self) -> "Progress":
+        return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(finished=kind is None)
@@ -106,32 +112,52 @@ class Progress:
         is_inner = _open[0] is not self
         _open.remove(self)
         self.clear()
-        is_long = self._has_reported if self._is_terminal else clock() >= self._start + LINE_DELAY
+        is_long = self._has_reported if self._is_terminal else self._seconds >= LINE_DELAY
         if finished and is_long and not (is_inner and self._is_terminal):
-            done, seconds = self._amount(self.count - self._initial), clock() - self._start
-            self._write(f"{self.description}: {done} in {duration(seconds)}{self._rate(', {}')}\n")
+            done = f"{self._amount(self.count - self._initial)} in {duration(self._seconds)}"
+            self._write(f"{self.description}: {', '.join(filter(None, (done, self._rate())))}\n")
 
     # ---- text
 
     def _line(self) -> str:
-        percent = f"{self._fraction:.0%}, " if self.total else ""
-        return f"{self.description}: {percent}{self._amounts()}{self._rate(', {}')}, {self._times()}{self._notes()}"
+        """The report in a log file."""
+        left = self._seconds_left()
+        parts = [
+            f"{self._fraction:.0%}" if self.total else "",
+            self._amounts(),
+            self._rate(),
+            duration(self._seconds) + (f", about {duration(left)} left" if left is not None else ""),
+            self.note,
+        ]
+        return f"{self.description}: {', '.join(filter(None, parts))}"
 
     def _bar(self) -> str:
+        """The report on a terminal, which fits into one line; the notation is that of tqdm."""
         assert self._stream is not None
-        left, right = f"{self.description}: ", f" {self._amounts()}{self._rate(', {}')}, {self._times()}{self._notes()}"
-        width = _width(self._stream)
+        width, left = _width(self._stream), self._seconds_left()
+        times = duration(self._seconds) + (f"<{duration(left)}" if left is not None else "")
+        details = f"{self._amounts()} [{', '.join(filter(None, (times, self._rate(), self.note)))}]"
+        start = f"{self.description}: "
         if not self.total:
-            return f"{left}{right.lstrip()}"[:width]
+            return f"{start}{details}"[:width]
+        start += f"{self._fraction:4.0%}"
+        if len(start) + len(details) + MIN_BAR > width:
+            return f"{start} {details}"[:width]
         from tqdm import tqdm
 
         is_unicode = "utf" in (self._stream.encoding or "").lower()
-        # format_meter reserves the room of the texts around the bar. Braces in the texts are no fields.
-        around = {"left": left, "right": right, "share": f"{self._fraction:4.0%}"}
-        form = "{left}{share}|{bar}|{right}" if len(left + right) + 16 <= width else "{left}{share}{right}"
-        done = min(self.count, self.total)
-        meter = tqdm.format_meter(done, self.total, 0, ncols=width, ascii=not is_unicode, bar_format=form, **around)
-        return str(meter)[:width]
+        return str(
+            tqdm.format_meter(
+                min(self.count, self.total),
+                self.total,
+                self._seconds,
+                ncols=width,
+                ascii=not is_unicode,
+                bar_format="{start}|{bar}| {details}",
+                start=start,
+                details=details,
+            )
+        )
 
     @property
     def _fraction(self) -> float:
@@ -147,27 +173,29 @@ class Progress:
     def _amount(self, count: float) -> str:
         return _bytes(count) if self.unit == "B" else f"{count:,.0f} {self.unit}"
 
-    def _rate(self, form: str) -> str:
-        """The units per second, formatted; "" before anything is done."""
-        seconds, done = clock() - self._start, self.count - self._initial
-        if done <= 0 or seconds <= 0:
+    def _rate(self) -> str:
+        """The units per second; "" before anything is done."""
+        done = self.count - self._initial
+        if done <= 0 or self._seconds <= 0:
             return ""
-        rate = done / seconds
-        number = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-        return form.format(f"{_bytes(rate)}/s" if self.unit == "B" else f"{number} {self.unit}/s")
+        rate = done / self._seconds
+        if self.unit == "B":
+            return f"{_bytes(rate)}/s"
+        return f"{rate:,.0f} {self.unit}/s" if rate >= 10 else f"{rate:.2g} {self.unit}/s"
 
-    def _times(self) -> str:
-        """The time since the start and, if it can be estimated, the time that is left."""
-        seconds, done = clock() - self._start, self.count - self._initial
-        left = []
+    @property
+    def _seconds(self) -> float:
+        """Seconds since the start."""
+        return clock() - self._start
+
+    def _seconds_left(self) -> float | None:
+        """The estimate of the remaining seconds; None if there is none."""
+        done, left = self.count - self._initial, []
         if self.total and done > 0:
-            left.append(max(self.total - self.count, 0) * seconds / done)
+            left.append(max(self.total - self.count, 0) * self._seconds / done)
         if self.time_limit:
             left.append(max(self.time_limit(), 0))
-        return f"{duration(seconds)}, about {duration(min(left))} left" if left else duration(seconds)
-
-    def _notes(self) -> str:
-        return f", {self.note}" if self.note else ""
+        return min(left, default=None)
 
     def _write(self, text: str) -> None:
         if self._stream is not None and not _write(self._stream, text):

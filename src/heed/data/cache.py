@@ -113,7 +113,8 @@ def _checksum(path: Path) -> str:
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     if missing := next((file for file in files if not file.is_file()), None):
         raise FileNotFoundError(missing)
-    with Progress(f"Checking {path.name}", total=sum(file.stat().st_size for file in files), unit="B") as bar:
+    entry = f"{path.parent.name}/{path.name.removesuffix('.partial')}"
+    with Progress(f"Checking {entry}", total=sum(file.stat().st_size for file in files), unit="B") as bar:
         for file in files:
             digest.update(f"{file.name if file != path else ''}\n".encode())
             digest.update(_file_digest(file, bar))

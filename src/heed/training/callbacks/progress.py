@@ -29,7 +29,7 @@ class TerminalProgress:
             unit="steps",
             initial=trainer.global_step,
             enabled=trainer.is_global_zero,
-        ).__enter__()
+        ).start()
         timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]  # trainer.max_time
         if timers:
             self._training.time_limit = lambda: min(timer.time_remaining() for timer in timers)
@@ -39,10 +39,12 @@ class TerminalProgress:
         """Report that ``step`` optimizer steps have been taken. A log file always gets a line about the first loss."""
         if self._training is None:
             return
-        self._training.update_to(step)
         if self._is_first and self._training.note:
+            self._training.count = step
             self._training.report()
             self._is_first = False
+        else:
+            self._training.update_to(step)
 
     def describe_training(
         self, metrics: Mapping[str, float], *, epoch: int, tokens_per_second: float, skipped_steps: int
@@ -58,7 +60,7 @@ class TerminalProgress:
         loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
         skipped = f", {skipped_steps:,} steps skipped" if skipped_steps else ""
         self._training.note = (
-            f"epoch {epoch}, loss {loss}, lr {metrics['lr']:.2e}, {tokens_per_second:,.0f} tokens/s{skipped}"
+            f"loss {loss}, {tokens_per_second:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}{skipped}"
         )
 
     def end_training(self) -> None:
@@ -92,7 +94,7 @@ class TerminalProgress:
         self.end_decoding()
         src = trainer.datamodule.splits[split].src
         total = int(src.lengths.sum()) + len(src)  # + 1 for EOS
-        self._decoding = Progress(description, total=total, unit="tokens", enabled=trainer.is_global_zero).__enter__()
+        self._decoding = Progress(description, total=total, unit="tokens", enabled=trainer.is_global_zero).start()
 
     def update_decoding(self, trainer: L.Trainer, batch: Batch) -> None:
         """Count a decoded batch, and as much for every other process."""
