@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heed.cli.arguments import Command, add_model_options, load_translator
-from heed.cli.lines import check_line_counts, read_file, with_progress, write_lines
+from heed.cli.lines import check_line_counts, read_file, translator_progress, write_lines
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
@@ -82,8 +82,9 @@ def _run(args: argparse.Namespace) -> None:
     extraction: Extraction | None = None
     counts: list[MatchCounts] = []
     with ExitStack() as stack:
+        stack.enter_context(translator_progress(translator, "Aligning", total=len(sources), prints_results=True))
         save_maps = args.npz and stack.enter_context(attention_archive(args.npz, compress=False))
-        for number, pair in enumerate(with_progress(translator.stream_attend(sources, targets))):
+        for number, pair in enumerate(translator.stream_attend(sources, targets)):
             extraction = extraction or choose_extraction(
                 translator.alignment, pair, layer=args.layer, head=args.head, row=args.row
             )

@@ -14,11 +14,25 @@ from heed.cli.arguments import (
     load_translator,
     search_options,
 )
-from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, with_progress, write_lines
+from heed.cli.lines import (
+    LINES_AT_ONCE,
+    check_line_counts,
+    path_text,
+    read_file,
+    translator_progress,
+    write_lines,
+)
 from heed.errors import HeedError
+from heed.progress import announced
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
+
+
+SECONDS_PER_SENTENCE = 2e-3
+"""Rough duration of scoring, most of it TER. sacreBLEU reports no progress."""
+COMET_SECONDS_PER_SENTENCE = 0.5
+"""Rough duration of COMET on a CPU."""
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,17 +80,21 @@ def _run(args: argparse.Namespace) -> None:
     references = [files[path] for path in args.ref]
     hypotheses, tgt_lang = (files[args.hyp], "") if args.hyp else _translate(args, files[args.src])
     settings = {"tgt_lang": args.tgt_lang or tgt_lang, "lowercase": args.lowercase, "tokenize": args.tokenize}
-    scores = metric_scores(hypotheses, references, **settings)
+    size, count = f"{len(hypotheses):,} sentences", len(hypotheses)
+    with announced("Computing BLEU, chrF and TER", size, expected_seconds=count * SECONDS_PER_SENTENCE):
+        scores = metric_scores(hypotheses, references, **settings)
     if comet:
-        scores["COMET"] = comet.score(files[args.src], hypotheses, references)
+        with announced("Computing COMET", size, expected_seconds=count * COMET_SECONDS_PER_SENTENCE):
+            scores["COMET"] = comet.score(files[args.src], hypotheses, references)
     write_lines([_format_json(args, scores) if args.json else _format_text(scores)])
 
 
 def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str], str]:
     """Return the translations of the model, and its target language ("" if unknown)."""
     translator = load_translator(args)
-    found = translator.stream(sources, chunk=LINES_AT_ONCE, **search_options(args))
-    return [translations[0].text for translations in with_progress(found)], translator.tgt_lang
+    with translator_progress(translator, "Translating", total=len(sources), prints_results=False):
+        found = list(translator.stream(sources, chunk=LINES_AT_ONCE, **search_options(args)))
+    return [translations[0].text for translations in found], translator.tgt_lang
 
 
 def _format_text(scores: "Mapping[str, MetricScore]") -> str:

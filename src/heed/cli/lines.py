@@ -3,13 +3,16 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
 from heed.errors import HeedError
 from heed.files import decompressor, writing
+from heed.progress import Progress
 
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from heed.inference.translator import Translator
 
 LINES_AT_ONCE = 1000
 """Input lines that are in memory, and sorted by length for batching, at a time."""
@@ -87,15 +90,18 @@ def path_text(path: object) -> str:
     return os.fsencode(str(path)).decode(errors="replace")
 
 
-def with_progress(results: Iterable[Result]) -> Iterator[Result]:
-    """Yield the results, and count them on stderr if it is a terminal and neither stdin nor stdout is."""
-    # A closed stream is None.
-    err, others = sys.stderr, (sys.stdin, sys.stdout)
-    show = err is not None and err.isatty() and not any(stream and stream.isatty() for stream in others)
-    done = 0
-    for done, result in enumerate(results, start=1):
-        yield result
-        if show and done % LINES_AT_ONCE == 0:
-            print(f"\r{done:,} lines", end="", file=sys.stderr, flush=True)
-    if show and done >= LINES_AT_ONCE:
-        print(f"\r{done:,} lines", file=sys.stderr)
+@contextmanager
+def translator_progress(
+    translator: "Translator", description: str, *, total: int | None = None, prints_results: bool
+) -> Iterator[None]:
+    """Report on stderr how many lines the translator has processed inside the block.
+
+    Args:
+        total: the number of lines; None if unknown.
+        prints_results: results are printed meanwhile. A bar would be mixed with them, or with what the user types, so
+            nothing is reported if stdin or stdout is a terminal.
+    """
+    interactive = prints_results and any(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    with Progress(description, total=total, unit="lines", enabled=not interactive) as bar:
+        translator.on_batch = bar.update
+        yield

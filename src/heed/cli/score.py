@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from heed.cli.arguments import Command, add_model_options, load_translator
-from heed.cli.lines import check_line_counts, read_file, write_lines
+from heed.cli.lines import check_line_counts, read_file, translator_progress, write_lines
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> None:
     sources, targets = read_file(args.src), read_file(args.tgt)
     check_line_counts({args.src: sources, args.tgt: targets})
-    scores = load_translator(args).score(sources, targets)
+    translator = load_translator(args)
+    with translator_progress(translator, "Scoring", total=len(sources), prints_results=False):
+        scores = translator.score(sources, targets)
     write_lines(f"{score:.6f}" for score in scores)
 
 

@@ -16,6 +16,7 @@ from heed.evaluation.buckets import (
     group_by_unknown_words,
 )
 from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
+from heed.progress import track
 
 BUCKET_RESAMPLES = 1_000
 MIN_BUCKET_SENTENCES = 20
@@ -73,7 +74,7 @@ def _bucketings(test_set: TestSet) -> list[Bucketing]:
 
 def _bucketing_report(bucketing: Bucketing, statistics: Sequence[SideStatistics]) -> BucketingReport:
     reports = []
-    for label, rows in bucketing.buckets.items():
+    for label, rows in track(bucketing.buckets.items(), f"Scoring buckets: {bucketing.title}", unit="buckets"):
         scores = {
             name: [
                 spread(resample([run[rows] for run in side[name]], metric, resamples=BUCKET_RESAMPLES))

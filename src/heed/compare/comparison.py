@@ -12,6 +12,7 @@ from heed.compare.statistics import side_statistics
 from heed.evaluation.health import find_symptoms
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
+from heed.progress import track
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,10 @@ def compare(test_set: TestSet, sides: Sequence[Side]) -> Comparison:
     scored = corpus_scores(test_set.references[:1], test_set.references[:1], tgt_lang=tgt_lang)
     signatures = {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}
     statistics = [side_statistics(side, test_set, tgt_lang=tgt_lang) for side in sides]
-    samples = [{name: resample(runs[name], metric) for name, metric in METRICS.items()} for runs in statistics]
+    samples = [
+        {name: resample(runs[name], metric) for name, metric in METRICS.items()}
+        for runs in track(statistics, "Resampling test sets", unit="systems")
+    ]
     pairs = compare_pairs(sides, statistics, samples)
     return Comparison(
         split=test_set.split,

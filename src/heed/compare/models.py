@@ -14,6 +14,7 @@ from heed.inference import model_folder
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.search_settings import LENGTH_LIMITS
 from heed.inference.translator import Translator
+from heed.progress import Progress
 
 BATCH_TOKENS = 4096
 
@@ -73,8 +74,12 @@ def evaluate_model(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tup
     """
     folder = model_folder.load(run)
     translator = _translator(folder)
-    accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
-    attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
+    # A contrast is scored twice: the good and the bad translation.
+    total = 2 * len(contrasts) + len(pairs)
+    with Progress(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
+        translator.on_batch = bar.update
+        accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
+        attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
     if not attended:
         return ModelResults(accuracy, None, "")
     if attended[0].cross is None:

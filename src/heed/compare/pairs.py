@@ -7,6 +7,7 @@ from itertools import combinations
 from heed.compare.runs import Side
 from heed.compare.statistics import SideStatistics
 from heed.evaluation.significance import METRICS, Difference, PairedTests, Sample, difference, holm, paired_tests
+from heed.progress import track
 
 ALPHA = 0.05
 """A difference with a smaller p-value is significant."""
@@ -61,7 +62,7 @@ def compare_pairs(
         samples: Resampled scores of each side, by metric.
     """
     pairs = []
-    for i, j in combinations(range(len(sides)), 2):
+    for i, j in track(list(combinations(range(len(sides)), 2)), "Testing differences", unit="pairs of systems"):
         if _mean_bleu(samples[i]) < _mean_bleu(samples[j]):
             i, j = j, i
         bleu = _mean_bleu(samples[i]), _mean_bleu(samples[j])

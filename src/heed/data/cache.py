@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from heed.errors import HeedError
 from heed.files import remove, replacing
+from heed.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,12 +30,14 @@ def blocks(dataset: "Dataset") -> Iterator[tuple[list[str], list[str]]]:
 def text_fingerprint(*splits: "Dataset") -> str:
     """Return a digest of the sentences and their order, independent of the machine and the file format."""
     digest = hashlib.blake2b(digest_size=16)
-    for split in splits:
-        digest.update(f"{len(split)} pairs\n".encode())
-        for columns in blocks(split):
-            for sentences in columns:
-                digest.update("\n".join(sentences).encode())
-                digest.update(b"\n\n")
+    with Progress("Fingerprinting the text", total=sum(map(len, splits)), unit="pairs") as bar:
+        for split in splits:
+            digest.update(f"{len(split)} pairs\n".encode())
+            for columns in blocks(split):
+                for sentences in columns:
+                    digest.update("\n".join(sentences).encode())
+                    digest.update(b"\n\n")
+                bar.update(len(columns[0]))
     return digest.hexdigest()
 
 
@@ -107,10 +110,21 @@ def _checksum_file(path: Path) -> Path:
 def _checksum(path: Path) -> str:
     """Return the digest of a file, or of the names and contents of all files in a folder."""
     digest = hashlib.blake2b(f"format {FORMAT}\n".encode(), digest_size=16)
-    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-        if not file.is_file():
-            raise FileNotFoundError(file)
-        with file.open("rb") as stream:
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    if missing := next((file for file in files if not file.is_file()), None):
+        raise FileNotFoundError(missing)
+    entry = f"{path.parent.name}/{path.name.removesuffix('.partial')}"
+    with Progress(f"Checking {entry}", total=sum(file.stat().st_size for file in files), unit="B") as bar:
+        for file in files:
             digest.update(f"{file.name if file != path else ''}\n".encode())
-            digest.update(hashlib.file_digest(stream, "blake2b").digest())
+            digest.update(_file_digest(file, bar))
     return digest.hexdigest()
+
+
+def _file_digest(file: Path, bar: Progress) -> bytes:
+    digest = hashlib.blake2b()
+    with file.open("rb") as stream:
+        while chunk := stream.read(2**20):
+            digest.update(chunk)
+            bar.update(len(chunk))
+    return digest.digest()

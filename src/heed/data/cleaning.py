@@ -12,6 +12,7 @@ from annotated_types import Interval
 
 from heed.data.cache import BLOCK, mapped_dataset
 from heed.options import AtLeast1, validated
+from heed.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +119,7 @@ class Cleaning:
         pairs: Hashes = np.zeros(len(train), dtype=np.uint64)
         held_out_sources = self._source_hashes(held_out)
         content = hashlib.blake2b(digest_size=8)
-        for start, table in _tables(train):
+        for start, table in _tables("Cleaning", train):
             rows = slice(start, start + len(table))
             columns = table.to_pydict()
             for column in columns.values():
@@ -153,7 +154,10 @@ class Cleaning:
         if report.kept == len(train):
             return train, report
         # A copy instead of train.select, which gathers row by row on every later read and is much slower.
-        kept = (table.filter(violated[start : start + len(table)] == no_rule) for start, table in _tables(train))
+        kept = (
+            table.filter(violated[start : start + len(table)] == no_rule)
+            for start, table in _tables("Writing clean pairs", train)
+        )
         content.update(violated.tobytes())
         path = cache_dir / "text" / f"clean-{content.hexdigest()}.arrow"
         return mapped_dataset(path, train.features.arrow_schema, kept), report
@@ -162,7 +166,9 @@ class Cleaning:
         if not self.drop_leaked:
             return np.zeros(0, dtype=np.uint64)
         return _hashes(
-            src.strip() for split in held_out for _, table in _tables(split) for src in table["src"].to_pylist()
+            src.strip()
+            for _, table in _tables("Hashing validation and test sources", *held_out)
+            for src in table["src"].to_pylist()
         )
 
     def _violations(self, table: "pa.Table") -> dict[str, npt.NDArray[np.bool_]]:
@@ -185,12 +191,15 @@ class Cleaning:
         return violations
 
 
-def _tables(dataset: "Dataset") -> Iterator[tuple[int, "pa.Table"]]:
-    """Yield Arrow tables of ``BLOCK`` rows, each with the index of its first row."""
-    start = 0
-    for table in dataset.with_format("arrow").iter(batch_size=BLOCK):
-        yield start, table
-        start += len(table)
+def _tables(description: str, *datasets: "Dataset") -> Iterator[tuple[int, "pa.Table"]]:
+    """Yield Arrow tables of ``BLOCK`` rows, each with the index of its first row, and report the progress."""
+    with Progress(description, total=sum(map(len, datasets)), unit="pairs") as bar:
+        for dataset in datasets:
+            start = 0
+            for table in dataset.with_format("arrow").iter(batch_size=BLOCK):
+                yield start, table
+                start += len(table)
+                bar.update(len(table))
 
 
 def _hashes(texts: Iterable[str]) -> Hashes:

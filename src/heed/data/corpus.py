@@ -23,6 +23,7 @@ from heed.data.files import (
 )
 from heed.errors import HeedError, first_line
 from heed.options import AtLeast0, AtLeast1, validated
+from heed.progress import announced, reports_on_terminal
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -317,15 +318,23 @@ class HubCorpus:
                 f"{self.name} is in no hub repository that keeps its test set apart from training: {use_folder}"
             )
 
-        from datasets import config, load_dataset
+        from datasets import config, disable_progress_bars, load_dataset
         from huggingface_hub import HfApi
 
+        if not reports_on_terminal():
+            disable_progress_bars()  # datasets would write its bars to a log file
         try:
             # Without network, load_dataset retries for long before it looks for an earlier download or fails.
             download = Path(config.HF_DATASETS_CACHE, self.repository.replace("/", "___"))
-            if not download.is_dir() and not Path(self.repository).is_dir():
+            is_local = download.is_dir() or Path(self.repository).is_dir()
+            if not is_local:
                 HfApi().dataset_info(self.repository, revision=self.revision, timeout=10)
-            dataset = load_dataset(self.repository, split=self.splits[split], revision=self.revision)
+            with announced(
+                "Loading from the Hugging Face hub",
+                f"{self.repository}, {split}",
+                expected_seconds=0 if is_local else 60,
+            ):
+                dataset = load_dataset(self.repository, split=self.splits[split], revision=self.revision)
         except Exception as error:  # the class depends on the versions of several HTTP libraries
             raise HeedError(
                 f"{self.repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {use_folder}"

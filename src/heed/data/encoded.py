@@ -14,6 +14,7 @@ import numpy.typing as npt
 from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
+from heed.progress import Progress
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -128,14 +129,17 @@ def _write_ids(
 ) -> tuple[Offsets, Offsets]:
     """Write the ids of both sides as .npy files and return the offsets of the sentences in them."""
     src_writer, tgt_writer = _NpyWriter(src_file), _NpyWriter(tgt_file)
-    for src, tgt in blocks(dataset):
-        src_writer.append(Ragged.of(tokenizer.encode_src(src)))
-        tgt_writer.append(Ragged.of(tokenizer.encode_tgt(tgt)))
-    if both_directions:
-        reverse = tokenizer.reversed()
-        for tgt, src in blocks(dataset):
-            src_writer.append(Ragged.of(reverse.encode_src(src)))
-            tgt_writer.append(Ragged.of(reverse.encode_tgt(tgt)))
+    with Progress("Encoding", total=len(dataset) * (1 + both_directions), unit="pairs") as bar:
+        for src, tgt in blocks(dataset):
+            src_writer.append(Ragged.of(tokenizer.encode_src(src)))
+            tgt_writer.append(Ragged.of(tokenizer.encode_tgt(tgt)))
+            bar.update(len(src))
+        if both_directions:
+            reverse = tokenizer.reversed()
+            for tgt, src in blocks(dataset):
+                src_writer.append(Ragged.of(reverse.encode_src(src)))
+                tgt_writer.append(Ragged.of(reverse.encode_tgt(tgt)))
+                bar.update(len(src))
     return src_writer.close(), tgt_writer.close()
 
 

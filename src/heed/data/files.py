@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from heed.data.cache import BLOCK, mapped_dataset
 from heed.errors import HeedError, first_line
+from heed.progress import Progress
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -185,10 +186,11 @@ def _read_text_pairs(src_file: Path, tgt_file: Path) -> Iterator[Block]:
     src_lines = tgt_lines = 0
     src: list[str]
     tgt: list[str]
-    for src, tgt in zip_longest(_read_lines(src_file), _read_lines(tgt_file), fillvalue=[]):
-        src_lines, tgt_lines = src_lines + len(src), tgt_lines + len(tgt)
-        if len(src) == len(tgt):
-            yield [one_line(text) for text in src], [one_line(text) for text in tgt]
+    with _reading(src_file, tgt_file) as bar:
+        for src, tgt in zip_longest(_read_lines(src_file, bar), _read_lines(tgt_file, bar), fillvalue=[]):
+            src_lines, tgt_lines = src_lines + len(src), tgt_lines + len(tgt)
+            if len(src) == len(tgt):
+                yield [one_line(text) for text in src], [one_line(text) for text in tgt]
     if src_lines != tgt_lines:
         raise HeedError(
             f"{src_file} has {src_lines:,} lines and {tgt_file} {tgt_lines:,}: "
@@ -196,11 +198,19 @@ def _read_text_pairs(src_file: Path, tgt_file: Path) -> Iterator[Block]:
         )
 
 
-def _read_lines(file: Path) -> Iterator[list[str]]:
+def _reading(*files: Path) -> Progress:
+    """Return the progress of reading files: the bytes on disk, which may be compressed."""
+    names = " and ".join(file.name for file in files)
+    return Progress(f"Reading {names}", total=sum(file.stat().st_size for file in files), unit="B")
+
+
+def _read_lines(file: Path, bar: Progress) -> Iterator[list[str]]:
     """Yield ``BLOCK`` lines at a time. Only "\\n" ends a line; Python's text mode would also split at "\\r"."""
-    number = 0
-    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+    number = position = 0
+    with file.open("rb") as binary, gzip.open(binary) if file.suffix == ".gz" else binary as stream:
         while raw := _read_block(stream, file):
+            bar.update(binary.tell() - position)
+            position = binary.tell()
             lines = []
             for line in raw:
                 number += 1
@@ -249,19 +259,20 @@ def _read_block(stream: Iterable[bytes], file: Path) -> list[bytes]:
 
 def _read_jsonl_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
     number = 0
-    for lines in _read_lines(file):
-        block: Block = ([], [])
-        for line in lines:
-            number += 1
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                for column, field in zip(block, fields, strict=True):
-                    column.append(one_line(_get_field(record, field)))
-            except (ValueError, KeyError, RecursionError) as error:
-                raise HeedError(f"{file}, line {number:,}: {_reason(error)}") from error
-        yield block
+    with _reading(file) as bar:
+        for lines in _read_lines(file, bar):
+            block: Block = ([], [])
+            for line in lines:
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    record = json.loads(line)
+                    for column, field in zip(block, fields, strict=True):
+                        column.append(one_line(_get_field(record, field)))
+                except (ValueError, KeyError, RecursionError) as error:
+                    raise HeedError(f"{file}, line {number:,}: {_reason(error)}") from error
+            yield block
 
 
 def _read_parquet_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
@@ -273,13 +284,15 @@ def _read_parquet_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
         # An open file, because Arrow opens only UTF-8 paths. Checksums are verified if the file contains them.
         with file.open("rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as table:
             columns = [name for name in table.schema_arrow.names if name in {field.split(".")[0] for field in fields}]
-            for batch in table.iter_batches(batch_size=BLOCK, columns=columns):
-                block: Block = ([], [])
-                for record in batch.to_pylist():
-                    number += 1
-                    for column, field in zip(block, fields, strict=True):
-                        column.append(one_line(_get_field(record, field)))
-                yield block
+            with Progress(f"Reading {file.name}", total=table.metadata.num_rows, unit="pairs") as bar:
+                for batch in table.iter_batches(batch_size=BLOCK, columns=columns):
+                    block: Block = ([], [])
+                    for record in batch.to_pylist():
+                        number += 1
+                        for column, field in zip(block, fields, strict=True):
+                            column.append(one_line(_get_field(record, field)))
+                    yield block
+                    bar.update(len(batch))
     except KeyError as error:  # from _get_field; Arrow raises several other classes
         raise HeedError(f"{file}, row {number:,}: {_reason(error)}") from error
     except (pa.ArrowException, OSError, ValueError, NotImplementedError, TypeError, MemoryError) as error:

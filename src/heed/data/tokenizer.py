@@ -18,6 +18,7 @@ from heed.data.cache import blocks, build_once, text_fingerprint
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.options import AtLeast1, UnitInterval, validated
+from heed.progress import Progress, announced
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ THREADS = 4
 
 TAGS = EOS + 1, EOS + 2
 """Ids of the language tags, in a vocabulary with tags."""
+
+SECONDS_PER_SENTENCE = {"bpe": 1e-5, "unigram": 6e-5}
+"""Rough duration of SentencePiece's training, which reports no progress."""
 
 BYTES = 256
 """Number of pieces that byte fallback adds."""
@@ -239,25 +243,31 @@ class TokenizerTrainer:
     def _train_model(self, train: "Dataset", *sides: str, tags: Sequence[str] = ()) -> bytes:
         size = self.auto_vocab_size(train, *sides) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
+        sentences = min(len(train), self.max_sentences) * len(sides)
         try:
-            spm.SentencePieceTrainer.train(
-                sentence_iterator=self._sentences(train, *sides),
-                model_writer=model,
-                model_type=self.kind,
-                vocab_size=size,
-                hard_vocab_limit=self.vocab_size != "auto",
-                byte_fallback=self.byte_fallback,
-                character_coverage=self.character_coverage,
-                normalization_rule_name=self.normalization,
-                pad_id=PAD,
-                unk_id=UNK,
-                bos_id=BOS,
-                eos_id=EOS,
-                control_symbols=list(tags),
-                num_threads=THREADS,
-                max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
-                minloglevel=2,
-            )
+            with announced(
+                "Training the tokenizer",
+                f"{self.kind}, {size:,} pieces, {sentences:,} sentences",
+                expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
+            ):
+                spm.SentencePieceTrainer.train(
+                    sentence_iterator=self._sentences(train, *sides),
+                    model_writer=model,
+                    model_type=self.kind,
+                    vocab_size=size,
+                    hard_vocab_limit=self.vocab_size != "auto",
+                    byte_fallback=self.byte_fallback,
+                    character_coverage=self.character_coverage,
+                    normalization_rule_name=self.normalization,
+                    pad_id=PAD,
+                    unk_id=UNK,
+                    bos_id=BOS,
+                    eos_id=EOS,
+                    control_symbols=list(tags),
+                    num_threads=THREADS,
+                    max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
+                    minloglevel=2,
+                )
         except (RuntimeError, OSError) as error:
             raise HeedError(_explain_error(str(error), size)) from error
         return model.getvalue()
@@ -293,9 +303,11 @@ class TokenizerTrainer:
         """Yield blocks of all sentences, or of ``max_sentences`` per side, evenly spaced in case the file is sorted."""
         if len(train) > self.max_sentences:
             train = train.select([row * len(train) // self.max_sentences for row in range(self.max_sentences)])
-        for src, tgt in blocks(train):
-            for side in sides:
-                yield {"src": src, "tgt": tgt}[side]
+        with Progress("Reading text for the tokenizer", total=len(train), unit="pairs") as bar:
+            for src, tgt in blocks(train):
+                for side in sides:
+                    yield {"src": src, "tgt": tgt}[side]
+                bar.update(len(src))
 
 
 def _explain_error(message: str, size: int) -> str:

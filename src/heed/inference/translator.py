@@ -80,6 +80,8 @@ class Translator:
         self.packed = packed
         self._saved_search = search
         self.search = self._build_search({})
+        self.on_batch: Callable[[int], object] = _ignore
+        """Called with the number of sentences after each batch, to report progress."""
 
     @overload
     def translate(
@@ -178,7 +180,7 @@ class Translator:
         src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=1)
         scores = [0.0] * len(sources)
         with self._inference_mode():
-            for rows in length_batches(_pair_lengths(src_ids, tgt_ids), self.batch_tokens):
+            for rows in self._batches(_pair_lengths(src_ids, tgt_ids)):
                 src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
                 tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
                 tgt_out, tgt_mask = pad([tgt_ids[row] for row in rows], self.model.device)
@@ -287,7 +289,7 @@ class Translator:
         empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
         results = [[empty] for _ in sources]
         with self._inference_mode():
-            for batch in length_batches([len(ids) + 1 for ids in sources], self.batch_tokens):
+            for batch in self._batches([len(ids) + 1 for ids in sources]):
                 rows = [row for row in batch if sources[row]]
                 if not rows:
                     continue
@@ -378,7 +380,7 @@ class Translator:
         """Return the attention maps of sentence pairs, given with their ids."""
         results: dict[int, Attended] = {}
         with self._inference_mode():
-            for rows in length_batches(_pair_lengths(src_ids, tgt_ids), self.batch_tokens):
+            for rows in self._batches(_pair_lengths(src_ids, tgt_ids)):
                 src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
                 tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
                 with _errors_name_line(first_line + rows[0]):
@@ -431,6 +433,12 @@ class Translator:
                 )
         return encoded
 
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Yield batches of indices into ``lengths``, see `length_batches`."""
+        for batch in length_batches(lengths, self.batch_tokens):
+            yield batch
+            self.on_batch(len(batch))
+
     @contextmanager
     def _inference_mode(self) -> Iterator[None]:
         """Run the model in eval mode, without gradients and autocast, then restore its mode."""
@@ -448,6 +456,10 @@ class Translator:
 
 
 SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _ignore(sentences: int) -> None:
+    """Report no progress."""
 
 
 def _as_list(sentences: str | Iterable[str]) -> list[str]:

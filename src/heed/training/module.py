@@ -25,6 +25,7 @@ from heed.evaluation.scores import corpus_scores
 from heed.inference.model_folder import check_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
+from heed.progress import announced
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
 from heed.training.clipping import clip_gradients
 from heed.training.loss import cross_entropy, r_drop, zero_loss
@@ -231,7 +232,8 @@ class TranslationModule(L.LightningModule):
             )
         if self.comet is not None:
             valid = self.data.datasets["valid"]
-            comet = self.comet.score(list(valid["src"]), translations, [list(valid["tgt"])])
+            with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
+                comet = self.comet.score(list(valid["src"]), translations, [list(valid["tgt"])])
             self.validation_scores["comet"] = comet.value
         # logger=False: MetricsLogger logs them, because Lightning would log a validation after step n as step n - 1.
         metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}

@@ -22,6 +22,7 @@ from heed.data.synthetic.rules import (
     clause_chain,
 )
 from heed.errors import HeedError
+from heed.progress import Progress, track
 
 __all__ = ["ContrastivePair", "Example", "challenge", "generate", "split_punctuation"]
 
@@ -94,38 +95,41 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
     first_parts: dict[str, tuple[str, AnnotatedPair]] = {}  # by split: waiting for a second part
     seen: set[str] = set()
     failed = 0
-    while any(len(splits[name]) < size for name, size in sizes.items()):
-        failed += 1
-        if failed > MAX_FAILED_DRAWS:
-            raise HeedError(
-                f"data.train={train}, data.valid={valid}, data.test={test} are more sentences than data=synthetic can "
-                "generate: choose smaller sizes."
-            )
-        tag = rng.choose_weighted(TAG_PERCENTAGES)
-        context = rng.choose((0, 1))
-        annotated = RULES[tag](rng)(context, context)
-        # Both parts of a combined example are assigned by their own hash, so splits do not share parts either.
-        split = _split(detokenize(annotated.pair.en))
-        if len(splits.get(split, ())) >= sizes.get(split, 0):
-            continue
-        if split in first_parts:
-            tag, first = first_parts.pop(split)
-            annotated = replace(first, pair=first.pair + annotated.pair)
-        elif rng.bernoulli(COMBINE_PROBABILITY):
-            first_parts[split] = (tag, annotated)
-            continue
-        src = detokenize(annotated.pair.en)
-        if src in seen or len(annotated.pair.en) > MAX_WORDS:
-            continue
-        seen.add(src)
-        splits[split].append(_example(annotated, tag))
-        failed = 0
-    while len(splits["long"]) < long:
-        annotated = clause_chain(rng, at_least=LONG_WORDS.start)(0, 0)
-        src = detokenize(annotated.pair.en)
-        if src not in seen and len(annotated.pair.en) in LONG_WORDS:
+    with Progress("Generating the corpus", total=train + valid + test + long, unit="pairs") as bar:
+        while any(len(splits[name]) < size for name, size in sizes.items()):
+            failed += 1
+            if failed > MAX_FAILED_DRAWS:
+                raise HeedError(
+                    f"data.train={train}, data.valid={valid}, data.test={test} are more sentences than "
+                    "data=synthetic can generate: choose smaller sizes."
+                )
+            tag = rng.choose_weighted(TAG_PERCENTAGES)
+            context = rng.choose((0, 1))
+            annotated = RULES[tag](rng)(context, context)
+            # Both parts of a combined example are assigned by their own hash, so splits do not share parts either.
+            split = _split(detokenize(annotated.pair.en))
+            if len(splits.get(split, ())) >= sizes.get(split, 0):
+                continue
+            if split in first_parts:
+                tag, first = first_parts.pop(split)
+                annotated = replace(first, pair=first.pair + annotated.pair)
+            elif rng.bernoulli(COMBINE_PROBABILITY):
+                first_parts[split] = (tag, annotated)
+                continue
+            src = detokenize(annotated.pair.en)
+            if src in seen or len(annotated.pair.en) > MAX_WORDS:
+                continue
             seen.add(src)
-            splits["long"].append(_example(annotated, "chain"))
+            splits[split].append(_example(annotated, tag))
+            bar.update()
+            failed = 0
+        while len(splits["long"]) < long:
+            annotated = clause_chain(rng, at_least=LONG_WORDS.start)(0, 0)
+            src = detokenize(annotated.pair.en)
+            if src not in seen and len(annotated.pair.en) in LONG_WORDS:
+                seen.add(src)
+                splits["long"].append(_example(annotated, "chain"))
+                bar.update()
     return splits
 
 
@@ -138,7 +142,8 @@ def challenge(*, seed: int, per_tag: int) -> list[ContrastivePair]:
     Raises:
         HeedError: if the grammar does not generate as many different pairs.
     """
-    return [pair for tag in CONTRASTIVE_TAGS for pair in _contrastive_pairs(RandomChoices(seed), tag, per_tag)]
+    tags = track(CONTRASTIVE_TAGS, "Generating the challenge set", unit="phenomena")
+    return [pair for tag in tags for pair in _contrastive_pairs(RandomChoices(seed), tag, per_tag)]
 
 
 def _contrastive_pairs(rng: RandomChoices, tag: str, count: int) -> list[ContrastivePair]:

@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
+from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
 from heed.training.callbacks.metrics_csv import MetricsCSV
 from heed.training.callbacks.progress import TerminalProgress
@@ -79,7 +80,7 @@ class MetricsLogger(Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._fit_clock = time.perf_counter()
-        self._progress.start(trainer)
+        self._progress.start_training(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
             # With as many processes as before, each one continues its own sums; otherwise the first continues all.
@@ -109,6 +110,7 @@ class MetricsLogger(Callback):
         self._grad_norm = outputs["grad_norm"]
         if trainer.global_step % self.log_every == 0:
             self._report_training(trainer, pl_module)
+        self._progress.update_training(trainer.global_step)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
@@ -125,7 +127,51 @@ class MetricsLogger(Callback):
         self._progress.print_validation(trainer, scores, epoch=self.epoch, train_seconds=self.train_seconds)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._progress.end_training()
         self._update_fit_seconds()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        self._progress.abort()
+
+    # ---- progress of decoding
+
+    def on_validation_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._progress.start_decoding(trainer, "valid")
+
+    def on_validation_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        self._progress.update_decoding(trainer, batch)
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._progress.end_decoding()
+
+    def on_test_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._progress.start_decoding(trainer, trainer.datamodule.evaluated[dataloader_idx])
+
+    def on_test_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        self._progress.update_decoding(trainer, batch)
+
+    def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._progress.end_decoding()
 
     # ---- reports
 
@@ -164,13 +210,11 @@ class MetricsLogger(Callback):
         for logger in trainer.loggers:
             logger.log_metrics(logged, step=trainer.global_step)
         self._update_fit_seconds()
-        self._progress.print_training(
-            trainer,
+        self._progress.describe_training(
             metrics,
             epoch=self.epoch,
             tokens_per_second=tokens_per_second,
             skipped_steps=skipped_steps,
-            train_seconds=self.train_seconds,
         )
 
     def _reset_sums(self, device: torch.device) -> None:

@@ -1,57 +1,75 @@
-"""Progress of training on the terminal: one line per report, with the estimated duration of the run."""
+"""Progress of training, validation and tests on the terminal or in a log file, see `heed.progress`."""
 
 import math
-import sys
 from collections.abc import Mapping
 
 import lightning as L
 from lightning.pytorch.callbacks import Timer
 
+from heed.data.batch import Batch
 from heed.data.datamodule import TranslationData
+from heed.progress import Progress, duration, print_line
 
 
 class TerminalProgress:
-    """Prints progress to stderr.
-
-    On a terminal, a line about training is overwritten by the next line. In a log file only the first one is written:
-    it shows the speed and the estimated duration.
-    """
+    """Reports the progress of a run: one bar for training, and one for every evaluation set that is decoded."""
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+        self._training: Progress | None = None
+        self._decoding: Progress | None = None
         self._is_first = True
-        self._planned_steps: int | None = None
 
-    def start(self, trainer: L.Trainer) -> None:
+    # ---- training
+
+    def start_training(self, trainer: L.Trainer) -> None:
         """Read the limits of the run."""
-        self._planned_steps = planned_steps(trainer, trainer.datamodule)
+        self._training = Progress(
+            "Training",
+            total=planned_steps(trainer, trainer.datamodule),
+            unit="steps",
+            initial=trainer.global_step,
+            enabled=trainer.is_global_zero,
+        ).start()
+        timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]  # trainer.max_time
+        if timers:
+            self._training.time_limit = lambda: min(timer.time_remaining() for timer in timers)
+        self._is_first = True
 
-    def print_training(
-        self,
-        trainer: L.Trainer,
-        metrics: Mapping[str, float],
-        *,
-        epoch: int,
-        tokens_per_second: float,
-        skipped_steps: int,
-        train_seconds: float,
+    def update_training(self, step: int) -> None:
+        """Report that ``step`` optimizer steps have been taken. A log file always gets a line about the first loss."""
+        if self._training is None:
+            return
+        if self._is_first and self._training.note:
+            self._training.count = step
+            self._training.report()
+            self._is_first = False
+        else:
+            self._training.update_to(step)
+
+    def describe_training(
+        self, metrics: Mapping[str, float], *, epoch: int, tokens_per_second: float, skipped_steps: int
     ) -> None:
-        """Print a line about training.
+        """Show metrics in the next reports.
 
         Args:
             metrics: "lr" and, if it is finite, "loss".
             skipped_steps: all skipped steps of the run.
-            train_seconds: duration of the run up to now.
         """
-        limit = f"/{trainer.max_steps}" if trainer.max_steps > 0 else ""
+        if self._training is None:
+            return
         loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
-        skipped = f"  {skipped_steps:,} steps skipped" if skipped_steps else ""
-        line = (
-            f"step {trainer.global_step:>6}{limit}  epoch {epoch}  loss {loss}  lr {metrics['lr']:.2e}  "
-            f"{tokens_per_second:,.0f} tokens/s{skipped}  ({self._duration(trainer, train_seconds)})"
+        skipped = f", {skipped_steps:,} steps skipped" if skipped_steps else ""
+        self._training.note = (
+            f"loss {loss}, {tokens_per_second:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}{skipped}"
         )
-        self._print(line, is_transient=not self._is_first)
-        self._is_first = False
+
+    def end_training(self) -> None:
+        """End the reports about training."""
+        if self._training is not None:
+            self._training.close()
+            self._training = None
+
+    # ---- evaluation
 
     def print_validation(
         self, trainer: L.Trainer, scores: Mapping[str, float], *, epoch: int, train_seconds: float
@@ -63,26 +81,40 @@ class TerminalProgress:
             train_seconds: duration of the run up to now.
         """
         aer = f"  AER {scores['aer']:.3f}" if "aer" in scores else ""
-        self._print(
+        print_line(
             f"step {trainer.global_step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  "
-            f"BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}{aer}  ({self._duration(trainer, train_seconds)})"
+            f"BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}{aer}  ({duration(train_seconds)} min)"
         )
 
-    def _duration(self, trainer: L.Trainer, train_seconds: float) -> str:
-        """The duration up to now and, if the run has a limit, the estimated total."""
-        timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]  # trainer.max_time
-        totals = [train_seconds + timer.time_remaining() for timer in timers]
-        if self._planned_steps:
-            totals.append(train_seconds / trainer.global_step * self._planned_steps)
-        total = f" of about {_minutes(max(min(totals), train_seconds))}" if totals else ""
-        return f"{_minutes(train_seconds)}{total} min"
+    def start_decoding(self, trainer: L.Trainer, split: str) -> None:
+        """Report the decoding of an evaluation set, if it is not reported yet."""
+        description = f"Decoding {split}"
+        if self._decoding is not None and self._decoding.description == description:
+            return
+        self.end_decoding()
+        src = trainer.datamodule.splits[split].src
+        total = int(src.lengths.sum()) + len(src)  # + 1 for EOS
+        self._decoding = Progress(description, total=total, unit="tokens", enabled=trainer.is_global_zero).start()
 
-    def _print(self, line: str, *, is_transient: bool = False) -> None:
-        if self._is_terminal:
-            sys.stderr.write(f"\r\033[K{line}" if is_transient else f"\r\033[K{line}\n")
-        elif not is_transient:
-            sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+    def update_decoding(self, trainer: L.Trainer, batch: Batch) -> None:
+        """Count a decoded batch, and as much for every other process."""
+        if self._decoding is not None:
+            # The mask is read only where it is reported, because it may be on a device.
+            tokens = int(batch.src_mask.sum()) if trainer.is_global_zero else 0
+            self._decoding.update(tokens * trainer.world_size)
+
+    def end_decoding(self) -> None:
+        """End the reports about an evaluation set."""
+        if self._decoding is not None:
+            self._decoding.close()
+            self._decoding = None
+
+    def abort(self) -> None:
+        """Erase all bars after an exception."""
+        for bar in (self._decoding, self._training):
+            if bar is not None:
+                bar.close(finished=False)
+        self._decoding = self._training = None
 
 
 def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
@@ -94,7 +126,3 @@ def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:
     if trainer.max_epochs and trainer.max_epochs > 0:
         limits.append(math.ceil(trainer.max_epochs * data.train_tgt_tokens / data.planner.batch_tokens))
     return min(limits, default=None)
-
-
-def _minutes(seconds: float) -> str:
-    return "{}:{:02}".format(*divmod(round(seconds), 60))
