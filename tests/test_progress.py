@@ -295,7 +295,7 @@ def test_a_pseudo_terminal_shows_bars(run: Callable[..., Path], monkeypatch: pyt
         monkeypatch.setattr(sys, "stderr", stream)
         run("shown", *TINY)
         shown = read()
-    assert re.search(r"\r\x1b\[KTraining:  50%\|█+[▏-▉]? +\| 4/8 steps \[", shown)
+    assert re.search(r"\r\x1b\[KTraining:  50%\|█+[▉-▏]? +\| 4/8 steps \[", shown)
     assert re.search(r"\r\x1b\[KDecoding test: 100%\|█+\| ", shown)
     assert re.search(r"\r\x1b\[Kstep +4  epoch", shown)
     assert max(len(line) for line in re.findall(r"\r\x1b\[K(.+?)(?=\r)", shown) if "%|" in line) == COLUMNS - 1
