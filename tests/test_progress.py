@@ -254,7 +254,8 @@ def test_durations(seconds: float, text: str) -> None:
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=4",
-        "callbacks.log_every=2", "callbacks.maps=0", "trainer.max_steps=8", "trainer.max_epochs=null"]  # fmt: skip
+        "trainer.log_every=2", "callbacks.attention_maps=null", "trainer.max_steps=8",
+        "trainer.max_epochs=null"]  # fmt: skip
 
 
 @pytest.mark.slow

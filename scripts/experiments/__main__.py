@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
         folder=folder / "models",
         common=COMMON,
         parallel=os.cpu_count() or 1,
-        print_status=print_status,
+        print_line=print_line,
     )
     # In reverse: the last claim's models train longest, and should not be the last to start.
     runner.train_missing(spec for claim in reversed(claims) for spec in claim.models)
@@ -60,13 +60,11 @@ def main(arguments: list[str]) -> None:
     for claim in claims:
         finding = claim.experiment(runner)
         findings.append((claim, finding))
-        print_status(
-            f"\n{claim.name}: {'held' if finding.held else 'DID NOT HOLD'}. {claim.claim}\n  {finding.summary}"
-        )
+        print_line(f"\n{claim.name}: {'held' if finding.held else 'DID NOT HOLD'}. {claim.claim}\n  {finding.summary}")
     minutes = (time.monotonic() - started) / 60
     write(folder, findings, minutes)
     held = sum(finding.held for _, finding in findings)
-    print_status(f"\n{held} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
+    print_line(f"\n{held} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
 
 
 def select_claims(names: str) -> list[Claim]:
@@ -106,7 +104,7 @@ def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -
     (folder / "index.html").write_text(render(findings, facts=facts), encoding="utf-8")
 
 
-def print_status(line: str) -> None:
+def print_line(line: str) -> None:
     print(line, flush=True)
 
 

@@ -87,7 +87,7 @@ class ExperimentRunner:
         folder: parent of the run folders.
         common: options of all models.
         parallel: number of trainings at a time, on one core each.
-        print_status: prints one line of progress.
+        print_line: prints one line of progress.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class ExperimentRunner:
         folder: Path,
         common: Sequence[str],
         parallel: int,
-        print_status: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self.train = train
         self.folder = folder
         self.common = tuple(common)
         self.parallel = parallel
-        self.print_status = print_status
+        self.print_line = print_line
 
     def trained(self, spec: ModelSpec) -> list[TrainedModel]:
         """Return the runs of a model, one for each seed. `train_missing` must have trained them."""
@@ -117,7 +117,7 @@ class ExperimentRunner:
         """
         by_folder = {run.folder: (spec, run) for spec in specs for run in self.trained(spec)}
         missing = [(spec, run) for folder, (spec, run) in by_folder.items() if not _finished(folder)]
-        self.print_status(f"{len(by_folder)} models, {len(by_folder) - len(missing)} of them trained already")
+        self.print_line(f"{len(by_folder)} models, {len(by_folder) - len(missing)} of them trained already")
         start = time.monotonic()
         with ThreadPoolExecutor(self.parallel) as pool:
             trainings = {pool.submit(self._train, spec, run): run for spec, run in missing}
@@ -127,7 +127,7 @@ class ExperimentRunner:
                     raise error
                 run = trainings[done]
                 left = (time.monotonic() - start) / number * (len(missing) - number)
-                self.print_status(
+                self.print_line(
                     f"{number:>3}/{len(missing)}  {run.name}, seed {run.seed}: test BLEU {run.bleu('test'):.1f}, "
                     f"{run.results['train_seconds'] / 60:.1f} min of training; about {left / 60:.0f} min left"
                 )

@@ -29,7 +29,7 @@ def runner(tmp_path: Path) -> ExperimentRunner:
     """A runner with a fake ``train.py`` that counts its calls in tmp_path/log."""
     (tmp_path / "train.py").write_text(FAKE_TRAIN)
     return ExperimentRunner(
-        train=tmp_path / "train.py", folder=tmp_path / "runs", common=["a=1"], parallel=2, print_status=print
+        train=tmp_path / "train.py", folder=tmp_path / "runs", common=["a=1"], parallel=2, print_line=print
     )
 
 

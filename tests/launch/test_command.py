@@ -46,9 +46,8 @@ def test_both_programs_compose_the_same_config(tmp_path: Path) -> None:
 def test_messages_name_the_program_that_was_called(tmp_path: Path) -> None:
     done = run("heed train", "modle=rnn", folder=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "heed train: modle is unknown (did you mean module or model?): `heed train --cfg job` shows"
-    )
+    unknown = "modle is unknown (did you mean module or model?)"
+    assert done.stderr.startswith(f"heed train: {unknown}: `heed train --cfg job` shows")
     done = run("python train.py", "modle=rnn", folder=tmp_path)
     assert done.stderr.startswith(f"train.py: {unknown}: `python")
     assert f"{ROOT / 'train.py'} --cfg job` shows" in done.stderr

@@ -17,6 +17,7 @@ from heed.layers.attention import (
     SelfAttentionConfig,
 )
 from heed.layers.positions import PositionsConfig, RelativePositions, RotaryPositions
+from heed.options import from_plain
 
 B, T, S, H, E, V = 2, 5, 7, 3, 11, 13
 D = H * E
@@ -188,7 +189,7 @@ def test_parameter_free_attention_passes_gradcheck() -> None:
 
 def test_unknown_self_attention_is_refused() -> None:
     with pytest.raises(HeedError, match=r"model\.self_attention\.kind=qk .*qkv or parameter_free"):
-        SelfAttentionConfig(kind="qk", scaled=True)
+        from_plain(SelfAttentionConfig, {"kind": "qk", "scaled": True}, where="model.self_attention.")
 
 
 @masks

@@ -17,8 +17,8 @@ from heed.launch.configuration import Parts, build_parts
 from heed.launch.dry_run import check_precision
 from heed.launch.model import build_model
 from heed.launch.processes import check_world_size, detect_launch
-from heed.launch.status import print_status
 from heed.launch.weights import load_selection
+from heed.progress import print_line
 from heed.runs.selection import Selection
 from heed.training.module import TranslationModule
 
@@ -52,7 +52,7 @@ def assemble(cfg: Any, folder: Path) -> Assembly:
     parent = model_folder.find(Path(config["init_from"])) if config["init_from"] else None
 
     corpus = parts["data"].load()
-    print_status(str(corpus.cleaning))
+    print_line(str(corpus.cleaning))
     tokenizer = Tokenizer.load(parent) if parent else _train_tokenizer(parts, config, corpus)
     data = TranslationData(
         corpus,

@@ -18,10 +18,12 @@ from heed.launch.schema import CONF
 def train(cfg: DictConfig) -> None:
     """Claim a run folder and train a run there."""
     from heed.launch.folder import claim_folder
+    from heed.launch.processes import leave_process_group
     from heed.launch.run import train_one_run
 
     with claim_folder(cfg) as folder:
         train_one_run(cfg, folder)
+    leave_process_group()
 
 
 def main() -> None:

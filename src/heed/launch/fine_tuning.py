@@ -16,8 +16,8 @@ from heed.errors import HeedError
 from heed.files import replacing
 from heed.inference import model_folder
 from heed.launch.model import build_on_meta
-from heed.launch.status import print_status
 from heed.models.seq2seq import ModelConfig
+from heed.progress import print_line
 from heed.runs.results import RESULTS, plain_scores, read_results
 from heed.training.module import TranslationModule
 
@@ -76,7 +76,7 @@ def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationM
         with replacing(folder / INITIAL_SCORES) as partial:
             partial.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         by_split = ", ".join(f"{split} BLEU {found['bleu']:.2f}" for split, found in scores.items())
-        print_status(f"Before:   {by_split}")
+        print_line(f"Before:   {by_split}")
 
 
 def read_initial_scores(run: Path) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from omegaconf import read_write
 from heed.launch import program
 from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
-from heed.launch.status import print_status
+from heed.progress import print_line
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.claim import create, locked, remove_if_empty
@@ -83,7 +83,7 @@ def report_on_failure(folder: Path, error: BaseException) -> None:
         remove_if_empty(folder)
         text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
     if text and not isinstance(error, (DivergedError, CheckpointFormatError)):  # these say how to continue
-        print_status(text)
+        print_line(text)
 
 
 def _resume_command(folder: Path) -> str:

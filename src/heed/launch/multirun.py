@@ -8,7 +8,6 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
-import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
@@ -17,7 +16,7 @@ from omegaconf import OmegaConf, read_write
 from heed.compat import hydra_job_error
 from heed.errors import HeedError
 from heed.launch.hydra_folder import write_hydra_folder
-from heed.launch.processes import agree_on_folder, detect_launch
+from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.runs.claim import create
 from heed.runs.table import FAILURE, read_runs, sort_runs, table
 
@@ -75,8 +74,7 @@ class Sweep(Callback):
 
             end_other_processes()
             self._record_failure(config, hydra_job_error(job_return))
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
+        leave_process_group()
         # After every job, because a later one may end the process.
         best_first = sort_runs(read_runs(self.folder), "valid_bleu")
         (self.folder / SWEEP_TABLE).write_text(table(best_first) + "\n", encoding="utf-8")

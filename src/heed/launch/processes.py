@@ -9,6 +9,7 @@ from pathlib import Path
 import lightning as L
 from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from lightning.pytorch.utilities import rank_zero_only
+from torch import distributed
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
 from heed.errors import HeedError
@@ -75,6 +76,12 @@ def check_world_size(trainer: L.Trainer, launch: Launch | None) -> None:
             "add trainer=ddp (GPUs) or trainer=ddp_cpu, trainer.devices=PROCESSES_PER_NODE and "
             "trainer.num_nodes=NODES."
         )
+
+
+def leave_process_group() -> None:
+    """Destroy torch's process group, if there is one: threads of gloo may abort a process that exits with one."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 _agreements = 0

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from heed import compat
-from heed.launch.status import print_status
+from heed.progress import print_line
 from heed.renamed import RENAMED, is_mapping_now, rename_overrides, rename_warning
 
 
@@ -48,4 +48,4 @@ def _rename_in_config(config: Any, renamed: Mapping[str, str]) -> None:
 @cache
 def _warn(old: str, new: str) -> None:
     """Print the warning, once in a process."""
-    print_status(rename_warning(old, new))
+    print_line(rename_warning(old, new))

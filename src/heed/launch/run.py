@@ -16,9 +16,9 @@ from heed.launch.dry_run import dry_run
 from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
 from heed.launch.finish import write_run
 from heed.launch.processes import detect_launch, is_first_process
-from heed.launch.status import print_status
 from heed.launch.summary import results_summary, run_summary
 from heed.launch.weights import chosen_weights
+from heed.progress import print_line
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
 from heed.training.callbacks.checkpoints import find_checkpoints
@@ -42,9 +42,9 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     assembly = assemble(cfg, folder)
     trainer, module, data = assembly.trainer, assembly.module, assembly.data
     differences = find_differences(cfg) if trainer.is_global_zero else []
-    print_status(run_summary(folder, trainer, module, data, differences=differences))
+    print_line(run_summary(folder, trainer, module, data, differences=differences))
     if cfg.init_from:
-        print_status(describe_start(cfg.init_from))
+        print_line(describe_start(cfg.init_from))
 
     with closing(trainer.loggers), writing(folder):
         if cfg.init_from and checkpoint is None:
@@ -60,7 +60,7 @@ def train_one_run(cfg: Any, folder: Path) -> None:
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module)
-            print_status(results_summary(folder, results, example=data.datasets["valid"]["src"][0]))
+            print_line(results_summary(folder, results, example=data.datasets["valid"]["src"][0]))
 
 
 @contextmanager

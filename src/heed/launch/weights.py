@@ -8,7 +8,7 @@ import torch
 
 from heed.errors import HeedError
 from heed.evaluation.comet import Comet
-from heed.launch.status import print_status
+from heed.progress import print_line
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.callbacks.checkpoints import Checkpoints
@@ -29,7 +29,7 @@ def load_selection(metric: str) -> tuple[Selection, Comet | None]:
         try:
             return Selection("comet"), Comet(COMET_MODEL)
         except HeedError as error:
-            print_status(f"select=bleu is used instead of select=comet: {error}")
+            print_line(f"select=bleu is used instead of select=comet: {error}")
             return Selection("bleu"), None
     return Selection(cast(Metric, metric)), None
 

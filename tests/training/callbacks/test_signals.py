@@ -138,7 +138,7 @@ def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]],
     folder = tmp_path / "run"
     command = [sys.executable, "train.py", *slow, f"hydra.run.dir={folder}", f"cache_dir={tmp_path / 'cache'}"]
     with started(*command, "trainer.log_every=1") as process:
-        read_until(process, "step ")
+        read_until(process, "Training: ")
         time.sleep(1)  # until the next step has started
         process.send_signal(signal.SIGTERM)
         read_until(process, "Saving after this step")
