@@ -41,7 +41,7 @@ test-wheel: setup  ## build the wheel and train from it in an empty environment
 	scripts/test-wheel
 
 docs: setup  ## build the documentation into site/; a warning is an error
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## delete caches and build outputs
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site src/*.egg-info
