@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -225,14 +226,16 @@ def inputs(draw: st.DrawFn, home: Path) -> Case:
     valid = draw(st.sampled_from([True, False, False, False]))
     command = draw(st.sampled_from(["translate", "score", "attend", "align", "evaluate"][: 2 if valid else 5]))
     lines = draw(st.lists(CLEAN if valid or draw(st.booleans()) else LINES, max_size=4))
-    content = tuple(piece for line in lines for piece in (line, (b"\n", 1)))
+    added = () if valid else draw(st.lists(command_option(command), max_size=2))
+    words = [word for option in added for word in option]
+    # Minimum Bayes risk decoding takes up to a quarter of a second for a line.
+    most = 100 if "--mbr" in words else sys.maxsize
+    content = tuple((text, min(count, most)) for line in lines for text, count in (line, (b"\n", 1)))
     arguments = COMMANDS[command](draw(st.sampled_from(MODELS)), "")
     if command == "attend":
         arguments = arguments[:-1]  # without its sentence
     files = draw(st.sampled_from([[SRC, TGT], [SRC]][: 1 if valid else 2]))
     damage = tuple(("write", file, *content) for file in files)
-    added = () if valid else draw(st.lists(command_option(command), max_size=2))
-    words = [word for option in added for word in option]
     case = Case("heed", (command, *arguments, *words), damage, stdin=content, valid=valid)
     return case if valid else replace(case, **draw(STREAMS))
 
