@@ -168,7 +168,7 @@ class Progress:
         if not self.total:
             return self._amount(self.count)
         of = _bytes if self.unit == "B" else "{:,.0f}".format
-        return f"{of(self.count)}/{self._amount(self.total)}"
+        return f"{of(min(self.count, self.total))}/{self._amount(self.total)}"  # the total may be an estimate
 
     def _amount(self, count: float) -> str:
         return _bytes(count) if self.unit == "B" else f"{count:,.0f} {self.unit}"
