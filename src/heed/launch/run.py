@@ -33,15 +33,16 @@ def train_one_run(cfg: Any, folder: Path) -> None:
         cfg: Hydra's DictConfig; beartype cannot check the type.
     """
     check_start(cfg)
+    is_first = is_first_process(detect_launch())
+    differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     dry_run(cfg)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     run = RunFolder(folder, config)
-    checkpoint = run.open(write=is_first_process(detect_launch()))
+    checkpoint = run.open(write=is_first)
     assembly = assemble(cfg, folder)
     trainer, module, data = assembly.trainer, assembly.module, assembly.data
-    differences = find_differences(cfg) if trainer.is_global_zero else []
     print_line(run_summary(folder, trainer, module, data, differences=differences))
     if cfg.init_from:
         print_line(describe_start(cfg.init_from))
