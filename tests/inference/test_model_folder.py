@@ -88,6 +88,11 @@ def test_missing_folders_are_named(tmp_path: Path) -> None:
         model_folder.load(tmp_path / "nowhere")
     with pytest.raises(HeedError, match="holds no model: neither it nor its subfolder model"):
         model_folder.load(tmp_path)
+    for run in ("2026-01-01", "2026-01-02"):
+        (tmp_path / run / "model").mkdir(parents=True)
+        (tmp_path / run / "model" / model_folder.WEIGHTS).touch()
+    with pytest.raises(HeedError, match=r"is not a run but holds 2: choose one, such as .*/2026-01-02\."):
+        model_folder.load(tmp_path)
 
 
 BILLION_LAUGHS = "a: &a [x, x]\n" + "".join(

@@ -85,6 +85,8 @@ def find(path: Path) -> Path:
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
     if not exists:
         raise HeedError(f"There is no folder {path}: give a run (runs/NAME/TIME), its model folder, or a copy of it.")
+    if runs := sorted(str(weights.parent.parent) for weights in path.glob(f"*/model/{WEIGHTS}")):
+        raise HeedError(f"{path} is not a run but holds {len(runs)}: choose one, such as {runs[-1]}.")
     raise HeedError(
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."

@@ -31,7 +31,7 @@ def run_summary(
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in data.datasets.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
     steps = planned_steps(trainer, data)
-    limit = f"at most {steps:,} steps" if steps else "no limit of steps"
+    limit = f"about {steps:,} steps" if steps else "no limit of steps"
     steps_per_epoch = data.train_tgt_tokens / data.planner.batch_tokens
     return "\n".join(
         (
@@ -41,6 +41,7 @@ def run_summary(
             f"Training: {limit}, {steps_per_epoch:,.0f} an epoch, "
             f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
             options_line(differences),
+            *short_training(steps, trainer, module),
             *idle_devices(trainer.world_size, data),
             f"Folder:   {folder}",
         )
@@ -57,6 +58,25 @@ def options_line(differences: Sequence[str]) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
+    """Return a line of advice if training ends before the learning rate reaches its peak, or at its first validation.
+
+    Args:
+        steps: that are planned; None if there is no limit.
+    """
+    limits = {
+        "schedule.warmup_steps": getattr(module.schedule, "warmup_steps", 0),
+        "trainer.validate_every": trainer.val_check_interval - 1,
+    }
+    if steps is None or steps > max(limits.values()):
+        return []
+    too_long = " and ".join(name for name, limit in limits.items() if steps <= limit)
+    return [
+        f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more trainer.max_epochs or a "
+        "smaller batching.batch_tokens."
+    ]
 
 
 def idle_devices(devices: int, data: TranslationData) -> list[str]:

@@ -76,8 +76,8 @@ def choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
     }[weights]
     if not paths:
         raise HeedError(
-            f"weights={weights} needs a checkpoint, but {checkpoints.folder} holds none: it may have been deleted "
-            "while the run trained."
+            f"weights={weights} needs a checkpoint, but {checkpoints.folder} holds none: the run was not validated, "
+            "or the checkpoint was deleted. Train longer: raise trainer.max_steps or trainer.max_epochs."
         )
     return paths
 

@@ -138,6 +138,8 @@ CHOICES = choices()
 NAMES = [option.name for option in OPTIONS]
 DEPENDENT = {
     "model.positions.max_length": "for learned positions only",
+    "model.d_model": "even for a bidirectional encoder, or a multiple of the heads",
+    "model.num_heads": "a divisor of the width",
     "model.residual": "for several layers only",
     "model.attention.coverage": "for some scores only",
     "model.attention.input_feeding": "not without attention",

@@ -25,7 +25,7 @@ def test_a_run_prints_its_plan_its_progress_and_its_results(
     assert f"rnn, {results['params']:,} parameters, on 1 × cpu in {resolve_precision('auto', 'cpu')}" in before
     assert str(folder) in before
     # The number of steps is an estimate, because the tokens of a step vary around batch_tokens.
-    (planned,) = re.findall(r"at most (\d+) steps", before)
+    (planned,) = re.findall(r"about (\d+) steps", before)
     assert int(planned) == pytest.approx(results["steps"], rel=0.25)
     # stderr is not a terminal here: a short training gets one line, about the first loss.
     assert re.match(r"\d+%, 2/\d+ steps, .*, about \d+:\d\d left, loss .*, [\d,]+ tokens/s, epoch 0, lr .*\n", after)
