@@ -145,7 +145,8 @@ def _numbers(kind: type, interval: Interval) -> st.SearchStrategy[Any]:
 
     if kind is int:
         return st.integers(math.ceil(low), min(math.ceil(low) + 9, high)).filter(is_inside)
-    return st.floats(low, min(low + 4, high), width=16).filter(is_inside)
+    width = min(4, high - low)
+    return st.integers(0, 64).map(lambda n: min(high, low + width * n / 64)).filter(is_inside)
 
 
 def boundary_values(hint: Any) -> st.SearchStrategy[Any]:
