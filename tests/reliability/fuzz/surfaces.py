@@ -152,11 +152,13 @@ DEPENDENT = {
     "model.positions.merge": "for absolute positions only",
     "schedule.total_steps": "more than the steps of warming up",
     "schedule.warmup_steps": "fewer than the steps in all, with cosine",
+    "data.cleaning.max_chars": "at least the length of a sentence",
     "data.max_eval_tokens": "at least the longest sentence of validation and test",
     "search.n_best": "not more than the beam",
     "trainer.keep_last": "not 0 with weights=last",
     "batching.device_tokens": "at least the longest pair",
     "tokenizer.sampling": "for BPE only",
+    "tokenizer.vocab_size": "at least the characters, at most the pieces of the text",
 }
 """Options whose valid values depend on other options."""
 ALWAYS_VALID = [option for option in OPTIONS if valid_values(option.hint) is not None and option.name not in DEPENDENT]
