@@ -193,7 +193,7 @@ class TokenizerTrainer:
         joint: bool,
         vocab_size: Literal["auto"] | Annotated[int, Interval(ge=1, le=2**31 - 1)],
         byte_fallback: bool,
-        character_coverage: Annotated[float, Interval(ge=0.9, le=1)],
+        character_coverage: Annotated[float, Interval(ge=0.98, le=1)],
         normalization: str,
         max_sentences: AtLeast1,
         sampling: UnitInterval,
