@@ -79,6 +79,7 @@ def test_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)
+@pytest.mark.docs
 def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
     """The options are composed and every part is built; of a sweep, each job."""
     overrides = [word for word in words if "=" in word and not word.startswith("hydra.")]

@@ -310,6 +310,7 @@ def test_translate_returns_what_its_arguments_ask_for(model: Seq2Seq, tokenizer:
             assert each.alignment == sorted(to_gold(align(chosen, "target")).sure)
 
 
+@pytest.mark.slow
 def test_search_options_apply_to_one_call(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, {"beam": 4, "length_penalty": 0.0})
     greedy = Translator(model, tokenizer, {"beam": 1, "length_penalty": 0.0}).translate(SENTENCES)
@@ -352,6 +353,7 @@ def test_align_uses_the_saved_map_unless_another_is_chosen(model: Seq2Seq, token
         plain.align(sources, targets, symmetrize="best")
 
 
+@pytest.mark.slow
 def test_evaluate_scores_its_own_translations(model: Seq2Seq, tokenizer: Tokenizer) -> None:
     translator = Translator(model, tokenizer, {"beam": 2}, tgt_lang="zh")
     references = [f"{line} x" for line in translator.translate(SENTENCES)]

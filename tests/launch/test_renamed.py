@@ -80,6 +80,7 @@ OLD_VALUES = {
 
 
 @pytest.mark.parametrize("old", RENAMED)
+@pytest.mark.slow
 def test_every_old_name_composes_as_the_new_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], old: str
 ) -> None:
@@ -94,6 +95,7 @@ def test_every_old_name_composes_as_the_new_one(
 
 
 @pytest.mark.parametrize("old", RENAMED)
+@pytest.mark.slow
 def test_every_old_name_in_a_preset_composes_as_the_new_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str
 ) -> None:

@@ -38,6 +38,7 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(compose(*TINY, "logger=wandb", f"cache_dir={tmp_path / 'cache'}", folder=folder))
@@ -79,6 +80,7 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(compose: Callable[..., Di
     assert logged.summary["results"]["test"]["bleu_signature"].startswith("nrefs:1|")
 
 
+@pytest.mark.slow
 def test_two_loggers_and_none(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
     for name, logger in (("two", "[csv,wandb]"), ("none", "none"), ("empty", "[]")):
         cache = f"cache_dir={tmp_path / 'cache'}"
