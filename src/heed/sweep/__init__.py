@@ -1,0 +1,1 @@
+"""Search hyperparameters: a Hydra sweeper over Optuna studies, with pruning, resuming and a verdict."""
