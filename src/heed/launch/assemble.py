@@ -1,11 +1,13 @@
 """Assemble a run from its configuration: everything between the options and the first training step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf
 
@@ -32,7 +34,7 @@ class Assembly:
     data: TranslationData
 
 
-def assemble(cfg: Any, folder: Path) -> Assembly:
+def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Assembly:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
     With ``init_from=``, tokenizer and weights are those of that model; otherwise the weights are drawn from ``seed``.
@@ -40,6 +42,7 @@ def assemble(cfg: Any, folder: Path) -> Assembly:
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
         folder: of the run.
+        callbacks: further ones than those of the configuration.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
@@ -47,7 +50,7 @@ def assemble(cfg: Any, folder: Path) -> Assembly:
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     parts = build_parts(cfg)
     selection, comet = load_selection(config["select"])
-    trainer = _build_trainer(parts, config, folder, selection)
+    trainer = _build_trainer(parts, config, folder, selection, callbacks)
     check_precision(parts["model"], precision=trainer.precision, device=trainer.strategy.root_device.type)
     parent = model_folder.find(Path(config["init_from"])) if config["init_from"] else None
 
@@ -80,15 +83,19 @@ def assemble(cfg: Any, folder: Path) -> Assembly:
     return Assembly(trainer, module, data)
 
 
-def _build_trainer(parts: Parts, config: dict[str, Any], folder: Path, selection: Selection) -> L.Trainer:
+def _build_trainer(
+    parts: Parts, config: dict[str, Any], folder: Path, selection: Selection, callbacks: Sequence[Callback]
+) -> L.Trainer:
     loggers = [
         # Those of heed are functions of the run; others may be objects.
         logger if isinstance(logger, Logger) else logger(folder=folder, config=config)
         for logger in parts["logger"].values()
         if logger is not None
     ]
-    callbacks = [callback for callback in parts["callbacks"].values() if callback is not None]
-    trainer: L.Trainer = parts["trainer"](folder=folder, selection=selection, callbacks=callbacks, loggers=loggers)
+    configured = [callback for callback in parts["callbacks"].values() if callback is not None]
+    trainer: L.Trainer = parts["trainer"](
+        folder=folder, selection=selection, callbacks=[*configured, *callbacks], loggers=loggers
+    )
     check_world_size(trainer, detect_launch())
     return trainer
 

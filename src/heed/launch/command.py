@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from omegaconf import DictConfig
@@ -13,17 +14,30 @@ from heed.launch.errors import JobFailedError, explain_error
 from heed.launch.renamed import rename_command_line
 from heed.launch.schema import CONF
 
+if TYPE_CHECKING:
+    from heed.training.callbacks.pruning import Report
+
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def train(cfg: DictConfig) -> None:
-    """Claim a run folder and train a run there."""
+def train(cfg: DictConfig, report: "Report | None" = None) -> list[float] | None:
+    """Claim a run folder and train a run there.
+
+    Args:
+        report: asks the search of which the run is a trial whether to end it early.
+
+    Returns:
+        The objectives of a trial; None if it ended early, and for a run outside a search.
+    """
     from heed.launch.folder import claim_folder
     from heed.launch.processes import leave_process_group
     from heed.launch.run import train_one_run
+    from heed.launch.trial import objectives, take_sweep_options, trial_callbacks
 
+    sweep = take_sweep_options(cfg)
     with claim_folder(cfg) as folder:
-        train_one_run(cfg, folder)
+        results = train_one_run(cfg, folder, trial_callbacks(sweep, report))
     leave_process_group()
+    return objectives(sweep, results)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def build_parts(cfg: Any) -> Parts:
     parts: Parts = {}
     for name in PARTS:
         with collect_problems(problems):
-            parts[name] = _build_part(config[name], where=f"{name}.", later=PASSED_LATER.get(name, set()))
+            parts[name] = build_part(config[name], where=f"{name}.", later=PASSED_LATER.get(name, set()))
     for name in COLLECTIONS:
         parts[name] = {}
         for key, node in config[name].items():
@@ -60,10 +60,10 @@ def _build_member(node: Any, *, where: str, later: Collection[str]) -> Any:
         return None
     if not isinstance(node, dict):
         raise HeedError(f"{where}={format_value(node)} must be null or an object with {where}._target_.")
-    return _build_part(node, where=f"{where}.", later=later)
+    return build_part(node, where=f"{where}.", later=later)
 
 
-def _build_part(node: Mapping[str, Any], *, where: str, later: Collection[str] = ()) -> Any:
+def build_part(node: Mapping[str, Any], *, where: str, later: Collection[str] = ()) -> Any:
     """Build a part after the parts inside it, as `hydra.utils.instantiate` does, but report all problems at once.
 
     Args:
@@ -78,7 +78,7 @@ def _build_part(node: Mapping[str, Any], *, where: str, later: Collection[str] =
     problems: list[str] = []
     for name in inner:
         with collect_problems(problems):
-            arguments[name] = _build_part(node[name], where=f"{where}{name}.")
+            arguments[name] = build_part(node[name], where=f"{where}{name}.")
     with collect_problems(problems):
         target = _find_target(node, where)
         problems += find_problems(target, arguments, where=where, later=[*later, *inner])

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from heed.launch.compose import compose_with_hydra
 from heed.options import format_value
 
-PRESETS = ("experiment", "debug")
+PRESETS = ("experiment", "debug", "sweep")
 """Groups whose choices change options of all other groups."""
 
 
@@ -44,7 +44,7 @@ def _find_differences(cfg: Any, job: Any) -> list[str]:
     if nested := _changed_choices(choices, _choices(base.hydra), nested=True):
         base = compose_with_hydra([search, *outer, *(f"{group}={choice}" for group, choice in nested.items())])
     before: Any = OmegaConf.to_container(base, resolve=False)
-    del before["hydra"]
+    del before["hydra"], before["sweep"]
     return [
         *(f"{group}={choice}" for group, choice in {**changed, **nested}.items()),
         *several,
@@ -63,7 +63,7 @@ def _is_group(word: str) -> bool:
 
 def _choices(hydra: Any) -> dict[str, Any]:
     """Return the choices of groups except Hydra's own and those that follow from others, presets first."""
-    names = [name for name in hydra.runtime.choices if not name.startswith(("hydra/", "data_"))]
+    names = [name for name in hydra.runtime.choices if not name.startswith(("hydra/", "data_", "sweep/"))]
     names.reverse()  # Hydra lists the groups of conf/train.yaml from the last to the first
     names.sort(key=lambda name: name not in PRESETS)
     return {name: hydra.runtime.choices[name] for name in names}

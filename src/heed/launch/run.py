@@ -1,11 +1,12 @@
 """The plan of one run: build, fit, test, and write the results."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.callbacks import Callback
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError, first_line
@@ -22,15 +23,20 @@ from heed.progress import print_line
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
 from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.callbacks.pruning import find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 
 
-def train_one_run(cfg: Any, folder: Path) -> None:
+def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
     """Train one model in a claimed folder, test it and write its results.
 
     Args:
         cfg: Hydra's DictConfig; beartype cannot check the type.
+        callbacks: further ones than those of the configuration.
+
+    Returns:
+        The content of results.json; None in all processes but the first, and if a search ended the run early.
     """
     check_start(cfg)
     is_first = is_first_process(detect_launch())
@@ -41,7 +47,7 @@ def train_one_run(cfg: Any, folder: Path) -> None:
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
-    assembly = assemble(cfg, folder)
+    assembly = assemble(cfg, folder, callbacks)
     trainer, module, data = assembly.trainer, assembly.module, assembly.data
     print_line(run_summary(folder, trainer, module, data, differences=differences))
     if cfg.init_from:
@@ -57,11 +63,17 @@ def train_one_run(cfg: Any, folder: Path) -> None:
                 f"{checkpoint} is already at step {trainer.global_step:,} of trainer.max_steps={trainer.max_steps}: "
                 "raise trainer.max_steps to train further."
             )
+        if (step := find_pruned_step(trainer.callbacks)) is not None:
+            if trainer.is_global_zero:
+                run.write_pruned(step)
+            return None
         module.model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module)
             print_line(results_summary(folder, results, example=data.datasets["valid"]["src"][0]))
+            return results
+    return None
 
 
 @contextmanager

@@ -32,6 +32,7 @@ class Schema:
     search: Any
     trainer: Any
     callbacks: Any
+    sweep: Any = None
     logger: dict[str, Any] = field(default_factory=dict)  # logger=none and logger=[] give nothing
 
 

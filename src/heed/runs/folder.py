@@ -62,6 +62,11 @@ class RunFolder:
         counts = count_words((line for src, _ in blocks(counted) for line in src), vocabulary)
         write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=pairs, of=len(train))
 
+    def write_pruned(self, step: int) -> None:
+        """Write ``pruned.txt``, which says that a search ended the run early."""
+        with replacing(self.path / results.PRUNED) as partial:
+            partial.write_text(f"The search ended this run early, after step {step:,}.\n", encoding="utf-8")
+
     def write_results(
         self, facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]"
     ) -> dict[str, Any]:

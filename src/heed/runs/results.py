@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 RESULTS = "results.json"
 """The last file a run writes: a run that has it is finished."""
 
+PRUNED = "pruned.txt"
+"""Written instead of the results if a search ended the run early."""
+
 FORMAT = 1
 """The version of the schema, which docs/run-folder.md describes."""
 
