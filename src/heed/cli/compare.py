@@ -1,15 +1,12 @@
 """``heed compare``: significance tests and examples for trained systems, as an HTML page."""
 
 import argparse
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from heed.cli.arguments import Command
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
-from heed.files import replacing
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,28 +32,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     groups = _parse_groups(args)
-    from heed.compare.comparison import compare
-    from heed.compare.evidence import choose_challenge, collect_evidence
-    from heed.compare.runs import read_sides
-    from heed.report.comparison import render
+    from heed.report.comparison import write_comparison
 
-    test_set, sides = read_sides(groups, args.split)
-    challenge, contrasts = choose_challenge(args.challenge, sides)
-    comparison = compare(test_set, sides)
-    evidence, warnings = collect_evidence(comparison, sides, challenge, contrasts)
-    comparison = replace(comparison, warnings=[*comparison.warnings, *warnings])
-    plain = {**comparison.to_plain(), "challenge": evidence.to_plain([side.name for side in sides])}
-    pages = {
-        "compare.json": json.dumps(plain, indent=2, ensure_ascii=False) + "\n",
-        "index.html": render(comparison, evidence),
-    }
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for name, page in pages.items():
-            with replacing(args.out / name) as file:
-                file.write_text(page, encoding="utf-8", errors="replace")  # a path may not be valid Unicode
-    except OSError as error:
-        raise HeedError(f"--out {args.out} cannot be written: {error.strerror}.") from error
+    comparison = write_comparison(groups, split=args.split, challenge=args.challenge, out=args.out)
     write_lines([*comparison.verdict, *(f"  {warning}" for warning in comparison.warnings)])
     write_lines([f"Page: {args.out / 'index.html'}"])
 

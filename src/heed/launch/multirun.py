@@ -35,6 +35,7 @@ class Sweep(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None
         """The folder of the sweep; None in a single run."""
+        self._writes_table = True
         self._argv: list[str] = []
         self._launch_variables: set[str] = set()
 
@@ -42,13 +43,18 @@ class Sweep(Callback):
         HydraConfig.instance().set_config(config)  # the name of the sweep's folder interpolates the choices
         given, home = Path(config.hydra.sweep.dir), Path("runs", config.name)
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-        self.folder = agree_on_folder(detect_launch(), lambda: create(home, now) if given == home else given)
+        self._writes_table = config.sweep is None
+        if config.sweep is not None:  # a study is continued in the same folder, by any number of workers
+            self.folder = given
+        else:
+            self.folder = agree_on_folder(detect_launch(), lambda: create(home, now) if given == home else given)
         with read_write(config.hydra):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
-        # Hydra does not call on_multirun_end if a job failed.
-        atexit.register(self._print_table)
+        if config.sweep is None:
+            # Hydra does not call on_multirun_end if a job failed.
+            atexit.register(self._print_table)
 
     def on_job_start(self, config: Any, **_: Any) -> None:
         if self.folder is None:
@@ -75,6 +81,8 @@ class Sweep(Callback):
             end_other_processes()
             self._record_failure(config, hydra_job_error(job_return))
         leave_process_group()
+        if not self._writes_table:  # the search has its own
+            return
         # After every job, because a later one may end the process.
         best_first = sort_runs(read_runs(self.folder), "valid_bleu")
         (self.folder / SWEEP_TABLE).write_text(table(best_first) + "\n", encoding="utf-8")

@@ -1,22 +1,63 @@
 """The comparison of runs as one HTML page without dependencies: verdict first, then the evidence for it."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from heed.compare.breakdown import MIN_BUCKET_SENTENCES, BucketingReport, BucketReport
 from heed.compare.challenge import Accuracy
-from heed.compare.comparison import Comparison
+from heed.compare.comparison import Comparison, compare
+from heed.compare.evidence import choose_challenge, collect_evidence
 from heed.compare.models import Evidence
 from heed.compare.pairs import PairReport
+from heed.compare.runs import read_sides
+from heed.errors import HeedError, argument
 from heed.evaluation.health import SYMPTOMS
 from heed.evaluation.significance import METRICS, Spread, wilson
+from heed.files import replacing
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_page, side_class
 
 MAX_LINES = 12
 """Line numbers in a cell of the table of symptoms."""
+
+
+def write_comparison(
+    groups: Sequence[tuple[str, Sequence[Path]]], *, split: str | None, challenge: str | None = None, out: Path
+) -> Comparison:
+    """Compare runs, and write ``index.html`` and ``compare.json``.
+
+    Args:
+        groups: the name and the run folders of each side.
+        split: the test set; None for the first one that all runs translated.
+        challenge: a challenge set, as for `choose_challenge`.
+        out: folder for the files.
+
+    Raises:
+        HeedError: if the runs cannot be compared, or the files cannot be written.
+    """
+    test_set, sides = read_sides(groups, split)
+    challenge_set, contrasts = choose_challenge(challenge, sides)
+    comparison = compare(test_set, sides)
+    evidence, warnings = collect_evidence(comparison, sides, challenge_set, contrasts)
+    comparison = replace(comparison, warnings=[*comparison.warnings, *warnings])
+    plain = {**comparison.to_plain(), "challenge": evidence.to_plain([side.name for side in sides])}
+    pages = {
+        "compare.json": json.dumps(plain, indent=2, ensure_ascii=False) + "\n",
+        "index.html": render(comparison, evidence),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, page in pages.items():
+            with replacing(out / name) as file:
+                file.write_text(page, encoding="utf-8", errors="replace")  # a path may not be valid Unicode
+    except OSError as error:
+        raise HeedError(f"{argument('out', out)} cannot be written: {error.strerror}.") from error
+    return comparison
 
 
 def render(comparison: Comparison, evidence: Evidence) -> str:

@@ -26,7 +26,7 @@ class GridSampler(BaseSampler):
     Optuna's own grid samplers draw among the points that are left, so two workers may draw the same one.
     """
 
-    def __init__(self, *, points: list[Point], position: Callable[[optuna.Study, FrozenTrial], int]) -> None:
+    def __init__(self, *, points: list[Point], position: Callable[[FrozenTrial], int]) -> None:
         """
         Args:
             points: of the grid.
@@ -45,7 +45,7 @@ class GridSampler(BaseSampler):
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        return self.points[self.position(study, trial) % len(self.points)][param_name]
+        return self.points[self.position(trial) % len(self.points)][param_name]
 
 
 def is_grid(settings: "SweepSettings") -> bool:
@@ -60,7 +60,7 @@ def build_sampler(settings: "SweepSettings") -> MakeSampler:
         HeedError: if an option is wrong.
     """
     build = build_part({**settings.sampler, "_partial_": True}, where="sweep.sampler.", later=["seed"])
-    if not isinstance(build, partial) or not issubclass(build.func, BaseSampler):
+    if not (isinstance(build, partial) and isinstance(build.func, type) and issubclass(build.func, BaseSampler)):
         raise HeedError(f"sweep.sampler._target_={settings.sampler['_target_']} must be a sampler of Optuna.")
 
     def make(seed: int) -> BaseSampler:

@@ -32,6 +32,18 @@ class Space:
     branches: "dict[str, Space]" = field(default_factory=dict)
     """Inner spaces by condition, ``OPTION=VALUE``."""
 
+    texts: dict[str, str] = field(default_factory=dict)
+    """Each range as it was written."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the space as it was written."""
+        branches = {condition: branch.to_plain() for condition, branch in self.branches.items()}
+        return {**self.constants, **self.texts, **branches}
+
+    def texts_by_name(self) -> dict[str, str]:
+        """Return each range as it was written, under any condition."""
+        return {**self.texts, **{k: v for branch in self.branches.values() for k, v in branch.texts_by_name().items()}}
+
     def names(self) -> list[str]:
         """Return the options with a range, under any condition, once each."""
         inner = [name for branch in self.branches.values() for name in branch.names()]
@@ -43,6 +55,7 @@ class Space:
             {key: value for key, value in self.ranges.items() if key != name},
             {key: value for key, value in self.constants.items() if key != name},
             {condition: branch.without(name) for condition, branch in self.branches.items()},
+            {key: text for key, text in self.texts.items() if key != name},
         )
 
     def overrides(self, choose: Choose, default: Callable[[str], str]) -> list[str]:
@@ -197,6 +210,7 @@ def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
         space = space.without(name)
         if override.is_sweep_override():
             space.ranges[name] = _to_distribution(override, argument)
+            space.texts[name] = argument.partition("=")[2]
         else:
             fixed.append(argument)
     if not space.names():
@@ -219,6 +233,7 @@ def _read_mapping(node: Mapping[str, Any], where: str) -> Space:
         override = _parse(f"{name}={text}", where)
         if override.is_sweep_override():
             space.ranges[name] = _to_distribution(override, where)
+            space.texts[name] = text
         else:
             space.constants[name] = text
     return space

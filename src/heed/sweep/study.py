@@ -29,8 +29,6 @@ ATTRIBUTES = "heed"
 REASON = "reason"
 """The user attribute of a trial that failed. Without it, the worker died or was stopped, and the trial is continued."""
 
-_retry = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
-
 
 def default_storage(folder: Path) -> str:
     """Return the URL of the SQLite file in a study's folder."""
@@ -141,9 +139,7 @@ class SharedStudy:
             before: count only trials with lower numbers.
         """
         return sum(
-            self._uses_budget(chain[-1])
-            for number, chain in self.trials().items()
-            if before is None or number < before
+            self._uses_budget(chain[-1]) for number, chain in self.trials().items() if before is None or number < before
         )
 
     def position(self, number: int) -> int:
@@ -162,7 +158,7 @@ class SharedStudy:
             optuna_fail_stale_trials(self.study)
         # A worker may also have died before the first sign of life.
         storage: Any = self.study._storage
-        silent = timedelta(seconds=2 * SILENT_BEATS * storage.heartbeat_interval)
+        silent = timedelta(seconds=2 * SILENT_BEATS * storage.get_heartbeat_interval())
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             started = trial.datetime_start
             is_old = started is not None and datetime.now() - started > silent
@@ -200,7 +196,9 @@ class SharedStudy:
         except optuna.exceptions.UpdateFinishedTrialError:  # another worker was faster
             return
         if stopped:
-            _retry(self.study, storage.get_trial(trial_id))
+            with _quiet():
+                retry = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+                retry(self.study, storage.get_trial(trial_id))
 
     def _uses_budget(self, trial: FrozenTrial) -> bool:
         if trial.state != TrialState.FAIL:

@@ -71,7 +71,7 @@ def run_trial(cfg: Any, *, train: Train) -> None:
 def plain_options(node: Any) -> dict[str, Any]:
     """Return ``cfg.sweep`` as plain data."""
     options: Any = OmegaConf.to_container(node, resolve=True)
-    return options  # type: ignore[no-any-return]
+    return dict(options)
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,0 +1,190 @@
+"""The end of a study: the best configurations with other seeds, compared, and the winner as a preset."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from heed.errors import HeedError
+from heed.evaluation.scores import corpus_scores
+from heed.files import replacing
+from heed.inference.loading import load
+from heed.launch.configuration import build_part
+from heed.runs.config import read_config
+from heed.runs.folder import RunFolder
+from heed.runs.objectives import Direction
+from heed.runs.results import RESULTS, plain_scores, read_results
+from heed.sweep.study import REASON, SharedStudy
+
+VERDICT = "verdict.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the best trials of a search."""
+
+    arm: str
+    number: int
+    folder: str
+    overrides: list[str]
+    found: float | None
+    """Its objective in the search."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A candidate with the runs that trained it again."""
+
+    trial: int
+    arm: str
+    found: float | None
+    overrides: list[str]
+    runs: list[str] = field(default_factory=list)
+    """Folders relative to that of the study."""
+    seeds: list[int] = field(default_factory=list)
+    valid: list[float] = field(default_factory=list)
+    """The objective of each run."""
+    failed: list[str] = field(default_factory=list)
+    """Why runs failed."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return fmean(self.valid)
+
+    @property
+    def sd(self) -> float | None:
+        """The standard deviation over the seeds; None for fewer than two."""
+        return stdev(self.valid) if len(self.valid) > 1 else None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as numbers, strings, lists and dicts."""
+        return {**asdict(self), "mean": self.mean if self.valid else None, "sd": self.sd}
+
+
+def rank(shared: SharedStudy) -> list[tuple[int, list[FrozenTrial]]]:
+    """Return the complete trials of a study with one objective, best first; among equals the earlier one first."""
+    complete = [(number, chain) for number, chain in shared.trials().items() if chain[-1].state == TrialState.COMPLETE]
+    sign = _sign(shared.study.direction.name.lower())  # type: ignore[arg-type]
+    return sorted(complete, key=lambda item: (-sign * (item[1][-1].value or 0.0), item[0]))
+
+
+def confirmation_name(study: str, candidates: Sequence[Candidate]) -> str:
+    """Return the name of the Optuna study that trains these candidates again."""
+    return f"{study} confirm {' '.join(candidate.folder for candidate in candidates)}"
+
+
+def confirmed(candidates: Sequence[Candidate], confirmation: SharedStudy) -> list[Confirmed]:
+    """Return the candidates with the runs of the confirmation."""
+    found = {
+        candidate.folder: Confirmed(candidate.number, candidate.arm, candidate.found, candidate.overrides)
+        for candidate in candidates
+    }
+    for _, chain in sorted(confirmation.trials().items()):
+        trial = chain[-1]
+        if "folder" not in trial.user_attrs:  # a surplus trial
+            continue
+        folder = trial.user_attrs["folder"]
+        name, _, seed = folder.removeprefix("confirm/").rpartition("_seed")
+        if trial.state == TrialState.COMPLETE and trial.value is not None:
+            found[name].runs.append(folder)
+            found[name].seeds.append(int(seed))
+            found[name].valid.append(trial.value)
+        else:
+            found[name].failed.append(f"seed {seed}: {trial.user_attrs.get(REASON, 'its worker died')}")
+    return list(found.values())
+
+
+def winners(configurations: Sequence[Confirmed], direction: Direction) -> list[Confirmed]:
+    """Return the best configuration of each arm, the best of all first.
+
+    Raises:
+        HeedError: if every run of the confirmation failed.
+    """
+    valid = sorted((one for one in configurations if one.valid), key=lambda one: -_sign(direction) * one.mean)
+    if not valid:
+        reasons = [reason for one in configurations for reason in one.failed]
+        raise HeedError(f"Every run that was to confirm the best configurations failed: {reasons[:1]}")
+    best: dict[str, Confirmed] = {}
+    for one in valid:
+        best.setdefault(one.arm, one)
+    return list(best.values())
+
+
+def pooled_deviation(configurations: Sequence[Confirmed]) -> float | None:
+    """Return the standard deviation over seeds, pooled over the configurations; None without two seeds of any."""
+    freedom = sum(len(one.valid) - 1 for one in configurations if len(one.valid) > 1)
+    if not freedom:
+        return None
+    squares = sum((len(one.valid) - 1) * one.sd**2 for one in configurations if one.sd is not None)
+    return (squares / freedom) ** 0.5
+
+
+def score_tests(run: Path) -> dict[str, dict[str, Any]]:
+    """Translate the test sets with the model of a finished run, and write translations and scores to its folder.
+
+    Returns:
+        The scores by test set. A run that has them already is not translated again.
+    """
+    results = read_results(run / RESULTS)
+    if results["tests"]:
+        return dict(results["tests"])
+    config = read_config(run)
+    corpus = build_part(config["data"], where="data.").load()
+    translator = load(run)
+    scored = {}
+    for name, split in corpus.tests.items():
+        translations = translator.translate(list(split["src"]))
+        RunFolder(run, config).write_translations(name, split, translations)
+        scores = corpus_scores(translations, list(split["tgt"]), tgt_lang=corpus.tgt_lang)
+        scored[name] = (scores, float("nan"))  # the loss is not measured here
+    results["tests"] = plain_scores(scored)
+    results["test"] = next(iter(results["tests"].values()), None)
+    with replacing(run / RESULTS) as partial:
+        partial.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return dict(results["tests"])
+
+
+def test_summary(folder: Path, winner: Confirmed) -> dict[str, Any]:
+    """Return BLEU on each test set by seed, after translating the test sets with the winner's models."""
+    by_run = [score_tests(folder / run) for run in winner.runs]
+    summary = {}
+    for name in by_run[0]:
+        bleu = [scores[name]["bleu"] for scores in by_run]
+        summary[name] = {
+            "bleu": bleu,
+            "mean": fmean(bleu),
+            "sd": stdev(bleu) if len(bleu) > 1 else None,
+            "signature": by_run[0][name]["bleu_signature"],
+        }
+    return summary
+
+
+def verdict_lines(verdict: Mapping[str, Any], objective: str) -> list[str]:
+    """Return the verdict as lines for the terminal."""
+    lines = [f"The best configurations again, with other seeds ({objective}):"]
+    for one in verdict["configurations"]:
+        mark = "→" if (one["trial"], one["arm"]) == (verdict["winner"], verdict["winner_arm"]) else " "
+        scores = "failed: " + "; ".join(one["failed"]) if one["mean"] is None else _mean_and_sd(one["mean"], one["sd"])
+        where = f"{one['arm']} " if one["arm"] else ""
+        own = " ".join(word for word in one["overrides"] if word != one["arm"])
+        lines.append(f" {mark} {where}trial {one['trial']}: {scores} (in the search {one['found']:.4g})   {own}")
+    if verdict["noise"] is not None:
+        lines.append(f"   One seed against another differs by {verdict['noise']:.2g} (standard deviation).")
+    for name, test in (verdict["test"] or {}).items():
+        lines.append(f"   The winner on {name}: BLEU {_mean_and_sd(test['mean'], test['sd'])}   {test['signature']}")
+    lines.append(f"   To train it: {verdict['rerun']}")
+    return lines
+
+
+def _mean_and_sd(mean: float, sd: float | None) -> str:
+    return f"{mean:.2f}" + ("" if sd is None else f" ± {sd:.2f}")
+
+
+def _sign(direction: Direction) -> int:
+    return 1 if direction == "maximize" else -1

@@ -1,0 +1,85 @@
+"""Several workers of a study on this machine, each a process of its own with its share of the devices."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from heed.errors import HeedError
+from heed.launch import program
+from heed.progress import print_line
+
+POLL_SECONDS = 2.0
+
+
+def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
+    """Start the command line of this process ``count`` times with one worker each, and wait for them.
+
+    What they print goes to ``worker-N.log`` in the study's folder. A worker that is killed is not replaced: the others
+    take over its trial.
+
+    Args:
+        watch: called every few seconds; prints the news of the study.
+
+    Raises:
+        HeedError: if every worker failed, with the last words of one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [folder / f"worker-{number}.log" for number in range(count)]
+    print_line(f"{count} workers print to {logs[0]} and so on; this terminal shows the ends of trials.")
+    workers = [_start(number, count, log) for number, log in enumerate(logs)]
+    try:
+        while any(worker.poll() is None for worker in workers):
+            time.sleep(POLL_SECONDS)
+            watch()
+    except BaseException:
+        # Ctrl-C reaches the workers of a terminal by itself; they save a checkpoint and queue their trials.
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait()
+        raise
+    watch()
+    statuses = [worker.returncode for worker in workers]
+    if all(statuses):
+        last = logs[0].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise HeedError(f"All workers failed, see {logs[0]}: {' '.join(last)}")
+    for log, status in zip(logs, statuses, strict=True):
+        if status:
+            print_line(f"A worker ended with status {status}, see {log}; the others did its work.")
+
+
+def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
+    words = [word for word in sys.argv[1:] if not word.startswith("sweep.workers=")]
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [*_interpreter(), *words, "sweep.workers=1"],
+            env={**os.environ, **device_share(number, count)},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def _interpreter() -> list[str]:
+    """Return the words that start this program again."""
+    if sys.argv[0] == program.HEED_TRAIN:
+        return [sys.executable, "-m", "heed.launch"]
+    return [sys.executable, sys.argv[0]]
+
+
+def device_share(number: int, count: int) -> dict[str, str]:
+    """Return the environment that gives one of ``count`` workers its share of the GPUs, or of the CPU cores.
+
+    With more workers than GPUs, several workers share one.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count()
+    if gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")
+        return {"CUDA_VISIBLE_DEVICES": ",".join(visible[number::count] or [visible[number % gpus]])}
+    cores = len(os.sched_getaffinity(0))
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // count)))}
