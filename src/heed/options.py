@@ -7,7 +7,7 @@ at the first check, so that ``heed --help`` does not wait for it.
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
@@ -147,10 +147,16 @@ def collect_problems(problems: list[str]) -> Iterator[None]:
 
 
 def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+    function = target.__init__ if inspect.isclass(target) else target
     try:
-        return get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
-    except NameError:  # another library's hints, of names that it imports for type checkers only
-        return {}
+        return get_type_hints(function, include_extras=True)
+    except NameError:  # another library's hints, some of them of names that it imports for type checkers only
+        names = vars(inspect.getmodule(function))
+        hints = {}
+        for name, annotation in function.__annotations__.items():
+            with suppress(NameError):
+                hints[name] = eval(annotation, names) if isinstance(annotation, str) else annotation
+        return hints
 
 
 @cache

@@ -49,6 +49,12 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             return str(cause)
         if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
             return _unknown_choice(file, cause.options or [path.stem for path in (CONF / file).parent.glob("*.yaml")])
+        if "does not support sweep type" in str(cause):
+            ranges = [override.partition("=")[0] for override in overrides if "interval(" in override]
+            return (
+                f"{' and '.join(ranges)} has a continuous range, which a grid cannot enumerate: add sweep=default to "
+                "search it, or give choice(…) or range(…)."
+            )
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
             return _unknown_option(unknown[1], overrides)
         if isinstance(cause, OSError) and cause.errno:
@@ -86,6 +92,7 @@ def _unknown_choice(file: str, options: Sequence[str]) -> str:
 def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     """Return the message for ``modle=rnn`` and ``optimizer.lrr=1``: names like it in the composed configuration."""
     others = [override for override in overrides if override.lstrip("+~").partition("=")[0] != name]
+    others = [override for override in others if not re.search(r"=.*[,(]", override)]  # ranges and grids of a search
     try:
         cfg = compose_with_hydra(others)
     except (HydraException, OmegaConfBaseException):

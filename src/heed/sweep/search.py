@@ -341,6 +341,8 @@ class Study:
         if not self.settings.best or not all(shared.is_finished() for shared in self.shared.values()):
             return None
         candidates = self.candidates()
+        if not candidates:
+            return None
         attributes: Mapping[str, Any] = {"format": ATTRIBUTES_FORMAT, "study": self.name, "confirms": True}
         return SharedStudy.join(
             self.storage,
@@ -356,6 +358,10 @@ class Study:
         """Write the verdict, and print it. The first worker that gets here does the work, the others wait for it."""
         from filelock import FileLock
 
+        if not any(rank(shared) for shared in self.shared.values()) and len(self.settings.objectives) == 1:
+            raise HeedError(
+                f"No trial of the study {self.name} is complete: all were pruned or failed, see {self.folder}."
+            )
         confirmation = self.confirmation()
         if confirmation is None:
             return

@@ -1,9 +1,10 @@
 """A study that any number of workers share: its storage, its budget, and trials whose worker died."""
 
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import optuna
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.storages import fail_stale_trials as optuna_fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from heed.errors import HeedError, first_line
 from heed.options import format_value
@@ -23,6 +25,9 @@ SILENT_BEATS = 3
 """A trial counts as dead after this many heartbeats without a sign of life."""
 MAX_DEATHS = 3
 """A trial whose workers died more often is not started again: it may be what kills them."""
+
+CREATION_TRIES = 4
+"""Seconds in which workers that start at once may disturb each other's creation of the tables."""
 
 ATTRIBUTES = "heed"
 """The user attribute of a study that describes it; `heed.sweep.summary` reads it."""
@@ -49,16 +54,12 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
     patience = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        with _quiet():
-            return RDBStorage(
-                url,
-                engine_kwargs=patience,
-                heartbeat_interval=heartbeat,
-                grace_period=SILENT_BEATS * heartbeat,
-                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(
-                    max_retry=MAX_DEATHS, inherit_intermediate_values=True
-                ),
-            )
+        for _ in range(CREATION_TRIES):
+            # Two workers that start at once may both create the tables; the second one tries again.
+            with suppress(ProgrammingError, IntegrityError):
+                return _rdb_storage(url, patience, heartbeat)
+            time.sleep(1)
+        return _rdb_storage(url, patience, heartbeat)
     except ImportError as error:
         raise HeedError(
             f"sweep.storage={_without_password(url)} needs a driver that is not installed ({error}): for PostgreSQL, "
@@ -69,6 +70,19 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
             f"sweep.storage={_without_password(url)} cannot be used: {first_line(error)} Check the URL, and that the "
             "database runs."
         ) from error
+
+
+def _rdb_storage(url: str, engine_kwargs: dict[str, Any], heartbeat: int) -> RDBStorage:
+    with _quiet():
+        return RDBStorage(
+            url,
+            engine_kwargs=engine_kwargs,
+            heartbeat_interval=heartbeat,
+            grace_period=SILENT_BEATS * heartbeat,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(
+                max_retry=MAX_DEATHS, inherit_intermediate_values=True
+            ),
+        )
 
 
 class SharedStudy:

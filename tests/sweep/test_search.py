@@ -1,0 +1,333 @@
+"""``train.py -m sweep=…``: whole studies of tiny runs, by real processes."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+
+TRAIN = Path(__file__).parents[2] / "train.py"
+TINY = [
+    "logger=none", "name=study", "data.train=200", "data.valid=10", "data.test=6", "data.long=4", "model.d_model=16",
+    "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "batching.batch_tokens=60",
+    "trainer.max_steps=6", "trainer.validate_every=2", "callbacks.attention_maps=null", "tokenizer.vocab_size=400",
+    "callbacks.sample_translations=null", "trainer.precision=32-true",
+]  # fmt: skip
+RANGE = "model.dropout=interval(0.1,0.4)"
+SMALL = [*TINY, "sweep=default", "sweep.confirm=null", RANGE]
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tokenizer and the encoded text of these tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def start(tmp_path: Path, cache: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """``start(*arguments)`` starts a worker in an empty folder."""
+    started = []
+
+    def worker(*arguments: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, TRAIN, "-m", f"cache_dir={cache}", *arguments],
+            cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield worker
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def finish(process: "subprocess.Popen[str]") -> str:
+    """Wait for a worker and return what it printed."""
+    printed, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, printed
+    return printed
+
+
+def trials(folder: Path, name: str = "study") -> list[FrozenTrial]:
+    return optuna.load_study(study_name=name, storage=f"sqlite:///{folder / 'runs/study/study.db'}").trials
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def curve(run: Path) -> list[str]:
+    """Return the steps and validation scores of a run, without times."""
+    rows = [line.split(",") for line in (run / "metrics.csv").read_text().splitlines()]
+    kept = [i for i, name in enumerate(rows[0]) if name == "step" or name.startswith("valid_")]
+    return [",".join(row[i] for i in kept) for row in rows]
+
+
+@pytest.mark.slow
+def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    # Without warm-up the median prunes from the second trial on.
+    pruner = ["sweep.pruner.n_startup_trials=1"]
+    rates = "optimizer.lr=choice(1e-2,1e-7)"
+    settings = [*TINY, "sweep=default", "sweep.objective=valid.loss", "sweep/sampler=grid", "sweep.n_trials=9", *pruner]
+    printed = finish(start(*settings, rates, "sweep.confirm=1x2"))
+    found = trials(tmp_path)
+    assert [trial.state for trial in found] == [TrialState.COMPLETE, TrialState.PRUNED], printed
+    assert found[1].intermediate_values.keys() == {2}
+    study = tmp_path / "runs/study"
+    assert (study / "1/pruned.txt").read_text() == "The search ended this run early, after step 2.\n"
+    assert not (study / "1/results.json").exists()
+    assert list((study / "1/checkpoints").iterdir())
+    assert json.loads((study / "0/results.json").read_text())["test"] is None
+
+    verdict = json.loads((study / "verdict.json").read_text())
+    (configuration,) = verdict["configurations"]
+    assert configuration["seeds"] == [2, 3]
+    assert configuration["runs"] == ["confirm/0_seed2", "confirm/0_seed3"]
+    tested = json.loads((study / "confirm/0_seed2/results.json").read_text())
+    assert tested["tests"].keys() == verdict["test"].keys() == {"test", "long"}
+    assert (study / "confirm/0_seed2/translations/long.hyp").read_text().count("\n") == 4
+
+    preset = (tmp_path / "conf/experiment/study.yaml").read_text()
+    assert "lr: 0.01 # searched in choice(1e-2,1e-7)" in preset
+    again = subprocess.run(
+        [sys.executable, TRAIN, "--config-dir", "conf", "experiment=study", "seed=2", "hydra.run.dir=runs/again",
+         "logger=none", "test=true"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    results = json.loads((tmp_path / "runs/again/results.json").read_text())
+    assert results["valid"] == tested["valid"]
+    assert results["tests"]["test"]["bleu"] == tested["tests"]["test"]["bleu"], "the test set is scored as in a run"
+    assert curve(tmp_path / "runs/again") == curve(study / "confirm/0_seed2")
+
+
+@pytest.mark.slow
+@pytest.mark.reliability
+def test_another_worker_finishes_the_trial_of_a_killed_one(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    settings = [*SMALL, "sweep.n_trials=3", "sweep.heartbeat=1", "sweep/pruner=none", "trainer.max_steps=60",
+                "trainer.validate_every=5"]  # fmt: skip
+    victim = start(*settings)
+    checkpoints = tmp_path / "runs/study/0/checkpoints"
+    wait_for(lambda: checkpoints.is_dir() and list(checkpoints.glob("last-*.ckpt")))
+    other = start(*settings)
+    victim.kill()
+    victim.wait()
+    printed = finish(other)
+
+    done = [trial for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
+    assert len(done) == 3, printed
+    assert sorted(trial.user_attrs["folder"] for trial in done) == ["0", "1", "2"]
+    assert "resume=true" in (tmp_path / "runs/study/0/.hydra/overrides.yaml").read_text(), printed
+    (continued,) = [trial for trial in done if trial.user_attrs["folder"] == "0"]
+    undisturbed = subprocess.run(
+        [sys.executable, TRAIN, *TINY, "trainer.max_steps=60", "trainer.validate_every=5", "test=false",
+         f"model.dropout={continued.params['model.dropout']}", "hydra.run.dir=runs/undisturbed"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    assert curve(tmp_path / "runs/study/0") == curve(tmp_path / "runs/undisturbed")
+    assert continued.intermediate_values.keys() == set(range(5, 61, 5))
+
+
+@pytest.mark.slow
+@pytest.mark.reliability
+def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
+    settings = [*SMALL, "sweep.n_trials=2", "trainer.max_steps=200", "trainer.validate_every=100"]
+    worker = start(*settings)
+    wait_for(lambda: (tmp_path / "runs/study/0/metrics.csv").exists())
+    os.killpg(worker.pid, signal.SIGINT)
+    printed, _ = worker.communicate(timeout=60)
+    assert worker.returncode == 130, printed
+    assert [trial.state for trial in trials(tmp_path)] == [TrialState.FAIL, TrialState.WAITING]
+    finish(start(*settings))
+    done = [trial.user_attrs["folder"] for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
+    assert sorted(done) == ["0", "1"]
+
+
+@pytest.mark.slow
+def test_workers_of_one_command_and_the_same_number_of_trials_for_both_families(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    tiny = [word for word in TINY if not word.startswith("model.")]
+    settings = [*tiny, "sweep=rnn_vs_transformer", "sweep.n_trials=4", "sweep.confirm=1x1", "sweep.workers=2"]
+    printed = finish(start(*settings, "sweep/pruner=none"))
+    for family in ("rnn", "transformer"):
+        states = [trial.state for trial in trials(tmp_path, f"study model={family}")]
+        assert states.count(TrialState.COMPLETE) == 2, printed
+        assert (tmp_path / f"runs/study/{family}-0/results.json").exists()
+    verdict = json.loads((tmp_path / "runs/study/verdict.json").read_text())
+    assert verdict["tests_by_arm"].keys() == {"model=rnn", "model=transformer"}
+    assert (tmp_path / "runs/study/compare/index.html").exists()
+    comparison = json.loads((tmp_path / "runs/study/compare/compare.json").read_text())
+    assert comparison["split"] == "test"
+    assert "Trial rnn-0: complete, valid.bleu" in printed
+
+
+@pytest.mark.slow
+def test_a_failed_trial_keeps_its_reason_and_the_search_goes_on(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    """A learning rate of 1e30 diverges; such a trial does not use up the budget of a search."""
+    rates = "optimizer.lr=choice(1e30,1e-3)"
+    printed = finish(
+        start(*TINY, "sweep=default", "sweep.confirm=null", "sweep/sampler=grid", rates, "trainer.max_steps=40")
+    )
+    failed, complete = trials(tmp_path)
+    assert (failed.state, complete.state) == (TrialState.FAIL, TrialState.COMPLETE), printed
+    assert "diverged" in failed.user_attrs["reason"]
+    assert "Trial 0 failed: Training diverged" in printed
+    assert (tmp_path / "runs/study/0/failure.txt").exists()
+
+
+@pytest.mark.slow
+def test_several_objectives(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
+    settings = ["sweep.objective=[valid.bleu,decode_seconds.valid,params]", "sweep.n_trials=2", "sweep/pruner=none"]
+    finish(start(*SMALL, *settings, "model.d_model=choice(16,32)"))
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'runs/study/study.db'}")
+    assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE", "MINIMIZE"]
+    results = json.loads((tmp_path / "runs/study/0/results.json").read_text())
+    expected = [results["valid"]["bleu"], results["decode_seconds"]["valid"], results["params"]]
+    assert study.trials[0].values == expected
+
+
+@pytest.mark.slow
+def test_processes_of_one_trial_are_pruned_together(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    rates = "optimizer.lr=choice(1e-2,1e-7)"
+    printed = finish(
+        start(*TINY, "sweep=default", "sweep.objective=valid.loss", "sweep/sampler=grid", "sweep.confirm=null", rates,
+              "sweep.pruner.n_startup_trials=1", "trainer=ddp_cpu", "batching.device_tokens=128")
+    )  # fmt: skip
+    assert [trial.state for trial in trials(tmp_path)] == [TrialState.COMPLETE, TrialState.PRUNED], printed
+
+
+@pytest.mark.slow
+def test_a_launcher_of_jobs_runs_rounds(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    settings = ["hydra/launcher=submitit_local", "sweep.n_trials=3", "sweep.workers=2", "hydra.launcher.timeout_min=5"]
+    printed = finish(start(*SMALL, *settings))
+    done = [trial for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
+    assert len(done) == 3, printed
+    first, second, third = (trial.datetime_start for trial in done)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert done[0].datetime_complete is not None
+    assert second < done[0].datetime_complete < third, "two trials at once, then one"
+
+
+def test_a_job_for_slurm_is_composed(compose: Callable[..., Any]) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
+    from hydra.core.hydra_config import HydraConfig
+
+    compose("sweep=smoke", "hydra/launcher=submitit_slurm", "hydra.launcher.gres='gpu:1'", "sweep.workers=8")
+    launcher = HydraConfig.get().launcher
+    assert launcher._target_.endswith("SlurmLauncher")
+    assert launcher.gres == "gpu:1"
+
+
+# ---- what is refused, before anything is written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-m", *TINY, RANGE], "continuous range, which a grid cannot enumerate: add sweep=default"),
+        ([*TINY, "sweep=smoke"], "sweep=smoke searches over many runs: add -m to start them."),
+        (["-m", *TINY, "sweep=smokee"], "sweep=smokee is unknown (did you mean sweep=smoke?)"),
+        (["-m", *TINY, "sweep=default"], "The search space is empty"),
+        (["-m", *SMALL, "model.dropout=interval(0.4,0.1)"], "model.dropout=interval(0.4,0.1) is no range"),
+        (["-m", *SMALL, "model.dropouts=interval(0.1,0.4)"], "model.dropouts is unknown (did you mean model.dropout"),
+        (["-m", *SMALL, "model=choice(rnn,transfomer)"], "model=transfomer is unknown (did you mean"),
+        (["-m", *SMALL, "model.dropout=interval(0.5,1.5)"], "holds model.dropout=1.5, which makes no valid run: "),
+        (["-m", *SMALL, "sweep.objective=valid.blue"], "sweep.objective=valid.blue is unknown"),
+        (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
+        (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),
+        (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "several objectives, which cannot be pruned"),
+        (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
+        (["-m", *SMALL, "sweep.compare=model"], "sweep.compare=model must be an option of the space"),
+        (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be >= 1"),
+        (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown (did you mean sweep."),
+        (["-m", *SMALL, "sweep/sampler=grid"], "model.dropout has a continuous range, which sweep/sampler=grid"),
+        (["-m", *SMALL, "sweep/sampler=tpee"], "sweep/sampler=tpee is unknown"),
+        (["-m", *SMALL, "sweep.sampler.n_startup_trials=many"], "n_startup_trials=many must be an integer"),
+        (["-m", *SMALL, "sweep.storage=postgresql+psycopg://127.0.0.1:1/none"], "cannot be used"),
+    ],
+)  # fmt: skip
+def test_mistakes(command: Command, tmp_path: Path, arguments: list[str], message: str) -> None:
+    status, printed = command(*arguments)
+    assert message in printed
+    assert status == 2
+    assert "Traceback" not in printed
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_study_with_another_space(command: Command, tmp_path: Path) -> None:
+    database = tmp_path / "runs/study/study.db"
+    database.parent.mkdir(parents=True)
+    study = optuna.create_study(study_name="study", storage=f"sqlite:///{database}", direction="maximize")
+    study.set_user_attr("heed", {"space": {"model.dropout": "interval(0.1,0.2)"}})
+    before = database.read_bytes()
+    status, printed = command("-m", *SMALL)
+    assert status == 2
+    assert "The study study exists with another" in printed
+    assert database.read_bytes() == before
+
+
+# ---- PostgreSQL
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an empty database of a server of our own."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not binaries or shutil.which("runuser") is None or os.getuid() != 0:
+        pytest.skip("needs PostgreSQL's server, and root to become the user postgres, as whom it runs")
+    bin_, home = binaries[-1].parent, Path("/tmp") / f"heed-postgres-{os.getpid()}"
+    as_postgres = ["runuser", "-u", "postgres", "--"]
+    home.mkdir()
+    shutil.chown(home, "postgres")
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    subprocess.run([*as_postgres, bin_ / "initdb", "-D", home / "data", "-A", "trust"], **quiet)  # type: ignore[call-overload]
+    options = f"-p 54329 -c listen_addresses=127.0.0.1 -k {home}"
+    subprocess.run([*as_postgres, bin_ / "pg_ctl", "-D", home / "data", "-w", "-o", options, "start"], **quiet)  # type: ignore[call-overload]
+    try:
+        yield "postgresql+psycopg://postgres@127.0.0.1:54329/postgres"
+    finally:
+        subprocess.run([*as_postgres, bin_ / "pg_ctl", "-D", home / "data", "-m", "fast", "stop"], **quiet)  # type: ignore[call-overload]
+        shutil.rmtree(home)
+
+
+@pytest.mark.slow
+def test_two_workers_share_a_study_in_postgresql(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"], postgresql: str
+) -> None:
+    settings = [*SMALL, f"sweep.storage={postgresql}", "sweep.n_trials=4"]
+    printed = [finish(worker) for worker in [start(*settings), start(*settings)]]
+    study = optuna.load_study(study_name="study", storage=postgresql)
+    states = [trial.state for trial in study.trials if trial.user_attrs.get("reason") != "surplus"]
+    assert len(states) == 4
+    assert set(states) <= {TrialState.COMPLETE, TrialState.PRUNED}, printed
+    assert all("Job " in text for text in printed), "both had work"
+    assert not (tmp_path / "runs/study/study.db").exists()

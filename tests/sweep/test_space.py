@@ -1,0 +1,127 @@
+"""The search space: Hydra's grammar, conditions, grids, and what is refused."""
+
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from heed.errors import HeedError
+from heed.sweep.space import Space, corners, read_space
+
+
+def no_default(name: str) -> str:
+    raise AssertionError(f"{name} has no default here")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("interval(0.1, 0.4)", FloatDistribution(0.1, 0.4)),
+        ("tag(log, interval(1e-4, 1e-2))", FloatDistribution(1e-4, 1e-2, log=True)),
+        ("int(interval(1, 8))", IntDistribution(1, 8)),
+        ("tag(log, int(interval(1, 64)))", IntDistribution(1, 64, log=True)),
+        ("range(1, 6)", IntDistribution(1, 5)),
+        ("range(2, 9, 2)", IntDistribution(2, 8, step=2)),
+        ("range(0, 0.35, 0.1)", FloatDistribution(0.0, 0.3, step=0.1)),
+        ("choice(a, b)", CategoricalDistribution(["a", "b"])),
+        ("pre,post", CategoricalDistribution(["pre", "post"])),
+        ("choice([0.9,0.98], [0.9,0.999])", CategoricalDistribution(["[0.9,0.98]", "[0.9,0.999]"])),
+    ],
+)
+def test_hydras_grammar(text: str, expected: object) -> None:
+    space, fixed = read_space({"x": text}, [])
+    assert space.ranges == {"x": expected}
+    assert fixed == []
+    assert read_space({}, [f"x={text}"])[0].ranges == {"x": expected}
+
+
+def test_a_condition_adds_ranges_and_constants() -> None:
+    space, _ = read_space(
+        {
+            "model": "choice(rnn, transformer)",
+            "model=rnn": {"model.dropout": "interval(0.2, 0.6)", "experiment": "quick_rnn"},
+            "model=transformer": {"model.num_heads": "choice(4, 8)"},
+        },
+        [],
+    )
+    points = {
+        "rnn": {"model": "rnn", "model.dropout": 0.25},
+        "transformer": {"model": "transformer", "model.num_heads": "8"},
+    }
+    found = {
+        family: space.overrides(lambda name, _, point=point: point[name], no_default)  # type: ignore[misc]
+        for family, point in points.items()
+    }
+    assert found == {
+        "rnn": ["model=rnn", "experiment=quick_rnn", "model.dropout=0.25"],
+        "transformer": ["model=transformer", "model.num_heads=8"],
+    }
+    assert space.names() == ["model", "model.dropout", "model.num_heads"]
+
+
+def test_a_condition_on_an_option_outside_the_space() -> None:
+    space, _ = read_space({"model=rnn": {"model.dropout": "choice(0.1, 0.2)"}, "seed": "choice(1, 2)"}, [])
+    taken = [space.overrides(lambda _, range_: range_.choices[0], lambda _, f=family: f) for family in ("rnn", "other")]  # type: ignore[attr-defined,misc]
+    assert taken == [["seed=1", "model.dropout=0.1"], ["seed=1"]]
+
+
+def test_the_command_line_replaces_ranges() -> None:
+    node = {"a": "choice(1, 2)", "model=rnn": {"b": "choice(1, 2)", "c": "choice(1, 2)"}}
+    space, fixed = read_space(node, ["a=3", "b=interval(0, 1)", "seed=7"])
+    assert fixed == ["a=3", "seed=7"]
+    assert space.names() == ["b", "c"]
+    assert space.ranges["b"] == FloatDistribution(0.0, 1.0)
+    assert "b" not in space.branches["model=rnn"].ranges
+    assert space.to_plain() == {"b": "interval(0, 1)", "model=rnn": {"c": "choice(1, 2)"}}
+
+
+def test_points_enumerates_a_conditional_grid() -> None:
+    space, _ = read_space(
+        {"m": "choice(a, b)", "m=a": {"x": "range(1, 4)"}, "m=b": {"y": "range(0, 0.4, 0.2)", "z": "choice(u, v)"}}, []
+    )
+    points = list(space.points(no_default))
+    assert points == [
+        {"m": "a", "x": 1},
+        {"m": "a", "x": 2},
+        {"m": "a", "x": 3},
+        {"m": "b", "y": 0.0, "z": "u"},
+        {"m": "b", "y": 0.0, "z": "v"},
+        {"m": "b", "y": 0.2, "z": "u"},
+        {"m": "b", "y": 0.2, "z": "v"},
+    ]
+
+
+def test_a_grid_refuses_a_continuous_range() -> None:
+    space, _ = read_space({"x": "interval(0, 1)"}, [])
+    with pytest.raises(HeedError, match="x has a continuous range"):
+        list(space.points(no_default))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_corners_hold_every_choice_and_both_ends(shift: int) -> None:
+    space, _ = read_space(
+        {"m": "choice(a, b)", "x": "interval(0, 1)", "m=a": {"y": "choice(p, q, r)"}, "m=b": {"z": "range(1, 9)"}}, []
+    )
+    taken = {pair for point, _ in corners(space, no_default, shift=shift) for pair in point.items()}
+    expected = {"m": ["a", "b"], "x": [0.0, 1.0], "y": ["p", "q", "r"], "z": [1, 8]}
+    assert taken == {(name, value) for name, values in expected.items() for value in values}
+
+
+@pytest.mark.parametrize(
+    ("node", "arguments", "message"),
+    [
+        ({}, ["seed=1"], "The search space is empty"),
+        ({"x": "interval(0.1"}, [], "sweep.space: x=interval.0.1 cannot be read"),
+        ({"x": "intervall(0.1, 0.2)"}, [], "sweep.space: x=intervall"),
+        ({"x": "interval(0.4, 0.1)"}, [], "x=interval.0.4, 0.1. is no range"),
+        ({"x": "range(5, 1)"}, [], "the range is empty"),
+        ({"x": "tag(log, interval(0, 1))"}, [], "x=tag.log, interval.0, 1.. is no range"),
+        ({"model": {"x": "choice(1, 2)"}}, [], "model must be a condition such as model=rnn"),
+        ({"model=rnn": {"x": "interval(2, 1)"}}, [], "sweep.space, model=rnn: x="),
+    ],
+)
+def test_what_is_refused(node: dict[str, object], arguments: list[str], message: str) -> None:
+    with pytest.raises(HeedError, match=message):
+        read_space(node, arguments)
+
+
+def test_a_space_without_ranges_has_no_names() -> None:
+    assert Space(constants={"x": "1"}).names() == []
