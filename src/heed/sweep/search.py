@@ -14,6 +14,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import OmegaConf, open_dict
 from optuna.distributions import CategoricalDistribution
+from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from heed.errors import HeedError
@@ -261,7 +262,7 @@ class Study:
                 return shared, trial, self._overrides(shared, trial, self._search_run(arm, trial))
         if (confirmation := self.confirmation()) is not None:
             confirmation.recover()
-            if trial := confirmation.claim(build_sampler(self.settings)):
+            if trial := confirmation.claim(lambda _: RandomSampler()):  # which has nothing to draw
                 return confirmation, trial, self._overrides(confirmation, trial, self._confirm_run(confirmation, trial))
         return None
 
