@@ -1,8 +1,7 @@
 """The training options: conf/ gives default and reason, the constructor that a file names gives type and range."""
 
-import inspect
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -13,16 +12,16 @@ from hydra.utils import get_object
 
 from docs.figures import markdown_table
 from heed.launch.schema import Schema
-from heed.options import describe_type
+from heed.options import argument_types, describe_type
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 ORDER = ("data", "tokenizer", "model", "module", "batching", "optimizer", "schedule", "search", "trainer", "callbacks")
 """The first groups; then all others, and last those that heed chooses itself."""
-OWN_PAGE = ("experiment",)
-"""Groups that other pages describe."""
+OWN_PAGE = ("experiment", "hydra")
+"""Groups that other pages describe, and those of Hydra."""
 AUTOMATIC = ("data_training", "data_optimizer", "data_schedule")
 """Groups whose files are chosen by the corpus, not by users."""
-KEY = re.compile(r"(?P<indent> *)(?P<key>[\w]+):(?: +(?P<value>.*?))?(?: +# (?P<comment>.*))?$")
+KEY = re.compile(r"(?P<indent> *)(?P<key>[\w./=]+):(?: +(?P<value>.*?))?(?: +# (?P<comment>.*))?$")
 """A line of a file that sets an option."""
 
 
@@ -126,6 +125,8 @@ def allowed(path: Path, option: str) -> str:
 def _target(path: Path, prefix: str) -> str | None:
     """Return the constructor of the options under a prefix: of the file, or of a file that it starts from."""
     file = read(path)
+    if prefix == "sweep":
+        return "heed.sweep.settings.SweepSettings"
     if prefix in file.targets:
         return file.targets[prefix]
     for parent in file.parents:
@@ -138,10 +139,8 @@ def _target(path: Path, prefix: str) -> str | None:
 def _hints(target: str) -> dict[str, Any]:
     """Return the types of a constructor's arguments by name."""
     constructor = get_object(target)
-    hints = get_type_hints(constructor, include_extras=True)
-    if inspect.isclass(constructor):
-        hints |= get_type_hints(constructor.__init__, include_extras=True)
-    return hints
+    fields = get_type_hints(constructor, include_extras=True) if is_dataclass(constructor) else {}
+    return {**fields, **argument_types(constructor)}
 
 
 # ---- Markdown

@@ -73,7 +73,7 @@ def from_plain(cls: type[T], data: Any, *, where: str) -> T:
     """
     if not isinstance(data, Mapping):
         raise HeedError(f"{where.removesuffix('.')}={format_value(data)} must be a mapping.")
-    hints: dict[str, type[Any]] = get_type_hints(cls)
+    hints: dict[str, type[Any]] = getargument_types(cls)
     parts = {name: hint for name, hint in hints.items() if name in data and is_dataclass(hint)}
     arguments = {name: value for name, value in data.items() if name not in parts}
     problems: list[str] = []
@@ -96,7 +96,7 @@ def find_problems(
     """
     parameters = inspect.signature(target).parameters
     named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    annotations = _type_hints(target)
+    annotations = argument_types(target)
     hints = {name: annotations.get(name, Any) for name in named}
     found = [f"{where}{name} must be given: it has no default." for name in given if given[name] == MISSING]
     found += find_wrong_values(hints, {name: value for name, value in given.items() if value != MISSING}, where=where)
@@ -146,10 +146,11 @@ def collect_problems(problems: list[str]) -> Iterator[None]:
         problems += str(error).splitlines()
 
 
-def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
+def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of a constructor's or a function's arguments, as far as they can be resolved."""
     function = target.__init__ if inspect.isclass(target) else target
     try:
-        return get_type_hints(function, include_extras=True)
+        return getargument_types(function, include_extras=True)
     except NameError:  # another library's hints, some of them of names that it imports for type checkers only
         names = vars(inspect.getmodule(function))
         hints = {}

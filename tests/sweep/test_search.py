@@ -219,7 +219,8 @@ def test_processes_of_one_trial_are_pruned_together(
     rates = "optimizer.lr=choice(1e-2,1e-7)"
     printed = finish(
         start(*TINY, "sweep=default", "sweep.objective=valid.loss", "sweep/sampler=grid", "sweep.confirm=null", rates,
-              "sweep.pruner.n_startup_trials=1", "trainer=ddp_cpu", "batching.device_tokens=200", "batching.batch_tokens=200")
+              "sweep.pruner.n_startup_trials=1", "trainer=ddp_cpu", "batching.device_tokens=200",
+              "batching.batch_tokens=200")
     )  # fmt: skip
     assert [trial.state for trial in trials(tmp_path)] == [TrialState.COMPLETE, TrialState.PRUNED], printed
 
@@ -261,7 +262,7 @@ def test_a_job_for_slurm_is_composed(compose: Callable[..., Any]) -> None:
         (["-m", *TINY, "sweep=default"], "The search space is empty"),
         (["-m", *SMALL, "model.dropout=interval(0.4,0.1)"], "model.dropout=interval(0.4,0.1) is no range"),
         (["-m", *SMALL, "model.dropouts=interval(0.1,0.4)"], "model.dropouts is unknown (did you mean model.dropout"),
-        (["-m", *SMALL, "model=choice(rnn,transfomer)"], "model=transfomer is unknown (did you mean"),
+        (["-m", "sweep=default", "model=choice(rnn,transfomer)"], "model=transfomer is unknown (did you mean"),
         (["-m", *SMALL, "model.dropout=interval(0.5,1.5)"], "holds model.dropout=1.5, which makes no valid run: "),
         (["-m", *SMALL, "sweep.objective=valid.blue"], "sweep.objective=valid.blue is unknown"),
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),

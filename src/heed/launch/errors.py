@@ -98,6 +98,8 @@ def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     except (HydraException, OmegaConfBaseException):
         cfg = compose_with_hydra([])
     known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
+    if name in known:
+        return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
     show = shlex.join([*program.command(), "--cfg", "job"])
     return f"{name} is unknown{did_you_mean(name, known)}: `{show}` shows every option."
 

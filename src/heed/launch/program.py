@@ -67,6 +67,6 @@ def _list_groups(conf: Path) -> str:
     for path in sorted(conf.rglob("*.yaml")):
         group = path.parent.relative_to(conf).as_posix()
         groups.setdefault(group, []).append(path.stem)
-    shown = {group: choices for group, choices in groups.items() if group != "." and not group.startswith("data_")}
+    shown = {group: choices for group, choices in groups.items() if not group.startswith((".", "data_", "hydra"))}
     width = max(map(len, shown)) + 2
     return "\n".join(f"  {group:<{width}}{' | '.join(choices)}" for group, choices in shown.items())

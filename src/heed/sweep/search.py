@@ -359,7 +359,7 @@ class Study:
         """Write the verdict, and print it. The first worker that gets here does the work, the others wait for it."""
         from filelock import FileLock
 
-        if not any(rank(shared) for shared in self.shared.values()) and len(self.settings.objectives) == 1:
+        if len(self.settings.objectives) == 1 and not any(rank(shared) for shared in self.shared.values()):
             raise HeedError(
                 f"No trial of the study {self.name} is complete: all were pruned or failed, see {self.folder}."
             )
