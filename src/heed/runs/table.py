@@ -92,7 +92,7 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Format rows as aligned text under their titles, long settings shortened; columns without any value are left out."""
+    """Format rows as aligned text under their titles. Long settings are shortened; empty columns are left out."""
     rows = [row | {"settings": _shorten_settings(row["settings"] or "")} for row in rows]
     columns = {key: column for key, column in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
     lines = [[title for title, _ in columns.values()]]
