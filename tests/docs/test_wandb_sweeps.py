@@ -17,8 +17,9 @@ from tests.wandb_file import read_wandb
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "wandb-sweeps.md"
-TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model.d_model=16", "model.d_embedding=16", "trainer=cpu",
-        "trainer.max_steps=2", "trainer.validate_every=2", "callbacks.attention_maps=null", "search=greedy"]  # fmt: skip
+TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model.d_model=16", "model.d_embedding=16",
+        "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "callbacks.attention_maps=null",
+        "search=greedy"]  # fmt: skip
 
 
 def read_sweep() -> dict[str, Any]:
