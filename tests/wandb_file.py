@@ -26,6 +26,9 @@ class WandbRun:
     summary: dict[str, Any] = field(default_factory=dict)
     exit_code: int | None = None
     files: Path = Path()
+    run_id: str = ""
+    name: str = ""
+    group: str = ""
 
 
 def read_wandb(folder: Path) -> WandbRun:
@@ -46,6 +49,8 @@ def _read(path: Path) -> WandbRun:
     for data in _records(path.read_bytes()):
         record = Record.FromString(data)
         run.config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        if record.HasField("run"):
+            run.run_id, run.name, run.group = record.run.run_id, record.run.display_name, record.run.run_group
         if record.HasField("history"):
             run.history.append({_key(item): json.loads(item.value_json) for item in record.history.item})
         run.summary |= {_key(item): json.loads(item.value_json) for item in record.summary.update}

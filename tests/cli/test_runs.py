@@ -9,7 +9,8 @@ import yaml
 
 from heed.cli import main
 from heed.errors import HeedError
-from heed.runs.table import OVERRIDES, read_runs, sort_runs, table
+from heed.runs.overrides import OVERRIDES
+from heed.runs.table import read_runs, seed_table, sort_runs, table
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"
 
@@ -155,3 +156,36 @@ def test_json_has_no_nan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None
     (runs / "a" / "1" / "results.json").write_text(results(bleu=float("nan")))
     assert main(["runs", str(runs), "--json"]) == 0
     assert "NaN" not in capsys.readouterr().out
+
+
+def test_settings_of_single_runs_with_different_names(tmp_path: Path) -> None:
+    for name, model in (("first", "rnn"), ("second", "transformer")):
+        write_run(tmp_path / name / "now", overrides=[f"name={name}", f"model={model}", "data=synthetic"])
+    assert {row["run"]: row["settings"] for row in read_runs(tmp_path)} == {
+        "first/now": "model=rnn",
+        "second/now": "model=transformer",
+    }
+
+
+def test_long_values_are_shortened_in_the_table_only(tmp_path: Path) -> None:
+    paths = "[[/a/very/long/folder/of/corpora/train.en, /a/very/long/folder/of/corpora/train.de]]"
+    write_run(tmp_path / "long", overrides=[f"data.train={paths}", "seed=1"])
+    write_run(tmp_path / "short", overrides=["data.train=x", "seed=2"])
+    rows = read_runs(tmp_path)
+    assert rows[0]["settings"] == f"data.train={paths} seed=1"
+    assert "data.train=[[/a/very/long/f…pora/train.de]] seed=1" in table(rows)
+
+
+def test_mean_and_deviation_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = {("rnn", 1): 20.0, ("rnn", 2): 22.0, ("rnn", 3): 24.0, ("transformer", 1): 30.0}
+    for number, ((model, seed), bleu) in enumerate(scores.items()):
+        finished = results(bleu=bleu, seed=seed, model=model)
+        write_run(tmp_path / "g" / f"{number}_{model}", overrides=[f"model={model}", f"seed={seed}"],
+                  results_json=finished)  # fmt: skip
+    write_run(tmp_path / "g" / "4_rnn", overrides=["model=rnn", "seed=4"])  # unfinished
+    assert seed_table(read_runs(tmp_path)).splitlines() == [
+        "runs  settings   seeds    valid BLEU     test BLEU",
+        "g     model=rnn      3  22.00 ± 2.00  23.00 ± 2.00",
+    ]
+    assert main(["runs", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"\n\n{seed_table(read_runs(tmp_path))}\n")

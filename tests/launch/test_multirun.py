@@ -30,6 +30,7 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode != 0
     (sweep,) = tmp_path.glob("runs/*/*")
+    assert sweep.parent.name == "synthetic-grid"
     jobs = sorted(path.name for path in sweep.iterdir() if path.is_dir())
     assert jobs == ["0_rnn", "1_rnn", "2_transformer_tiny", "3_transformer_tiny"], done.stderr
 
@@ -38,6 +39,9 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
         assert json.loads((job / "results.json").read_text())["steps"] == 2
         logged = read_wandb(job)
         assert logged.exit_code == 0
+        model = job.name.partition("_")[2]
+        assert logged.name == f"{job.name[0]} model={model} +trainer.gradient_clip_val=0"
+        assert logged.group == f"synthetic-grid/{sweep.name}"
         # Two processes write one wandb run, with each step once.
         assert [entry["trainer/global_step"] for entry in logged.history if "train/loss" in entry] == [1, 2]
         assert [entry["trainer/global_step"] for entry in logged.history if "valid/loss" in entry] == [2]

@@ -5,15 +5,18 @@ import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from lightning.pytorch.loggers import WandbLogger
 from omegaconf import DictConfig
 from PIL import Image
 
 from heed.errors import HeedError
 from heed.launch.command import train
-from heed.training.loggers import closing, log_images, log_table, tensorboard_logger, wandb_logger
+from heed.training.loggers import closing, log_images, log_table, run_names, tensorboard_logger, wandb_logger
 from tests.wandb_file import read_wandb
 
 CONFIG = {"name": "tiny", "seed": 1}
@@ -111,6 +114,37 @@ def test_wandb_gets_pictures_and_the_status_of_a_failed_run(tmp_path: Path, pict
     assert entry["trainer/global_step"] == 5
     assert (logged.files / entry["attention/sentence 1.path"]).read_bytes() == picture.read_bytes()
     assert logged.exit_code == 1
+
+
+def write_yaml(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content))
+
+
+def test_jobs_of_a_grid_share_a_wandb_group_and_resumed_ones_keep_their_name(tmp_path: Path) -> None:
+    grid = tmp_path / "runs" / "synthetic-grid" / "now"
+    task = ["model=rnn,transformer", "seed=1,2", "trainer=cpu"]
+    write_yaml(grid / "multirun.yaml", {"hydra": {"overrides": {"task": task}}})
+    job = grid / "2_transformer"
+    write_yaml(job / ".hydra" / "overrides.yaml", ["model=transformer", "seed=1", "trainer=cpu"])
+    logger = wandb_logger(folder=job, config=CONFIG, project="heed", mode="offline")
+    with closing([logger]):
+        logger.log_metrics({"train/loss": 2.5}, step=1)
+    first = read_wandb(job)
+    assert (first.name, first.group) == ("2 model=transformer seed=1", "synthetic-grid/now")
+    # A resumed job has further overrides.
+    write_yaml(job / ".hydra" / "overrides.yaml", ["model=transformer", "seed=1", "trainer=gpu", "resume=true"])
+    resumed = wandb_logger(folder=job, config=CONFIG | {"name": "other"}, project="heed", mode="offline")
+    assert isinstance(resumed, WandbLogger)
+    assert (resumed._wandb_init["name"], resumed._wandb_init["group"]) == (first.name, first.group)
+    assert resumed._wandb_init["id"] == first.run_id
+
+
+def test_names_of_trials_and_single_runs_in_wandb(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "study" / "7"
+    assert run_names(folder, CONFIG, ["sweep.trial='study#7'"]) == ("trial 7", "study")
+    assert run_names(folder, CONFIG, ["model=rnn"]) == ("tiny seed 1", None)
+    assert run_names(tmp_path / "study" / "7", CONFIG, ["sweep.trial='study#7'"]) == ("trial 7", "study")
 
 
 def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:

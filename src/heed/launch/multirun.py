@@ -3,12 +3,14 @@
 import atexit
 import os
 import sys
+from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
@@ -18,12 +20,14 @@ from heed.errors import HeedError
 from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.runs.claim import create
-from heed.runs.table import FAILURE, read_runs, sort_runs, table
+from heed.runs.table import FAILURE, read_runs, seed_table, sort_runs, table
 
 LAUNCH_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""
 
 SWEEP_TABLE = "sweep.txt"
+GRID_CHOICE = "grid"
+"""Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
 
 
 class Sweep(Callback):
@@ -40,8 +44,7 @@ class Sweep(Callback):
         self._launch_variables: set[str] = set()
 
     def on_multirun_start(self, config: Any, **_: Any) -> None:
-        HydraConfig.instance().set_config(config)  # the name of the sweep's folder interpolates the choices
-        given, home = Path(config.hydra.sweep.dir), Path("runs", config.name)
+        given, home = _sweep_folders(config)
         now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self._writes_table = config.sweep is None
         if config.sweep is not None:  # a study is continued in the same folder, by any number of workers
@@ -85,7 +88,8 @@ class Sweep(Callback):
             return
         # After every job, because a later one may end the process.
         best_first = sort_runs(read_runs(self.folder), "valid_bleu")
-        (self.folder / SWEEP_TABLE).write_text(table(best_first) + "\n", encoding="utf-8")
+        tables = [text for text in (table(best_first), seed_table(best_first)) if text]
+        (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _record_failure(self, config: Any, error: BaseException) -> None:
         cause = error
@@ -103,3 +107,21 @@ class Sweep(Callback):
         file = self.folder / SWEEP_TABLE
         if file.exists():
             print(f"\nSweep {file}\n\n{file.read_text(encoding='utf-8')}", file=sys.stderr, end="", flush=True)
+
+
+def _sweep_folders(config: Any) -> tuple[Path, Path]:
+    """Return the folder that ``hydra.sweep.dir`` names, and ``runs/NAME``.
+
+    Where they interpolate the choice of a group that the grid varies, it is `GRID_CHOICE`.
+    """
+    overrides = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
+    named = deepcopy(config)
+    choices = named.hydra.runtime.choices
+    with read_write(named.hydra):
+        for override in overrides:
+            if override.is_sweep_override() and override.key_or_group in choices:
+                choices[override.key_or_group] = GRID_CHOICE
+    HydraConfig.instance().set_config(named)  # the interpolations read it
+    folders = Path(named.hydra.sweep.dir), Path("runs", named.name)
+    HydraConfig.instance().set_config(config)
+    return folders

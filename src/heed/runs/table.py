@@ -3,22 +3,20 @@
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
-
-import yaml
 
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
 from heed.runs.claim import HYDRA_FOLDER
 from heed.runs.config import CONFIG
+from heed.runs.overrides import GRID, read_overrides
 from heed.runs.results import RESULTS, read_results
 
 Row = dict[str, Any]
 
-OVERRIDES = (f"{HYDRA_FOLDER}/overrides.yaml", "overrides.yaml")
-"""Files with a run's overrides, a list of ``key=value``; the second in the jobs of older sweeps."""
 FAILURE = "failure.txt"
 """Written where a sweep's job failed: the reason in the first line, then the traceback."""
 
@@ -41,6 +39,9 @@ COLUMNS = {
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """Fields of results.json that a row repeats."""
 
+MAX_VALUE = 32
+"""Characters of a setting's value in the table."""
+
 LOWER_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
 
 
@@ -48,8 +49,8 @@ def read_runs(folder: Path) -> list[Row]:
     """Return one row for each run at or under ``folder``, sorted by path.
 
     The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
-    BLEU so far, which is of greedy search. Unknown values are None; ``settings`` are the overrides in which the runs
-    of a folder differ, such as the jobs of a sweep.
+    BLEU so far, which is of greedy search. Unknown values are None; ``settings`` are the overrides in which the jobs
+    of a sweep differ, or in which single runs differ, without ``name=``, which is part of ``run``.
 
     Raises:
         HeedError: if there is no run.
@@ -57,10 +58,21 @@ def read_runs(folder: Path) -> list[Row]:
     rows = [_row(run) | {"run": str(run.relative_to(folder))} for run in _find_runs(folder)] if folder.is_dir() else []
     if not rows:
         raise HeedError(f"{folder} holds no runs: `python train.py` makes them in the folder runs.")
+    groups: dict[Path | None, list[Row]] = {}
     for row in rows:
-        siblings = [other["overrides"] for other in rows if Path(other["run"]).parent == Path(row["run"]).parent]
-        row["settings"] = " ".join(o for o in row["overrides"] if not all(o in others for others in siblings))
+        groups.setdefault(_sweep_folder(folder / row["run"]), []).append(row)
+    for group in groups.values():
+        common = set.intersection(*(set(row["overrides"]) for row in group))
+        for row in group:
+            row["settings"] = " ".join(o for o in row["overrides"] if o not in common and not o.startswith("name="))
     return rows
+
+
+def _sweep_folder(run: Path) -> Path | None:
+    """Return the folder of the sweep of which the run is a job, and None for a single run."""
+    # Sweeps from before heed claimed run folders have no GRID; their jobs are named as today: "0_rnn".
+    is_job = (run.parent / GRID).is_file() or re.match(r"\d+_", run.name)
+    return run.parent if is_job else None
 
 
 def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
@@ -80,16 +92,60 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Format rows as aligned text under their titles; columns without any value are left out."""
+    """Format rows as aligned text under their titles. Long settings are shortened; empty columns are left out."""
+    rows = [row | {"settings": _shorten_settings(row["settings"] or "")} for row in rows]
     columns = {key: column for key, column in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
     lines = [[title for title, _ in columns.values()]]
     lines += [
         ["" if row[key] is None else format(row[key], form) for key, (_, form) in columns.items()] for row in rows
     ]
+    return _align(lines, (">" if form else "<" for _, form in columns.values()))
+
+
+def seed_table(rows: Sequence[Row]) -> str:
+    """Format the mean ± standard deviation of BLEU over finished runs of one folder that differ only in their seed.
+
+    Returns:
+        Aligned text with a line for each setting that was trained with two seeds or more; empty if there is none.
+    """
+    groups: dict[tuple[str, ...], dict[int, Row]] = {}
+    for row in rows:
+        if row["seed"] is not None and row["valid_bleu"] is not None:
+            others = [o for o in row["overrides"] if not o.startswith("seed=")]
+            key = (str(Path(row["run"]).parent), str(row["data"]), str(row["model"]), *others)
+            groups.setdefault(key, {}).setdefault(row["seed"], row)
+    lines = [["runs", "settings", "seeds", "valid BLEU", "test BLEU"]]
+    for (folder, *_), by_seed in groups.items():
+        if len(by_seed) > 1:
+            same = list(by_seed.values())
+            settings = " ".join(o for o in same[0]["settings"].split() if not o.startswith("seed="))
+            spreads = (_mean_and_deviation([row[key] for row in same]) for key in ("valid_bleu", "test_bleu"))
+            lines.append([folder, _shorten_settings(settings), str(len(same)), *spreads])
+    return _align(lines, "<<>>>") if len(lines) > 1 else ""
+
+
+def _mean_and_deviation(values: Sequence[float | None]) -> str:
+    """Format the mean and the sample standard deviation; empty if a value is unknown."""
+    known = [value for value in values if value is not None]
+    return f"{mean(known):.2f} ± {stdev(known):.2f}" if len(known) == len(values) else ""
+
+
+def _align(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
+    """Join the cells of each line. ``sides`` has "<" for a column of text, and ">" for one of numbers."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    # Numbers are aligned right, text left.
-    aligned = [f"{'>' if form else '<'}{width}" for (_, form), width in zip(columns.values(), widths, strict=True)]
-    return "\n".join("  ".join(map(format, line, aligned)).rstrip() for line in lines)
+    forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
+    return "\n".join("  ".join(map(format, line, forms)).rstrip() for line in lines)
+
+
+def _shorten_settings(settings: str) -> str:
+    """Cut the middle out of long values, such as the paths of ``data.train``."""
+
+    def shorten(match: re.Match[str]) -> str:
+        value = match[0]
+        half = MAX_VALUE // 2
+        return value if len(value) <= MAX_VALUE else f"{value[:half]}…{value[-half + 1 :]}"
+
+    return re.sub(r"(?<==).+?(?= [+~]*[\w./@]+=|$)", shorten, settings)
 
 
 def _find_runs(folder: Path) -> Iterator[Path]:
@@ -103,7 +159,7 @@ def _find_runs(folder: Path) -> Iterator[Path]:
 
 
 def _row(run: Path) -> Row:
-    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": _overrides(run)}
+    row: Row = dict.fromkeys((*FACTS, *COLUMNS)) | {"overrides": read_overrides(run)}
     if (run / RESULTS).is_file():
         try:
             return row | _finished(read_results(run / RESULTS))
@@ -118,16 +174,6 @@ def _row(run: Path) -> Row:
         failure = (run / FAILURE).read_text(encoding="utf-8", errors="replace")
         return row | {"state": "failed: " + failure.partition("\n")[0]}
     return row | {"state": row["state"] or "unfinished"}
-
-
-def _overrides(run: Path) -> list[str]:
-    """Return the overrides of a run, none where the file is missing or cannot be read."""
-    file = next((run / name for name in OVERRIDES if (run / name).is_file()), None)
-    try:
-        overrides = yaml.safe_load(file.read_text(encoding="utf-8")) if file else []
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return []
-    return [str(override) for override in overrides] if isinstance(overrides, list) else []
 
 
 def _finished(results: Mapping[str, Any]) -> Row:

@@ -12,6 +12,12 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from lightning.pytorch.utilities import rank_zero_only
 
 from heed.errors import HeedError
+from heed.runs.overrides import read_overrides, read_varied_overrides
+
+MAX_WANDB_NAME = 128
+"""Characters that wandb allows in the name of a run or group."""
+TRIAL = "sweep.trial="
+"""The override that marks the run of a study's trial."""
 
 
 def wandb_logger(
@@ -32,8 +38,10 @@ def wandb_logger(
     if rank_zero_only.rank == 0:
         wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
+    name, group = _saved_names(folder, config)
     return WandbLogger(
-        name=f"{config['name']} seed {config['seed']}",
+        name=name,
+        group=group,
         project=project,
         save_dir=folder,
         id=_run_id(folder),
@@ -135,8 +143,55 @@ def _run_id(folder: Path) -> str:
     path = folder / "wandb" / "id"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(secrets.token_hex(4))
+        of_agent = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
+        path.write_text(of_agent or secrets.token_hex(4))
     return path.read_text().strip()
+
+
+def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:
+    """Return the name and the group of a run in wandb.
+
+    A job of a grid is named after the settings that the grid varies ("0 model=rnn seed=1"), a trial of a study after
+    its number ("trial 7"). Their group is the folder of the grid or study, relative to ``runs/``. None leaves the
+    choice to wandb: a run of ``wandb agent`` gets its name there, a single run has no group.
+
+    Args:
+        folder: of the run.
+        config: all options of the run.
+        overrides: of the run.
+    """
+    if _has_wandb_agent():
+        return None, None
+    if any(override.startswith(TRIAL) for override in overrides):
+        return f"trial {folder.name}", _group(folder.parent)
+    if (varied := read_varied_overrides(folder)) is not None:
+        number = folder.name.partition("_")[0]
+        return " ".join([number, *varied])[:MAX_WANDB_NAME], _group(folder.parent)
+    return f"{config['name']} seed {config['seed']}", None
+
+
+def _saved_names(folder: Path, config: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return `run_names` of a new run, and those it was started with for a resumed one."""
+    path = folder / "wandb" / "names.json"
+    if not path.exists():
+        names = run_names(folder, config, read_overrides(folder))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(names), encoding="utf-8")
+        return names
+    name, group = json.loads(path.read_text(encoding="utf-8"))
+    return name, group
+
+
+def _group(folder: Path) -> str:
+    """Return a folder relative to the folder ``runs`` that it is in, or else its name."""
+    parts = folder.absolute().parts
+    start = len(parts) - parts[::-1].index("runs") if "runs" in parts[:-1] else -1
+    return "/".join(parts[start:])[:MAX_WANDB_NAME]
+
+
+def _has_wandb_agent() -> bool:
+    """Return whether ``wandb agent`` started this process, and expects the run under the id it chose."""
+    return "WANDB_SWEEP_ID" in os.environ
 
 
 def _replace_unwritable_directories(folder: Path) -> None:

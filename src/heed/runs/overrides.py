@@ -1,0 +1,42 @@
+"""The overrides with which a run was started, and those in which the jobs of a grid differ."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from heed.runs.claim import HYDRA_FOLDER
+
+OVERRIDES = (f"{HYDRA_FOLDER}/overrides.yaml", "overrides.yaml")
+"""Files with a run's overrides, a list of ``key=value``; the second in the jobs of older sweeps."""
+GRID = "multirun.yaml"
+"""Written by Hydra in the folder of a grid: its options, with the overrides as the user gave them."""
+
+
+def read_overrides(run: Path) -> list[str]:
+    """Return the overrides of a run, none where the file is missing or cannot be read."""
+    file = next((run / name for name in OVERRIDES if (run / name).is_file()), None)
+    return _texts(_read_yaml(file)) if file else []
+
+
+def read_varied_overrides(run: Path) -> list[str] | None:
+    """Return the overrides of a grid's job that the grid varies; None if the run is not a job of a grid."""
+    if not (run.parent / GRID).is_file():
+        return None
+    options: Any = _read_yaml(run.parent / GRID)
+    try:
+        of_grid = _texts(options["hydra"]["overrides"]["task"])
+    except (KeyError, TypeError):
+        return None
+    return [override for override in read_overrides(run) if override not in of_grid]
+
+
+def _read_yaml(file: Path) -> Any:
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return None
+
+
+def _texts(overrides: Any) -> list[str]:
+    return [str(override) for override in overrides] if isinstance(overrides, list) else []
