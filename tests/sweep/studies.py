@@ -121,7 +121,9 @@ def searched_trials(count: int, *, seed: int = 0, best: float = 38.0, offset: in
         if number == 5:
             reason = "The loss is NaN at step 121: lower optimizer.lr or set trainer.gradient_clip_val."
             early = {step: curve[step] for step in (50, 100)}
-            made.append(make_trial(params, state="FAIL", curve=early, reason=reason, minutes=2.4, start=start, folder=folder))
+            made.append(
+                make_trial(params, state="FAIL", curve=early, reason=reason, minutes=2.4, start=start, folder=folder)
+            )
         elif number == count - 1:
             early = {step: curve[step] for step in (50, 100, 150)}
             made.append(make_trial(params, state="RUNNING", curve=early, start=start, folder=folder))
@@ -129,7 +131,9 @@ def searched_trials(count: int, *, seed: int = 0, best: float = 38.0, offset: in
             early = {step: curve[step] for step in curve if step <= 50 * int(rng.integers(2, 6))}
             last = early[max(early)]
             minutes = 12 * max(early) / 500
-            made.append(make_trial(params, last, state="PRUNED", curve=early, minutes=minutes, start=start, folder=folder))
+            made.append(
+                make_trial(params, last, state="PRUNED", curve=early, minutes=minutes, start=start, folder=folder)
+            )
         else:
             made.append(make_trial(params, quality, curve=curve, minutes=12 + rng.normal(), start=start, folder=folder))
     return made

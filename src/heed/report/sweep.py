@@ -251,57 +251,6 @@ class StudySummary:
         return sorted(found, key=lambda group: -group.mean if self.maximize[0] else group.mean)
 
 
-# ---- text that the page and the terminal share
-
-
-def trial_label(trial: TrialSummary | Configuration) -> str:
-    """Return ``trial 7`` or, in an arm, ``model=rnn trial 7``."""
-    number = trial.number if isinstance(trial, TrialSummary) else trial.trial
-    return f"{trial.arm} trial {number}".strip()
-
-
-def format_value(value: Value) -> str:
-    """Return the value of an option: at most four significant digits, as it is written on the command line."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
-
-
-def format_score(value: float | None) -> str:
-    """Return a score with two digits after the point, more for small and none for large ones."""
-    if value is None:
-        return ""
-    if not math.isfinite(value):
-        return str(value)
-    size = abs(value)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.3g}"
-
-
-def counts(study: StudySummary) -> str:
-    """Return the progress in words: 23 of 40 trials (17 complete, 5 pruned, 1 running), 2 failed."""
-    used = study.count("complete") + study.count("pruned")
-    states: list[State] = ["complete", "pruned", "running", "waiting"]
-    parts = [f"{study.count(state)} {state}" for state in states if study.count(state)]
-    text = f"{used} of {study.n_trials} trials"
-    if parts:
-        text += f" ({', '.join(parts)})"
-    # Failed trials do not count towards the budget.
-    return f"{text}, {study.count('failed')} failed" if study.count("failed") else text
-
-
-def rough_duration(seconds: float) -> str:
-    """Return an estimate in words, such as 40 s, 25 min or 3.5 h."""
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
-
-
 def flat_space(space: Mapping[str, Any], condition: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield (option, its space, the condition under which it is searched or "")."""
     for name, value in space.items():

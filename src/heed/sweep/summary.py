@@ -21,8 +21,8 @@ from heed.report.sweep import (
     TrialSummary,
     VerdictSummary,
     flat_space,
-    format_value,
 )
+from heed.report.sweep_text import format_value
 
 if TYPE_CHECKING:
     from optuna import Study
