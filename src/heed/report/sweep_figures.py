@@ -26,8 +26,12 @@ WHISKER = 2.5
 """Scores further below the lower quartile than so many interquartile ranges are drawn at the edge of a plot."""
 HIGHLIGHTED, HIGHLIGHTED_PER_ARM = 5, 3
 """Best trials that curves and lines show in full colour: of one arm, of each of several."""
-ABSENT = "–"
-"""Label of the place of trials that do not have an option."""
+ABSENT, PRUNED = "absent", "pruned"
+"""Labels of the places of trials that do not have an option, and of those without a final score."""
+PLACE = 0.12
+"""Part of an axis that such a place takes."""
+STRIP = 32
+"""Pixels under a slice for pruned trials."""
 
 Tick = tuple[float, str]
 """Position and label."""
@@ -84,7 +88,7 @@ class Scale:
     def __init__(self, parameter: Parameter, values: Sequence[Value], *, absent: bool, max_ticks: int = 4) -> None:
         self.parameter = parameter
         numbers = [value for value in values if _is_number(value)]
-        self.start = 0.14 if absent else 0.0
+        self.start = PLACE if absent else 0.0
         self.labels: list[str] = []
         self.is_log = parameter.log and all(value > 0 for value in numbers)
         if parameter.choices or len(numbers) < len(values) or not numbers:
@@ -94,13 +98,8 @@ class Scale:
             self.ticks = [(self(label), label) for label in self.labels]
         else:
             low, high = min(numbers), max(numbers)
-            ticks = _log_ticks(low, high, max_ticks) if self.is_log else Axis(numbers, max_ticks=max_ticks).ticks
-            if parameter.log or len(set(numbers)) > 1:
-                ticks = [tick for tick in ticks if low - 1e-12 <= tick <= high + 1e-12] or [low, high]
-            else:
-                low, high = ticks[0], ticks[-1]
             self.low, self.high = self._scaled(low), self._scaled(high)
-            self.ticks = [(self(tick), format_tick(float(f"{tick:.4g}"))) for tick in ticks]
+            self.ticks = [(self(tick), _tick_label(tick)) for tick in self._number_ticks(numbers, max_ticks)]
         if absent:
             self.ticks = [(0.0, ABSENT), *self.ticks]
 
@@ -115,6 +114,15 @@ class Scale:
             fraction = 0.5
         return self.start + fraction * (1 - self.start)
 
+    def _number_ticks(self, numbers: Sequence[float], most: int) -> Sequence[float]:
+        """Return ticks in the range of the numbers: the numbers themselves if they are few."""
+        distinct = sorted(set(numbers))
+        if len(distinct) <= most:
+            return distinct
+        low, high = distinct[0], distinct[-1]
+        ticks = _log_ticks(low, high, most - 1) if self.is_log else Axis(numbers, max_ticks=most + 2).ticks
+        return [tick for tick in ticks if low <= tick <= high][:most] or [low, high]
+
     def _scaled(self, value: float) -> float:
         return math.log10(value) if self.is_log else value
 
@@ -122,11 +130,11 @@ class Scale:
 class ScoreAxis:
     """Maps scores to pixels from the top; scores far worse than the others are moved to the edge."""
 
-    def __init__(self, scores: Sequence[float], *, maximize: bool, height: int, max_ticks: int = 6) -> None:
+    def __init__(self, scores: Sequence[float], *, maximize: bool, height: float, max_ticks: int = 6) -> None:
         kept = _without_outliers(scores, maximize=maximize)
         self.axis = Axis(kept, length=height, max_ticks=max_ticks)
         self.height = height
-        self.ticks: list[Tick] = [(self(tick), format_tick(tick)) for tick in self.axis.ticks]
+        self.ticks: list[Tick] = [(self(tick), _tick_label(tick)) for tick in self.axis.ticks]
 
     def __call__(self, score: float) -> float:
         low, high = self.axis.ticks[0], self.axis.ticks[-1]
@@ -151,37 +159,48 @@ def bars(arm: Arm, *, style: str, name: str) -> Markup:
     return render("sweep_bars.html.j2", rows=rows, style=style, name=name)
 
 
-def slices(study: StudySummary) -> Markup:
-    """Draw the first objective by each parameter, one small plot each."""
-    trials = [trial for trial in study.trials if trial.state in ("complete", "pruned") and _is_drawable(trial)]
-    if not trials:
+def slices(study: StudySummary, objective: int = 0) -> Markup:
+    """Draw an objective by each parameter, one small plot each. Pruned trials, without a final score, are below."""
+    complete = study.best_trials()
+    if not complete:
         return Markup("")
-    up = ScoreAxis(
-        [trial.score or 0.0 for trial in trials], maximize=study.maximize[0], height=SMALL_HEIGHT, max_ticks=4
-    )
+    pruned = [trial for trial in study.trials if trial.state == "pruned"]
+    scores = [trial.values[objective] for trial in complete]
+    up = ScoreAxis(scores, maximize=study.maximize[objective], height=SMALL_HEIGHT, max_ticks=4)
+    strip = TOP + SMALL_HEIGHT + 0.6 * STRIP
     found = []
     for parameter in study.varying():
-        having = [trial for trial in trials if parameter.name in trial.params]
+        # Better trials are drawn later, on top.
+        having = [trial for trial in [*pruned, *reversed(complete)] if parameter.name in trial.params]
         if not having:
             continue
-        scale = Scale(parameter, [trial.params[parameter.name] for trial in having], absent=False, max_ticks=5)
-        # Complete trials are drawn last, on top.
-        points = [
-            _point(study, trial, 100 * scale(trial.params[parameter.name]) + _jitter(scale, trial), up)
-            for trial in sorted(having, key=lambda trial: trial.state == "complete")
-        ]
+        scale = Scale(parameter, [trial.params[parameter.name] for trial in having], absent=False, max_ticks=4)
+        points = []
+        for trial in having:
+            x = round(100 * scale(trial.params[parameter.name]) + _jitter(scale, trial), 2)
+            score = trial.values[objective] if trial.state == "complete" else None
+            y = strip if score is None else up(score)
+            is_outside = score is not None and up.is_outside(score)
+            points.append(Point(x, y, f"{_style(study, trial)} {trial.state}", _title(study, trial), is_outside))
         ticks = [(round(100 * x, 2), label) for x, label in scale.ticks]
         found.append(Slice(parameter.name, points, ticks, scale.is_log))
     return render(
-        "sweep_slices.html.j2", slices=found, objective=study.objectives[0], up=up, height=SMALL_HEIGHT, top=TOP
+        "sweep_slices.html.j2",
+        slices=found,
+        objective=study.objectives[objective],
+        up=up,
+        strip=strip if pruned else None,
+        bottom=TOP + SMALL_HEIGHT + (STRIP if pruned else 0),
     )
 
 
 def parallel_coordinates(study: StudySummary) -> Markup:
     """Draw each trial as a line through its values: one axis for each parameter, the last one for the objective."""
-    trials = [trial for trial in study.trials if trial.state in ("complete", "pruned") and _is_drawable(trial)]
-    parameters = study.varying()
-    if len(trials) < 2 or not parameters:
+    complete, parameters = study.best_trials(), study.varying()
+    pruned = [trial for trial in study.trials if trial.state == "pruned"]
+    # The best are drawn last, on top.
+    trials = [*pruned, *reversed(complete)]
+    if not complete or len(trials) < 2 or not parameters:
         return Markup("")
     count = len(parameters) + 1
     xs = [round(100 * (place + 0.5) / count, 2) for place in range(count)]
@@ -189,7 +208,8 @@ def parallel_coordinates(study: StudySummary) -> Markup:
     for parameter in parameters:
         values = [trial.params[parameter.name] for trial in trials if parameter.name in trial.params]
         scales.append(Scale(parameter, values, absent=len(values) < len(trials)))
-    up = ScoreAxis([trial.score or 0.0 for trial in trials], maximize=study.maximize[0], height=HEIGHT)
+    height = HEIGHT * (1 - PLACE) if pruned else HEIGHT
+    up = ScoreAxis([trial.values[0] for trial in complete], maximize=study.maximize[0], height=height)
 
     def down(position: float) -> float:
         return round(TOP + HEIGHT * (1 - position), 1)
@@ -198,16 +218,16 @@ def parallel_coordinates(study: StudySummary) -> Markup:
         ParallelAxis(parameter.name, x, [(down(position), label) for position, label in scale.ticks])
         for parameter, scale, x in zip(parameters, scales, xs[:-1], strict=True)
     ]
-    axes.append(ParallelAxis(study.objectives[0], xs[-1], up.ticks))
+    axes.append(ParallelAxis(study.objectives[0], xs[-1], [*up.ticks, *([(down(0), PRUNED)] if pruned else [])]))
     highlighted = _highlighted(study)
     lines = []
-    for trial in sorted(trials, key=lambda trial: id(trial) in highlighted):
+    for trial in trials:
         points = [
             (x, down(scale(trial.params[parameter.name]) if parameter.name in trial.params else 0.0))
             for parameter, scale, x in zip(parameters, scales, xs[:-1], strict=True)
         ]
+        points.append((xs[-1], up(trial.values[0]) if trial.state == "complete" else down(0)))
         style = _style(study, trial) + (" best" if id(trial) in highlighted else "")
-        points.append((xs[-1], up(trial.score or 0.0)))
         lines.append(Curve(points, style, _title(study, trial), trial.state))
     return render("sweep_parallel.html.j2", axes=axes, lines=lines, top=TOP, height=HEIGHT, bends=bends)
 
@@ -280,7 +300,7 @@ def pareto_plot(study: StudySummary, other: int) -> Markup:
         "sweep_front.html.j2",
         points=points,
         path=path if len(study.objectives) == 2 else [],
-        across=[(across(tick), format_tick(tick)) for tick in across.ticks],
+        across=[(across(tick), _tick_label(tick)) for tick in across.ticks],
         up=up,
         names=(study.objectives[0], study.objectives[other]),
         directions=["larger is better" if study.maximize[i] else "smaller is better" for i in (0, other)],
@@ -305,16 +325,6 @@ def _highlighted(study: StudySummary) -> set[int]:
     count = HIGHLIGHTED if len(study.arms) == 1 else HIGHLIGHTED_PER_ARM
     by_arm = ([trial for trial in best if trial.arm == arm] for arm in study.arm_names)
     return {id(trial) for trials in by_arm for trial in trials[:count]}
-
-
-def _is_drawable(trial: TrialSummary) -> bool:
-    return trial.score is not None and math.isfinite(trial.score)
-
-
-def _point(study: StudySummary, trial: TrialSummary, x: float, up: ScoreAxis) -> Point:
-    score = trial.score or 0.0
-    style = f"{_style(study, trial)} {trial.state}"
-    return Point(round(x, 2), up(score), style, _title(study, trial), up.is_outside(score))
 
 
 def _jitter(scale: Scale, trial: TrialSummary) -> float:
@@ -357,6 +367,14 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
         if 2 <= len(ticks) <= most:
             return ticks
     return [low, high]
+
+
+def _tick_label(value: float) -> str:
+    """Return the label of a tick: 3 M rather than 3e+06."""
+    for least, size, unit in ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"), (0, 1, "")):
+        if abs(value) >= least:
+            return format_tick(float(f"{value / size:.4g}")) + unit
+    return str(value)
 
 
 def _is_number(value: Value) -> TypeGuard[float]:

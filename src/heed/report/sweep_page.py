@@ -6,9 +6,11 @@ from markupsafe import Markup
 
 from heed.report import sweep_text as text
 from heed.report.figures import Mark, Row, dot_plot, legend, table
+from heed.report.pages import render as render_part
 from heed.report.pages import render_page
 from heed.report.sweep import Arm, StudySummary, TrialSummary, VerdictSummary, flat_space
 from heed.report.sweep_figures import (
+    ABSENT,
     arm_class,
     bars,
     highlighted_count,
@@ -26,7 +28,8 @@ def render(study: StudySummary) -> str:
     """Return the HTML of the page."""
     best, verdict = study.best_trials(), study.verdict
     is_multiple = len(study.objectives) > 1
-    parallel, sliced = parallel_coordinates(study), slices(study)
+    parallel = parallel_coordinates(study)
+    sliced = [slices(study, objective) for objective in range(len(study.objectives))] if best else []
     return render_page(
         "sweep.html.j2",
         study=study,
@@ -42,14 +45,16 @@ def render(study: StudySummary) -> str:
         seeds=_seeds(study),
         importances=[_importances(study, arm) for arm in study.arms if len(arm.importances) > 1],
         slices=sliced,
-        outside="edge" in sliced,
+        outside=any(" edge" in figures for figures in sliced),
+        pruned=study.count("pruned"),
         parallel=parallel,
-        absent="–" in parallel,
+        absent=ABSENT in parallel,
         highlighted=highlighted_count(study),
         curves=learning_curves(study),
         failed=_failed(study),
         all_trials=_trials(study, study.ordered(), name="All trials"),
         arms=[(arm, _space(arm)) for arm in study.arms],
+        commands=list(dict.fromkeys(arm.command for arm in study.arms if arm.command)),
     )
 
 
@@ -94,11 +99,20 @@ def _trials(study: StudySummary, trials: Sequence[TrialSummary], *, name: str) -
     if not trials:
         return Markup("")
     parameters = study.varying()
-    head = ["trial", "state", *study.objectives, *(parameter.name for parameter in parameters), "steps", "minutes"]
+    head = [
+        "arm",
+        "trial",
+        "state",
+        *study.objectives,
+        *(parameter.name for parameter in parameters),
+        "steps",
+        "minutes",
+    ]
     rows = [
         [
-            text.trial_label(trial) + (f", attempt {trial.attempts}" if trial.attempts > 1 else ""),
-            trial.state,
+            trial.arm,
+            str(trial.number),
+            trial.state + (f", attempt {trial.attempts}" if trial.attempts > 1 else ""),
             *text.score_cells(study, trial),
             *(text.format_value(trial.params[p.name]) if p.name in trial.params else "–" for p in parameters),
             "" if trial.steps is None else f"{trial.steps:,}",
@@ -106,10 +120,16 @@ def _trials(study: StudySummary, trials: Sequence[TrialSummary], *, name: str) -
         ]
         for trial in trials
     ]
-    if all(trial.state == "complete" for trial in trials):
-        head, rows = head[:1] + head[2:], [row[:1] + row[2:] for row in rows]
-    kept = [column for column, _ in enumerate(head) if any(row[column] for row in rows)]
-    return table([head[i] for i in kept], [[row[i] for i in kept] for row in rows], name=name)
+    kept = [
+        i for i, title in enumerate(head) if any(row[i] not in ("", "complete") for row in rows) or title == "trial"
+    ]
+    return render_part(
+        "sweep_trials.html.j2",
+        name=name,
+        head=[head[i] for i in kept],
+        rows=[[row[i] for i in kept] for row in rows],
+        heading=[head[i] for i in kept].index("trial"),
+    )
 
 
 def _seeds(study: StudySummary) -> Markup:
@@ -136,7 +156,7 @@ def _failed(study: StudySummary) -> Markup:
     """Return a table of the failed trials with their reasons; empty without any."""
     rows = [
         [
-            text.trial_label(trial),
+            text.trial_label(trial).removeprefix("trial "),
             trial.reason or "unknown: its worker ended without a reason",
             " ".join(f"{name}={text.format_value(value)}" for name, value in trial.params.items()),
             trial.folder,

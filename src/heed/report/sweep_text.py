@@ -49,9 +49,10 @@ def headline(study: StudySummary) -> list[str]:
 
 def _verdict(study: StudySummary, verdict: VerdictSummary) -> list[str]:
     winner, objective = verdict.winner, study.objectives[0]
-    seeds = f"seeds {', '.join(map(str, winner.seeds))}" if len(winner.seeds) > 1 else f"seed {winner.seeds[0]} only"
-    score = mean_and_sd(winner.valid) if len(winner.valid) > 1 else format_score(winner.mean)
-    sentences = [f"{_capital(trial_label(winner))} wins: {objective} {score}, {seeds}."]
+    seeds = len(winner.valid)
+    score = mean_and_sd(winner.valid) if seeds > 1 else format_score(winner.mean)
+    over = f"over {seeds} seeds" if seeds > 1 else "with one seed"
+    sentences = [f"{_capital(trial_label(winner))} wins: {objective} {score} {over}."]
     rivals = _rivals(study, verdict)
     sentences += [_contrast(study, verdict, rival) for rival in rivals]
     if rivals and any(len(one.valid) > 1 for one in verdict.configurations):
@@ -89,7 +90,7 @@ def progress(study: StudySummary) -> str:
     parts = [counts(study)]
     if study.seconds_left is not None and running:
         parts.append(f"about {rough_duration(study.seconds_left)} left with {running} worker{'s' * (running > 1)}")
-    elif study.is_searching and not running:
+    elif study.is_searching and not running and not study.verdict:
         parts.append("no worker is running")
     return "; ".join(parts)
 
@@ -161,10 +162,10 @@ def terminal_table(study: StudySummary, *, top: int) -> list[str]:
     """Return the lines of a table of trials, best first; columns without any value are left out.
 
     Args:
-        top: the number of trials; the rest is counted in a last line.
+        top: the number of trials; the rest is counted in a last line. Failed trials are always shown.
     """
     trials = study.ordered()
-    shown = trials[:top]
+    shown = [trial for place, trial in enumerate(trials) if place < top or trial.state == "failed"]
     parameters = study.varying()
     rows = [
         [
