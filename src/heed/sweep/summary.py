@@ -290,7 +290,7 @@ def _importances(study: "Study", trials: "Sequence[FrozenTrial]") -> tuple[dict[
 
 def _without_password(command: str) -> str:
     """Hide the password in the URL of a storage."""
-    return re.sub(r"(://[^\s:/@]*):[^\s@]+@", r"\1:***@", command)
+    return re.sub(r"(://[^\s:/@]*):\S+@", r"\1:***@", command)
 
 
 # ---- the verdict
