@@ -224,7 +224,7 @@ def test_trials_in_order_with_all_failures() -> None:
         "reason",
     ]
     assert [line.split()[:3] for line in lines[1:4]] == [
-        ["4", "complete", "38.00"], ["5", "complete", "37.90"], ["16", "failed", "(15.00)"],
+        ["4", "complete", "38.00"], ["3", "complete", "37.90"], ["16", "failed", "(15.00)"],
     ]  # fmt: skip
     assert lines[3].endswith("The loss is NaN: lower <optimizer.lr>.")
     assert lines[4:] == ["… and 15 more: --top 18"]
