@@ -8,7 +8,7 @@ from pathlib import Path
 import heed.report
 
 TEMPLATES = Path(heed.report.__file__).parent / "templates"
-VOID = ("meta", "link", "br", "input")
+VOID = ("meta", "link", "br", "wbr", "input")
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heed import __version__
-from heed.cli import align, attend, average, compare, evaluate, runs, score, train, translate
+from heed.cli import align, attend, average, compare, evaluate, runs, score, sweep, train, translate
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
@@ -20,6 +20,7 @@ COMMANDS = [
     align.COMMAND,
     attend.COMMAND,
     runs.COMMAND,
+    sweep.COMMAND,
     average.COMMAND,
 ]
 

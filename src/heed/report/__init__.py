@@ -1,1 +1,1 @@
-"""HTML pages: the comparison of runs, and attention maps to explore. Each page is one file without dependencies."""
+"""HTML pages: comparisons of runs, hyperparameter studies, attention maps. Each is one file without dependencies."""

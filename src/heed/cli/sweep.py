@@ -1,0 +1,93 @@
+"""``heed sweep``: the trials of a hyperparameter search, as a table and an HTML page."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heed.cli.arguments import Command
+from heed.cli.lines import path_text, write_lines
+from heed.errors import HeedError
+from heed.files import replacing
+
+if TYPE_CHECKING:
+    from heed.report.sweep import StudySummary
+
+PAGE = "sweep.html"
+TOP = 20
+"""Trials in the table."""
+WATCH_INTERVAL = 5.0
+"""Seconds between two looks at a study."""
+CLEAR = "\033[H\033[2J\033[3J"
+"""Makes a terminal empty."""
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", type=Path, metavar="STUDY", help="folder of the study: runs/NAME")
+    parser.add_argument("--storage", metavar="URL", help="URL of the study's database (default: STUDY/study.db)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help=f"page to write (default: STUDY/{PAGE})")
+    parser.add_argument("--top", type=int, default=TOP, metavar="N", help="trials in the table (default: %(default)s)")
+    parser.add_argument("--watch", action="store_true", help="show the study again and again until it ends")
+
+
+def _run(args: argparse.Namespace) -> None:
+    if args.top < 1:
+        raise HeedError(f"--top {args.top} must be at least 1.")
+    from heed.sweep.summary import read_study
+
+    page = args.html or args.study / PAGE
+    shown: list[str] = []
+    looks_after_end = 0
+    while True:
+        study = read_study(args.study, storage=args.storage)
+        lines = _lines(study, args.top)
+        if lines != shown:
+            _show(lines, again=bool(shown))
+            _write_page(study, page)
+            shown = lines
+        # Between the search and its confirmation nothing is running for a moment.
+        looks_after_end = looks_after_end + 1 if _has_ended(study) else 0
+        if not args.watch or looks_after_end == 2 or study.verdict:
+            break
+        time.sleep(WATCH_INTERVAL)
+    write_lines([f"Page: {path_text(page)}"])
+
+
+def _lines(study: "StudySummary", top: int) -> list[str]:
+    """Return the text for the terminal."""
+    from heed.report.sweep_text import headline, progress, seed_lines, terminal_table
+
+    lines = [f"{study.name}: {progress(study)}", *headline(study)]
+    if study.verdict and study.verdict.rerun:
+        lines.append(f"Repeat the winner: {study.verdict.rerun}")
+    if study.trials:
+        lines += ["", *terminal_table(study, top=top)]
+    return lines + seed_lines(study)
+
+
+def _has_ended(study: "StudySummary") -> bool:
+    """Return whether nothing is left to do, or only the comparison of the best configurations."""
+    return not study.is_searching and not study.confirming
+
+
+def _show(lines: list[str], *, again: bool) -> None:
+    """Print the study: on a terminal in place of what it showed before, else below it."""
+    if again and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        lines = [CLEAR + lines[0], *lines[1:]]
+    elif again:
+        lines = ["", *lines]
+    write_lines(lines)
+
+
+def _write_page(study: "StudySummary", page: Path) -> None:
+    from heed.report.sweep_page import render
+
+    if not page.parent.is_dir():
+        raise HeedError(f"{page} cannot be written: there is no folder {page.parent}; choose another file with --html.")
+    with replacing(page, into_devices=True) as file:
+        file.write_text(render(study), encoding="utf-8", errors="replace")
+
+
+COMMAND = Command("sweep", "Show the trials of a hyperparameter search, and what they show.", _add_options, _run)

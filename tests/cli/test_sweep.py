@@ -1,0 +1,208 @@
+"""``heed sweep``: the table of a study, its page, and errors as one sentence."""
+
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from heed.cli import main, sweep
+from tests.report.html import Page
+from tests.sweep.studies import make_study, make_trial, searched_trials, write_verdict
+
+Heed = Callable[..., tuple[int, str, str]]
+PLAIN = {"optimizer.lr": 1e-3, "model.dropout": 0.2}
+OTHER = {"optimizer.lr": 1e-3, "model.dropout": 0.3}
+
+
+@pytest.fixture(autouse=True)
+def quiet_optuna() -> Iterator[None]:
+    """Do not log every new study to stderr."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    yield
+    optuna.logging.set_verbosity(level)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study of three complete trials, a pruned and a failed one."""
+    trials = [
+        make_trial(PLAIN, 30.0, curve={500: 29.0}, minutes=12),
+        make_trial(OTHER, 32.5, curve={500: 31.0}, minutes=13),
+        make_trial({**OTHER, "model.dropout": 0.1}, 31.0, curve={500: 30.0}),
+        make_trial({**OTHER, "model.dropout": 0.4}, 9.0, state="PRUNED", curve={50: 9.0}, minutes=1.5),
+        make_trial({**OTHER, "model.dropout": 0.15}, state="FAIL", reason="Out of memory.", minutes=0.5),
+    ]
+    make_study(tmp_path / "small", trials=trials, n_trials=6)
+    return tmp_path / "small"
+
+
+def test_table_and_page(heed: Heed, study: Path) -> None:
+    status, out, err = heed("sweep", study)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "small: 4 of 6 trials (3 complete, 1 pruned), 1 failed; no worker is running",
+        "Trial 1 is best so far: valid.bleu 32.50.",
+        "Every score is of one seed: small differences between trials may be chance.",
+        "",
+        "trial  state     valid.bleu  dropout  steps  minutes  reason",
+        "    1  complete       32.50      0.3    500     13.0",
+        "    2  complete       31.00      0.1    500     10.0",
+        "    0  complete       30.00      0.2    500     12.0",
+        "    3  pruned        (9.00)      0.4     50      1.5",
+        "    4  failed                   0.15             0.5  Out of memory.",
+        f"Page: {study / 'sweep.html'}",
+    ]
+    page = Page((study / "sweep.html").read_text(encoding="utf-8"))
+    assert page.find("h1")[0].text == "Trial 1 is best so far: valid.bleu 32.50."
+
+
+def test_verdict_and_the_command_that_repeats_it(heed: Heed, study: Path, tmp_path: Path) -> None:
+    found = [{"trial": 1, "found": 32.5, "valid": [31.0, 33.0]}, {"trial": 2, "found": 31.0, "valid": [30.0, 32.0]}]
+    write_verdict(study, found)
+    status, out, _ = heed("sweep", study, "--top", 1, "--html", tmp_path / "page.html")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[1] == "Trial 1 wins: valid.bleu 32.00 ± 1.41 over 2 seeds."
+    assert "within the noise over seeds: trial 2 may be as good" in lines[2]
+    assert "Repeat the winner: python train.py experiment=small seed=2" in lines
+    # The best trial and the one that failed.
+    assert [line.split()[0] for line in lines if re.match(" +[0-9]", line)] == ["1", "4"]
+    assert lines[-2:] == ["… and 3 more: --top 5", f"Page: {tmp_path / 'page.html'}"]
+    assert "experiment=small seed=2" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not (study / "sweep.html").exists()
+
+
+def test_seeds_are_summarized(heed: Heed, tmp_path: Path) -> None:
+    space = {**{name: optuna.distributions.FloatDistribution(0, 1) for name in PLAIN},
+             "seed": optuna.distributions.CategoricalDistribution((1, 2))}  # fmt: skip
+    trials = [make_trial({**params, "seed": seed}, score + seed, space=space)
+              for params, score in ((PLAIN, 10.0), (OTHER, 20.0)) for seed in (1, 2)]  # fmt: skip
+    make_study(tmp_path / "seeds", trials=trials, n_trials=4)
+    _, out, _ = heed("sweep", tmp_path / "seeds")
+    (start,) = [number for number, line in enumerate(out.splitlines()) if line == "Over seeds:"]
+    assert [line.split() for line in out.splitlines()[start + 1 : start + 4]] == [
+        ["valid.bleu,", "mean", "±", "SD", "trials", "dropout"],
+        ["21.50", "±", "0.71", "2,", "3", "0.3"],
+        ["11.50", "±", "0.71", "0,", "1", "0.2"],
+    ]
+
+
+class Clock:
+    """Changes the study at each pause of ``--watch``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *changes: Callable[[], Any]) -> None:
+        self.changes = list(changes)
+        self.pauses = 0
+        monkeypatch.setattr(sweep.time, "sleep", self)
+
+    def __call__(self, seconds: float) -> None:
+        assert seconds == sweep.WATCH_INTERVAL
+        self.pauses += 1
+        self.changes.pop(0)()
+
+
+def test_watch_shows_changes_until_the_study_ends(heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "watched"
+    study = make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=2)
+    clock = Clock(monkeypatch, lambda: None, lambda: study.add_trial(make_trial(OTHER, 2.0)), lambda: None)
+    status, out, _ = heed("sweep", folder, "--watch")
+    assert status == 0
+    # The second look saw no change; the third saw the end, the fourth that no confirmation has begun.
+    assert clock.pauses == 3
+    assert [line for line in out.splitlines() if line.startswith("watched:")] == [
+        "watched: 1 of 2 trials (1 complete); no worker is running", "watched: 2 of 2 trials (2 complete)",
+    ]  # fmt: skip
+    assert "\033" not in out
+    assert out.count("Page: ") == 1
+    assert "valid.bleu 2.00" in (folder / "sweep.html").read_text(encoding="utf-8")
+
+
+def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
+    heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "watched"
+    make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=1)
+    confirm = optuna.create_study(study_name="watched confirm", storage=f"sqlite:///{folder / 'study.db'}")
+    confirm.add_trial(make_trial(PLAIN, state="RUNNING"))
+    verdict = [{"trial": 0, "found": 1.0, "valid": [1.0, 2.0]}]
+    clock = Clock(monkeypatch, *[lambda: None] * 4, lambda: write_verdict(folder, verdict))
+    assert heed("sweep", folder, "--watch")[0] == 0
+    assert clock.pauses == 5
+
+
+def test_watch_replaces_the_table_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "watched"
+    study = make_study(folder, n_trials=1)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    Clock(monkeypatch, lambda: study.add_trial(make_trial(PLAIN, 1.0)), lambda: None)
+    assert main(["sweep", str(folder), "--watch"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(sweep.CLEAR) == 1
+    assert out.startswith("watched: 0 of 1 trials")
+    assert f"{sweep.CLEAR}watched: 1 of 1 trials (1 complete)" in out
+
+
+def test_ctrl_c_ends_watching(heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    make_study(tmp_path / "watched")
+    monkeypatch.setattr(sweep.time, "sleep", interrupt)
+    assert heed("sweep", tmp_path / "watched", "--watch")[0] == 130
+    assert (tmp_path / "watched" / "sweep.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{tmp}/nowhere"], "There is no folder"),
+        (["{tmp}/empty"], "holds no study.db: give the folder of a study"),
+        (["{tmp}/foreign"], "is not an Optuna storage"),
+        (["{tmp}/text"], "cannot be read (file is not a database)"),
+        (["{tmp}/damaged"], "verdict.json is damaged"),
+        (["{tmp}/small", "--top", "0"], "--top 0 must be at least 1"),
+        (["{tmp}/small", "--html", "{tmp}/no/page.html"], "choose another file with --html"),
+        (["{tmp}/small", "--html", "{tmp}"], "is a folder"),
+        (["{tmp}/small", "--storage", "x"], "is not the URL of a database"),
+        (["{tmp}/small", "--storage", "sqlite:///{tmp}/x.db"], "there is no file"),
+        (["{tmp}/small", "--storage", "postgresql+psycopg://a:b@127.0.0.1:9/x"], "a:***@127.0.0.1:9/x cannot be read"),
+        (["{tmp}/other", "--storage", "sqlite:///{tmp}/small/study.db"], "has no study other (it has small)"),
+    ],
+)
+def test_errors_are_one_sentence(heed: Heed, study: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    for name in ("empty", "foreign", "text", "other"):
+        (tmp_path / name).mkdir()
+    sqlite3.connect(tmp_path / "foreign" / "study.db").close()
+    (tmp_path / "text" / "study.db").write_text("text " * 1000)
+    make_study(tmp_path / "damaged")
+    (tmp_path / "damaged" / "verdict.json").write_text("{")
+    status, _, err = heed("sweep", *(argument.format(tmp=tmp_path) for argument in arguments))
+    assert status == 2
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "empty" / "study.db").exists()
+
+
+def test_a_study_of_every_state_is_shown(heed: Heed, tmp_path: Path) -> None:
+    make_study(tmp_path / "all", trials=searched_trials(20))
+    status, out, err = heed("sweep", tmp_path / "all", "--top", 100)
+    assert (status, err) == (0, "")
+    assert {"complete", "pruned", "running", "failed"} <= {*out.split()}
+    assert "The loss is NaN at step 121: lower optimizer.lr or set trainer.gradient_clip_val." in out
+
+
+@pytest.mark.parametrize("extra", ["optuna", "sqlalchemy"])
+def test_without_the_extra(heed: Heed, study: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, extra, None)
+    status, _, err = heed("sweep", study)
+    assert status == 2
+    assert err == f"heed: heed sweep needs {extra}, which is not installed: run `pip install 'heed[sweep]'`.\n"

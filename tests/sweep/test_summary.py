@@ -1,0 +1,329 @@
+"""Studies are read from an Optuna storage as they were told, whatever has happened in them."""
+
+import math
+import sqlite3
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from heed.errors import HeedError
+from heed.report.sweep import Arm, TrialSummary
+from heed.sweep.summary import MIN_IMPORTANCE_TRIALS, estimate_seconds, read_study
+from tests.sweep.studies import SPACE, START, make_study, make_trial, searched_trials, write_verdict
+
+PLAIN = {"optimizer.lr": 1e-3, "model.dropout": 0.2}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "small"
+
+
+def test_asked_and_told_trials(folder: Path) -> None:
+    study = make_study(folder)
+    for number in range(4):
+        trial = study.ask(SPACE)
+        trial.set_user_attr("folder", str(number))
+        for step in (50, 100):
+            trial.report(10.0 * number + step / 100, step)
+        if number == 1:
+            study.tell(trial, state=TrialState.PRUNED)
+        elif number == 2:
+            trial.set_user_attr("reason", "Out of memory.")
+            study.tell(trial, state=TrialState.FAIL)
+        elif number == 0:
+            study.tell(trial, 12.5)
+    complete, pruned, failed, running = read_study(folder).trials
+    assert (complete.state, complete.values, complete.score, complete.folder) == ("complete", (12.5,), 12.5, "0")
+    assert complete.curve == ((50, 0.5), (100, 1.0))
+    assert complete.params == study.trials[0].params
+    assert (pruned.state, pruned.score, pruned.steps) == ("pruned", 11.0, 100)
+    assert (failed.state, failed.values, failed.reason) == ("failed", (), "Out of memory.")
+    assert (running.state, running.score, running.values) == ("running", 31.0, ())
+
+
+def test_the_study_is_described(folder: Path) -> None:
+    make_study(folder, trials=searched_trials(8))
+    study = read_study(folder)
+    assert (study.name, study.objectives, study.maximize, study.n_trials) == ("small", ["valid.bleu"], [True], 40)
+    (arm,) = study.arms
+    assert (arm.fixed, arm.pruner) == (["data=multi30k", "trainer.max_steps=500"], "MedianPruner")
+    # In the order of the space, whatever the database says.
+    assert [parameter.name for parameter in study.parameters] == [*SPACE]
+    by_name = {parameter.name: parameter for parameter in study.parameters}
+    assert [name for name, parameter in by_name.items() if parameter.log] == ["optimizer.lr"]
+    assert by_name["model/positions"].choices == ("sinusoidal", "rotary", "learned")
+
+
+def test_a_retried_trial_is_one_trial(folder: Path) -> None:
+    lost = make_trial(PLAIN, state="FAIL", curve={50: 1.0, 100: 2.0}, folder="0", reason="The worker died.")
+    study = make_study(folder, trials=[lost, make_trial(PLAIN, 5.0)])
+    study.add_trial(make_trial(PLAIN, state="FAIL", curve={150: 3.0}, failed_trial=0))
+    study.add_trial(make_trial(PLAIN, 4.0, curve={150: 3.5, 200: 4.0}, failed_trial=0))
+    resumed, other = read_study(folder).trials
+    assert (resumed.number, resumed.state, resumed.values, resumed.attempts) == (0, "complete", (4.0,), 3)
+    assert resumed.curve == ((50, 1.0), (100, 2.0), (150, 3.5), (200, 4.0))
+    assert (resumed.folder, resumed.reason) == ("0", "")
+    assert (other.number, other.attempts) == (1, 1)
+
+
+def test_a_trial_that_optuna_itself_retries(folder: Path) -> None:
+    """The system attributes are those of Optuna's callback, not only of `make_trial`."""
+    study = make_study(folder)
+    study.ask()
+    (trial,) = study.get_trials()
+    study.tell(0, state=TrialState.FAIL)
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
+    retry(study, trial)
+    (found,) = read_study(folder).trials
+    assert (found.number, found.state, found.attempts) == (0, "waiting", 2)
+
+
+def test_values_that_are_not_finite(folder: Path) -> None:
+    curve = {50: 1.0, 100: math.nan, 150: math.inf}
+    make_study(folder, trials=[make_trial(PLAIN, state="RUNNING", curve=curve), make_trial(PLAIN, math.inf)])
+    study = read_study(folder)
+    assert study.trials[0].curve == ((50, 1.0),)
+    assert study.best_trials() == []
+
+
+def test_empty_study(folder: Path) -> None:
+    make_study(folder)
+    study = read_study(folder)
+    assert (study.trials, study.parameters, study.seconds_left) == ([], [], None)
+    assert study.is_searching
+
+
+@pytest.mark.slow
+def test_importances_rest_on_complete_trials(folder: Path) -> None:
+    def trials(count: int) -> list[Any]:
+        # Only the dropout matters.
+        return [
+            make_trial({"model.dropout": 0.1 + 0.3 * i / count, "optimizer.lr": 1e-4 * (1 + i * 7 % count)}, float(i))
+            for i in range(count)
+        ]
+
+    make_study(folder, trials=[*trials(MIN_IMPORTANCE_TRIALS - 1), make_trial(PLAIN, 1.0, state="PRUNED")])
+    (few,) = read_study(folder).arms
+    assert (few.importances, few.importance_trials) == ({}, MIN_IMPORTANCE_TRIALS - 1)
+    many = folder.with_name("many")
+    make_study(many, trials=trials(40))
+    (arm,) = read_study(many).arms
+    assert arm.importance_trials == 40
+    assert sum(arm.importances.values()) == pytest.approx(1)
+    assert arm.importances["model.dropout"] > 0.8
+
+
+def test_equal_scores_have_importances_without_a_warning(folder: Path) -> None:
+    make_study(folder, trials=[make_trial(PLAIN, 1.0) for _ in range(MIN_IMPORTANCE_TRIALS)])
+    (arm,) = read_study(folder).arms
+    assert sum(arm.importances.values()) == pytest.approx(1)
+
+
+def test_several_objectives(folder: Path) -> None:
+    values = [(10.0, 5.0), (12.0, 9.0), (9.0, 6.0), (12.0, 9.0), (11.0, 9.5)]
+    make_study(
+        folder,
+        directions=["maximize", "minimize"],
+        objectives=["valid.bleu", "params"],
+        trials=[make_trial(PLAIN, value) for value in values],
+    )
+    study = read_study(folder)
+    assert study.maximize == [True, False]
+    # Equal points are both on the front.
+    assert [trial.number for trial in study.pareto_front()] == [1, 3, 0]
+    assert [trial.number for trial in study.best_trials()] == [1, 3, 0, 4, 2]
+
+
+def test_arms_and_confirmation_share_a_database(folder: Path) -> None:
+    make_study(folder, arm="model=rnn", trials=searched_trials(3))
+    make_study(folder, arm="model=transformer", trials=searched_trials(4))
+    storage = f"sqlite:///{folder / 'study.db'}"
+    confirm = optuna.create_study(study_name="small confirm model=rnn", storage=storage)
+    confirm.set_user_attr("heed", {"format": 1, "study": "small", "arm": "", "space": {}, "objectives": []})
+    confirm.add_trials([make_trial(PLAIN, 1.0), make_trial(PLAIN, state="RUNNING")])
+    optuna.create_study(study_name="of somebody else", storage=storage)
+    study = read_study(folder)
+    assert study.arm_names == ["model=rnn", "model=transformer"]
+    assert [len(arm.trials) for arm in study.arms] == [3, 4]
+    assert (study.n_trials, study.confirmed, study.confirming) == (80, 1, 1)
+
+
+def test_a_database_of_many_studies_is_searched_for_the_name_of_the_folder(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    make_study(shared, study="one", trials=[make_trial(PLAIN, 1.0)])
+    make_study(shared, study="two").set_user_attr(
+        "heed", {"format": 1, "study": "two", "space": {}, "objectives": ["x"]}
+    )
+    (tmp_path / "two").mkdir()
+    url = f"sqlite:///{shared / 'study.db'}"
+    assert read_study(tmp_path / "two", storage=url).name == "two"
+    with pytest.raises(HeedError, match=r"no study three \(it has shared, two\): give the folder"):
+        read_study(tmp_path / "three", storage=url)
+    # The database in a folder of two studies is none of a single study.
+    with pytest.raises(HeedError, match="no study renamed"):
+        read_study(shared.rename(tmp_path / "renamed"))
+
+
+def test_a_study_may_be_renamed(folder: Path) -> None:
+    make_study(folder)
+    assert read_study(folder.rename(folder.with_name("other"))).name == "small"
+
+
+# ---- the estimate
+
+
+def trial(state: Any, minutes: float, *, arm: str = "", attempts: int = 1) -> TrialSummary:
+    return TrialSummary(0, arm, state, (), {}, seconds=60 * minutes, attempts=attempts)
+
+
+def test_estimate_of_the_remaining_time() -> None:
+    done = [trial("complete", 12), trial("pruned", 8)]
+    # Two workers: one trial half done, one just started, six to start, of ten minutes each.
+    running = [trial("running", 5), trial("running", 0)]
+    assert estimate_seconds([Arm("", 10, [*done, *running])]) == pytest.approx(60 * (5 + 10 + 60) / 2)
+    # A trial that takes longer than usual is expected to end at any time.
+    assert estimate_seconds([Arm("", 3, [*done, trial("running", 30)])]) == 0
+    # Failed trials are started again, and their short duration does not count.
+    failed = trial("failed", 0.1)
+    assert estimate_seconds([Arm("", 4, [*done, failed, trial("running", 5)])]) == pytest.approx(60 * 15)
+    # The duration of the last attempt is not that of the trial.
+    resumed = trial("complete", 1, attempts=2)
+    assert estimate_seconds([Arm("", 4, [*done, resumed, trial("running", 5)])]) == pytest.approx(60 * 5)
+
+
+def test_estimate_of_arms_of_different_speed() -> None:
+    slow = Arm("a", 2, [trial("complete", 30, arm="a")])
+    fast = Arm("b", 2, [trial("complete", 3, arm="b"), trial("running", 1, arm="b")])
+    assert estimate_seconds([slow, fast]) == pytest.approx(60 * (30 + 2))
+
+
+@pytest.mark.parametrize("trials", [[], [trial("running", 3)], [trial("complete", 3)]])
+def test_no_estimate_without_finished_trials_or_workers(trials: list[TrialSummary]) -> None:
+    assert estimate_seconds([Arm("", 5, trials)]) is None
+
+
+def test_durations_of_running_trials_end_now(folder: Path) -> None:
+    make_study(folder, trials=[make_trial(PLAIN, state="RUNNING"), make_trial(PLAIN, 1.0, minutes=7)])
+    running, complete = read_study(folder, now=START + timedelta(minutes=3)).trials
+    assert (running.seconds, complete.seconds) == (180, 420)
+
+
+# ---- the verdict
+
+
+def test_verdict(folder: Path) -> None:
+    make_study(folder)
+    assert read_study(folder).verdict is None
+    found = [{"trial": 7, "found": 38.2, "valid": [38.0, 38.4]}, {"trial": 3, "found": 38.1, "valid": [36.0, 36.4]}]
+    write_verdict(folder, found, test={"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}})
+    verdict = read_study(folder).verdict
+    assert verdict is not None
+    assert (verdict.winner.trial, verdict.winner.found, verdict.winner.mean) == (7, 38.2, pytest.approx(38.2))
+    assert [one.trial for one in verdict.others] == [3]
+    assert verdict.test == {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}
+    assert verdict.compare == ""
+    # Two configurations of two seeds: two degrees of freedom, and the error of a difference of means of two is the SD.
+    value, interval = verdict.difference(verdict.others[0])
+    half = 4.30 * verdict.noise
+    assert value == pytest.approx(2.0)
+    assert interval == (pytest.approx(2 - half), pytest.approx(2 + half))
+
+
+def test_difference_of_single_seeds_has_no_interval(folder: Path) -> None:
+    make_study(folder)
+    write_verdict(folder, [{"trial": 1, "found": 2.0, "valid": [3.0]}, {"trial": 2, "found": 2.0, "valid": [2.5]}])
+    verdict = read_study(folder).verdict
+    assert verdict is not None
+    assert verdict.difference(verdict.others[0]) == (0.5, None)
+
+
+def test_winner_of_arms_with_equal_numbers(folder: Path) -> None:
+    make_study(folder)
+    found = [{"trial": 4, "arm": arm, "found": 1.0, "valid": [1.0]} for arm in ("a", "b")]
+    write_verdict(folder, found, winner_arm="b")
+    verdict = read_study(folder).verdict
+    assert verdict is not None
+    assert verdict.winner.arm == "b"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["", "[]", "{", '{"format": 2}', '{"format": 1, "configurations": [], "winner": 1}', "[" * 100_000, "null"],
+)
+def test_damaged_verdict_is_one_sentence(folder: Path, damaged: str) -> None:
+    make_study(folder)
+    (folder / "verdict.json").write_text(damaged)
+    with pytest.raises(HeedError, match=r"verdict\.json is damaged .*: move it away"):
+        read_study(folder)
+
+
+# ---- storages that cannot be read
+
+
+def test_missing_and_foreign_databases(folder: Path) -> None:
+    with pytest.raises(HeedError, match="There is no folder"):
+        read_study(folder)
+    folder.mkdir()
+    with pytest.raises(HeedError, match=r"holds no study\.db: give the folder of a study"):
+        read_study(folder)
+    database = folder / "study.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    before = database.read_bytes()
+    with pytest.raises(HeedError, match="is not an Optuna storage"):
+        read_study(folder)
+    assert database.read_bytes() == before
+    database.write_text("no database " * 1000)
+    with pytest.raises(HeedError, match=r"study\.db cannot be read \(file is not a database\)"):
+        read_study(folder)
+
+
+def test_studies_that_heed_did_not_make(folder: Path) -> None:
+    folder.mkdir()
+    optuna.create_study(study_name="small", storage=f"sqlite:///{folder / 'study.db'}")
+    with pytest.raises(HeedError, match=r"no study small \(no study in it was made by heed\)"):
+        read_study(folder)
+
+
+@pytest.mark.parametrize("changes", [{"format": 2}, {"space": "x"}])
+def test_studies_of_another_version(folder: Path, changes: dict[str, Any]) -> None:
+    make_study(folder, **changes)
+    with pytest.raises(HeedError, match="made by another version of heed"):
+        read_study(folder)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite:////nowhere/x.db", r"there is no file /nowhere/x\.db"),
+        ("nonsense", "is not the URL of a database"),
+        ("postgresql+psycopg://me:secret@127.0.0.1:9/x", r"me:\*\*\*@127\.0\.0\.1:9/x cannot be read .*refused"),
+        ("oracle9://x", "cannot be read"),
+        ("mysql+mysqldb://me:secret@127.0.0.1:9/x", r"needs the Python package MySQLdb|cannot be read"),
+    ],
+)
+def test_unreachable_storages_are_one_sentence(folder: Path, url: str, message: str) -> None:
+    with pytest.raises(HeedError, match=message) as caught:
+        read_study(folder, storage=url)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_optuna_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(HeedError, match=r"heed sweep needs optuna.*: run `pip install 'heed\[sweep\]'`"):
+        read_study(folder)
+
+
+def test_the_password_of_a_storage_is_hidden(folder: Path) -> None:
+    make_study(folder, command="python train.py -m sweep.storage=postgresql://me:sec@ret@host/db seed=1")
+    (arm,) = read_study(folder).arms
+    assert arm.command == "python train.py -m sweep.storage=postgresql://me:***@host/db seed=1"
