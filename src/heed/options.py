@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Interval
 
@@ -73,7 +73,7 @@ def from_plain(cls: type[T], data: Any, *, where: str) -> T:
     """
     if not isinstance(data, Mapping):
         raise HeedError(f"{where.removesuffix('.')}={format_value(data)} must be a mapping.")
-    hints: dict[str, type[Any]] = getargument_types(cls)
+    hints: dict[str, type[Any]] = get_type_hints(cls)
     parts = {name: hint for name, hint in hints.items() if name in data and is_dataclass(hint)}
     arguments = {name: value for name, value in data.items() if name not in parts}
     problems: list[str] = []
@@ -150,7 +150,7 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a constructor's or a function's arguments, as far as they can be resolved."""
     function = target.__init__ if inspect.isclass(target) else target
     try:
-        return getargument_types(function, include_extras=True)
+        return get_type_hints(function, include_extras=True)
     except NameError:  # another library's hints, some of them of names that it imports for type checkers only
         names = vars(inspect.getmodule(function))
         hints = {}

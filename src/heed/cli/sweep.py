@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from heed.cli.arguments import Command
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
-from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.report.sweep import StudySummary
@@ -35,6 +34,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise HeedError(f"--top {args.top} must be at least 1.")
+    from heed.report.sweep_page import write_page
+    from heed.report.sweep_text import study_lines
     from heed.sweep.summary import read_study
 
     page = args.html or args.study / PAGE
@@ -42,10 +43,10 @@ def _run(args: argparse.Namespace) -> None:
     looks_after_end = 0
     while True:
         study = read_study(args.study, storage=args.storage)
-        lines = _lines(study, args.top)
+        lines = study_lines(study, top=args.top)
         if lines != shown:
             _show(lines, again=bool(shown))
-            _write_page(study, page)
+            write_page(study, page)
             shown = lines
         # Between the search and its confirmation nothing is running for a moment.
         looks_after_end = looks_after_end + 1 if _has_ended(study) else 0
@@ -53,18 +54,6 @@ def _run(args: argparse.Namespace) -> None:
             break
         time.sleep(WATCH_INTERVAL)
     write_lines([f"Page: {path_text(page)}"])
-
-
-def _lines(study: "StudySummary", top: int) -> list[str]:
-    """Return the text for the terminal."""
-    from heed.report.sweep_text import headline, progress, seed_lines, terminal_table
-
-    lines = [f"{study.name}: {progress(study)}", *headline(study)]
-    if study.verdict and study.verdict.rerun:
-        lines.append(f"Repeat the winner: {study.verdict.rerun}")
-    if study.trials:
-        lines += ["", *terminal_table(study, top=top)]
-    return lines + seed_lines(study)
 
 
 def _has_ended(study: "StudySummary") -> bool:
@@ -79,15 +68,6 @@ def _show(lines: list[str], *, again: bool) -> None:
     elif again:
         lines = ["", *lines]
     write_lines(lines)
-
-
-def _write_page(study: "StudySummary", page: Path) -> None:
-    from heed.report.sweep_page import render
-
-    if not page.parent.is_dir():
-        raise HeedError(f"{page} cannot be written: there is no folder {page.parent}; choose another file with --html.")
-    with replacing(page, into_devices=True) as file:
-        file.write_text(render(study), encoding="utf-8", errors="replace")
 
 
 COMMAND = Command("sweep", "Show the trials of a hyperparameter search, and what they show.", _add_options, _run)

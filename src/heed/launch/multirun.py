@@ -44,18 +44,19 @@ class Sweep(Callback):
         self._launch_variables: set[str] = set()
 
     def on_multirun_start(self, config: Any, **_: Any) -> None:
-        given, home = _sweep_folders(config)
-        now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
         self._writes_table = config.sweep is None
         if config.sweep is not None:  # a study is continued in the same folder, by any number of workers
-            self.folder = given
+            HydraConfig.instance().set_config(config)  # the name of the folder interpolates the choices
+            self.folder = Path(config.hydra.sweep.dir)
         else:
+            given, home = _sweep_folders(config)
+            now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
             self.folder = agree_on_folder(detect_launch(), lambda: create(home, now) if given == home else given)
         with read_write(config.hydra):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
-        if config.sweep is None:
+        if self._writes_table:
             # Hydra does not call on_multirun_end if a job failed.
             atexit.register(self._print_table)
 

@@ -1,9 +1,12 @@
 """A hyperparameter study as one HTML page without dependencies: verdict first, then the trials that led to it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 
+from heed.errors import HeedError
+from heed.files import replacing
 from heed.report import sweep_text as text
 from heed.report.figures import Mark, Row, dot_plot, legend, table
 from heed.report.pages import render as render_part
@@ -22,6 +25,18 @@ from heed.report.sweep_figures import (
 
 BEST = 10
 """Trials in the table of the best."""
+
+
+def write_page(study: StudySummary, page: Path) -> None:
+    """Write the page of a study.
+
+    Raises:
+        HeedError: if its folder does not exist.
+    """
+    if not page.parent.is_dir():
+        raise HeedError(f"{page} cannot be written: there is no folder {page.parent}; choose another file with --html.")
+    with replacing(page, into_devices=True) as file:
+        file.write_text(render(study), encoding="utf-8", errors="replace")
 
 
 def render(study: StudySummary) -> str:

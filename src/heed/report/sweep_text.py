@@ -18,6 +18,20 @@ REASON_LENGTH = 120
 """Characters of a reason in the table of the terminal."""
 
 
+def study_lines(study: StudySummary, *, top: int) -> list[str]:
+    """Return the study as text for the terminal.
+
+    Args:
+        top: trials in the table.
+    """
+    lines = [f"{study.name}: {progress(study)}", *headline(study)]
+    if study.verdict and study.verdict.rerun:
+        lines.append(f"Repeat the winner: {study.verdict.rerun}")
+    if study.trials:
+        lines += ["", *terminal_table(study, top=top)]
+    return lines + seed_lines(study)
+
+
 def headline(study: StudySummary) -> list[str]:
     """Return what the study shows, the most important sentence first."""
     if study.verdict and len(study.objectives) == 1:

@@ -26,6 +26,8 @@ from heed.launch.processes import detect_launch
 from heed.options import format_value
 from heed.progress import print_line
 from heed.report.comparison import write_comparison
+from heed.report.sweep_page import write_page
+from heed.report.sweep_text import study_lines
 from heed.runs.checkpoints import latest_checkpoint
 from heed.sweep.preset import preset_text, write_preset
 from heed.sweep.sampling import GridSampler, MakeSampler, build_pruner, build_sampler, is_grid
@@ -39,6 +41,7 @@ from heed.sweep.study import (
     open_storage,
     original_number,
 )
+from heed.sweep.summary import read_study
 from heed.sweep.trial import plain_options, run_trial
 from heed.sweep.verdict import FORMAT as VERDICT_FORMAT
 from heed.sweep.verdict import (
@@ -50,7 +53,6 @@ from heed.sweep.verdict import (
     pooled_deviation,
     rank,
     test_summary,
-    verdict_lines,
     winners,
 )
 from heed.sweep.workers import run_workers
@@ -58,6 +60,9 @@ from heed.sweep.workers import run_workers
 ATTRIBUTES_FORMAT = 1
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row: then the fault is hardly one of the values."""
+TOP = 10
+"""Trials that are printed at the end."""
+PAGE = "sweep.html"
 POLL_SECONDS = 5.0
 """Time between two looks at the trials of other workers."""
 
@@ -356,30 +361,43 @@ class Study:
         )
 
     def conclude(self) -> None:
-        """Write the verdict, and print it. The first worker that gets here does the work, the others wait for it."""
+        """Write the verdict and the page, and print them. The first worker does it, the others wait for it.
+
+        Raises:
+            HeedError: if no trial is complete.
+        """
         from filelock import FileLock
 
         if len(self.settings.objectives) == 1 and not any(rank(shared) for shared in self.shared.values()):
             raise HeedError(
                 f"No trial of the study {self.name} is complete: all were pruned or failed, see {self.folder}."
             )
-        confirmation = self.confirmation()
-        if confirmation is None:
-            return
         with FileLock(self.folder / ".verdict.lock"):
-            file = self.folder / VERDICT
-            configurations = confirmed(self.candidates(), confirmation)
-            runs = [run for one in configurations for run in one.runs]
-            verdict = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-            if verdict is None or [run for one in verdict["configurations"] for run in one["runs"]] != runs:
-                verdict = self._write_verdict(configurations)
-        print_line("\n".join(verdict_lines(verdict, self.settings.objectives[0])))
+            confirmation = self.confirmation()
+            if confirmation is not None:
+                self._conclude_confirmation(confirmed(self.candidates(), confirmation))
+            summary = read_study(self.folder, storage=self.settings.storage)
+            write_page(summary, self.folder / PAGE)
+        print_line("\n".join(["", *study_lines(summary, top=TOP), f"Page: {self.folder / PAGE}"]))
 
-    def _write_verdict(self, configurations: list[Confirmed]) -> dict[str, Any]:
+    def _conclude_confirmation(self, configurations: list[Confirmed]) -> None:
+        """Write the verdict, unless another worker has written it."""
+        file = self.folder / VERDICT
+        runs = [run for one in configurations for run in one.runs]
+        if file.exists():
+            written = json.loads(file.read_text(encoding="utf-8"))["configurations"]
+            if [run for one in written for run in one["runs"]] == runs:
+                return
+        with replacing(file) as partial:
+            verdict = self._verdict(configurations)
+            partial.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def _verdict(self, configurations: list[Confirmed]) -> dict[str, Any]:
+        """Return the verdict, after the winners have translated the test sets."""
         best = winners(configurations, self.settings.directions[0])
         tests = {one.arm: test_summary(self.folder, one) for one in best}
         path, command = self._write_preset(best[0], configurations)
-        verdict = {
+        return {
             "format": VERDICT_FORMAT,
             "study": self.name,
             "configurations": [one.to_plain() for one in configurations],
@@ -392,9 +410,6 @@ class Study:
             "rerun": shlex.join([*command, f"seed={best[0].seeds[0]}"]),
             "compare": self._compare(configurations, best),
         }
-        with replacing(self.folder / VERDICT) as partial:
-            partial.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        return verdict
 
     def _compare(self, configurations: list[Confirmed], best: list[Confirmed]) -> str | None:
         """Write the comparison page of the confirmed configurations, or of the arms' winners on the test set."""

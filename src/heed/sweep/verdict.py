@@ -1,7 +1,7 @@
 """The end of a study: the best configurations with other seeds, compared, and the winner as a preset."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -163,27 +163,6 @@ def test_summary(folder: Path, winner: Confirmed) -> dict[str, Any]:
             "signature": by_run[0][name]["bleu_signature"],
         }
     return summary
-
-
-def verdict_lines(verdict: Mapping[str, Any], objective: str) -> list[str]:
-    """Return the verdict as lines for the terminal."""
-    lines = [f"The best configurations again, with other seeds ({objective}):"]
-    for one in verdict["configurations"]:
-        mark = "→" if (one["trial"], one["arm"]) == (verdict["winner"], verdict["winner_arm"]) else " "
-        scores = "failed: " + "; ".join(one["failed"]) if one["mean"] is None else _mean_and_sd(one["mean"], one["sd"])
-        where = f"{one['arm']} " if one["arm"] else ""
-        own = " ".join(word for word in one["overrides"] if word != one["arm"])
-        lines.append(f" {mark} {where}trial {one['trial']}: {scores} (in the search {one['found']:.4g})   {own}")
-    if verdict["noise"] is not None:
-        lines.append(f"   One seed against another differs by {verdict['noise']:.2g} (standard deviation).")
-    for name, test in (verdict["test"] or {}).items():
-        lines.append(f"   The winner on {name}: BLEU {_mean_and_sd(test['mean'], test['sd'])}   {test['signature']}")
-    lines.append(f"   To train it: {verdict['rerun']}")
-    return lines
-
-
-def _mean_and_sd(mean: float, sd: float | None) -> str:
-    return f"{mean:.2f}" + ("" if sd is None else f" ± {sd:.2f}")
 
 
 def _sign(direction: Direction) -> int:
