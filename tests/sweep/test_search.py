@@ -15,6 +15,8 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
+from heed.sweep.study import open_storage
+
 TRAIN = Path(__file__).parents[2] / "train.py"
 TINY = [
     "logger=none", "name=study", "data.train=200", "data.valid=10", "data.test=6", "data.long=4", "model.d_model=16",
@@ -53,6 +55,7 @@ def start(tmp_path: Path, cache: Path) -> Iterator[Callable[..., "subprocess.Pop
     for process in started:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
@@ -132,7 +135,7 @@ def test_another_worker_finishes_the_trial_of_a_killed_one(
     wait_for(lambda: checkpoints.is_dir() and list(checkpoints.glob("last-*.ckpt")))
     other = start(*settings)
     victim.kill()
-    victim.wait()
+    victim.communicate()
     printed = finish(other)
 
     done = [trial for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
@@ -328,9 +331,11 @@ def test_two_workers_share_a_study_in_postgresql(
 ) -> None:
     settings = [*SMALL, f"sweep.storage={postgresql}", "sweep.n_trials=4"]
     printed = [finish(worker) for worker in [start(*settings), start(*settings)]]
-    study = optuna.load_study(study_name="study", storage=postgresql)
+    storage = open_storage(postgresql, heartbeat=10)
+    study = optuna.load_study(study_name="study", storage=storage)
     states = [trial.state for trial in study.trials if trial.user_attrs.get("reason") != "surplus"]
     assert len(states) == 4
     assert set(states) <= {TrialState.COMPLETE, TrialState.PRUNED}, printed
     assert all("Job " in text for text in printed), "both had work"
     assert not (tmp_path / "runs/study/study.db").exists()
+    storage.engine.dispose()

@@ -35,10 +35,13 @@ def take_sweep_options(cfg: Any) -> dict[str, Any] | None:
 
 
 def trial_callbacks(sweep: Mapping[str, Any] | None, report: Report | None) -> list[Callback]:
-    """Return the callback that ends a trial early, if the search has a pruner. All processes of a run need it."""
-    if sweep is None or not sweep["pruner"]:
+    """Return the callback that reports a trial's validations and ends it early. All processes of a run need it.
+
+    There is none if validations do not measure the objective, or if there are several.
+    """
+    if sweep is None or len(names := _names(sweep)) > 1 or not names[0].startswith("valid."):
         return []
-    return [Pruning(_names(sweep)[0].removeprefix("valid."), report)]
+    return [Pruning(names[0].removeprefix("valid."), report)]
 
 
 def objectives(sweep: Mapping[str, Any] | None, results: Mapping[str, Any] | None) -> list[float] | None:

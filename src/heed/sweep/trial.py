@@ -31,7 +31,8 @@ def run_trial(cfg: Any, *, train: Train) -> None:
         cfg: Hydra's DictConfig; beartype cannot check the type.
         train: trains the run.
     """
-    settings = SweepSettings(**plain_options(cfg.sweep))
+    options: Any = OmegaConf.to_container(cfg.sweep, resolve=True)
+    settings = SweepSettings(**options)
     folder = Path(HydraConfig.get().runtime.output_dir)
     assert settings.trial is not None
     study_name, _, number = settings.trial.rpartition("#")
@@ -66,12 +67,6 @@ def run_trial(cfg: Any, *, train: Train) -> None:
     except BaseException:  # Ctrl-C and SIGTERM
         shared.release(trial._trial_id)
         raise
-
-
-def plain_options(node: Any) -> dict[str, Any]:
-    """Return ``cfg.sweep`` as plain data."""
-    options: Any = OmegaConf.to_container(node, resolve=True)
-    return dict(options)
 
 
 def reason_of(error: BaseException) -> str:

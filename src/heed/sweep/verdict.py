@@ -1,6 +1,7 @@
 """The end of a study: the best configurations with other seeds, compared, and the winner as a preset."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,10 +15,14 @@ from heed.evaluation.scores import corpus_scores
 from heed.files import replacing
 from heed.inference.loading import load
 from heed.launch.configuration import build_part
+from heed.launch.differences import find_differences
+from heed.report.comparison import write_comparison
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
 from heed.runs.objectives import Direction
 from heed.runs.results import RESULTS, plain_scores, read_results
+from heed.sweep.plan import Plan
+from heed.sweep.preset import preset_text, write_preset
 from heed.sweep.study import REASON, SharedStudy
 
 VERDICT = "verdict.json"
@@ -163,6 +168,55 @@ def test_summary(folder: Path, winner: Confirmed) -> dict[str, Any]:
             "signature": by_run[0][name]["bleu_signature"],
         }
     return summary
+
+
+def decide(plan: Plan, configurations: Sequence[Confirmed], *, trials: int) -> dict[str, Any]:
+    """Return the content of ``verdict.json``.
+
+    The winners translate the test sets, the configurations are compared on a page, and the best one becomes a preset.
+
+    Args:
+        trials: of the search, for the preset's comment.
+    """
+    best = winners(configurations, plan.settings.directions[0])
+    tests = {one.arm: test_summary(plan.folder, one) for one in best}
+    path, command = _write_preset(plan, best[0], trials)
+    return {
+        "format": FORMAT,
+        "study": plan.name,
+        "configurations": [one.to_plain() for one in configurations],
+        "winner": best[0].trial,
+        "winner_arm": best[0].arm,
+        "noise": pooled_deviation(configurations),
+        "test": tests[best[0].arm],
+        "tests_by_arm": tests,
+        "experiment": str(path),
+        "rerun": shlex.join([*command, f"seed={best[0].seeds[0]}"]),
+        "compare": _compare(plan.folder, configurations, best),
+    }
+
+
+def _compare(folder: Path, configurations: Sequence[Confirmed], best: Sequence[Confirmed]) -> str | None:
+    """Write the comparison page of the configurations or, if there are arms, of their winners on the test set."""
+    sides = best if len(best) > 1 else [one for one in configurations if one.runs]
+    if len(sides) < 2:
+        return None
+    groups = [(one.arm.partition("=")[2] or f"trial {one.trial}", [folder / run for run in one.runs]) for one in sides]
+    write_comparison(groups, split=None if len(best) > 1 else "valid", out=folder / "compare")
+    return "compare/index.html"
+
+
+def _write_preset(plan: Plan, winner: Confirmed, trials: int) -> tuple[Path, list[str]]:
+    """Write the winner as a preset, and return its path and the command that trains it."""
+    spread = "" if winner.sd is None else f" ± {winner.sd:.2g}"
+    headline = (
+        f"trial {winner.trial} of {trials} of the study {plan.name}; {plan.settings.objectives[0]} {winner.found:.4g} "
+        f"there, {winner.mean:.4g}{spread} over the seeds {', '.join(map(str, winner.seeds))}."
+    )
+    reasons = {name: f"searched in {text}" for name, text in plan.arms[winner.arm].texts_by_name().items()}
+    with plan.compose(winner.overrides) as cfg:
+        text = preset_text(cfg, find_differences(cfg), reasons=reasons, headline=headline)
+    return write_preset(text, plan.name)
 
 
 def _sign(direction: Direction) -> int:

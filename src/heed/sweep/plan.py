@@ -1,0 +1,148 @@
+"""What the command line of a search asks for: its options, its space, and the studies to make of it."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf, open_dict
+from optuna.distributions import CategoricalDistribution
+
+from heed.errors import HeedError
+from heed.launch import program
+from heed.launch.dry_run import dry_run
+from heed.options import format_value
+from heed.sweep.sampling import build_pruner, build_sampler, is_grid
+from heed.sweep.settings import SweepSettings
+from heed.sweep.space import Space, corners, read_space
+
+FORMAT = 1
+"""Version of the attributes that describe a study."""
+OF_ONE_WORKER = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
+"""Options in which the workers of a study may differ."""
+
+
+class Plan:
+    """A search as the command line describes it.
+
+    Attributes:
+        settings: the options of the search.
+        folder: of the study.
+        name: of the study.
+        fixed: the overrides that all trials share.
+        arms: the spaces to search, one for each value of ``sweep.compare``; else one, named "".
+    """
+
+    def __init__(self, arguments: Sequence[str], *, config: Any, config_loader: Any) -> None:
+        """
+        Args:
+            arguments: the overrides of the command line, except those of Hydra itself.
+            config: Hydra's DictConfig of the command line.
+            config_loader: Hydra's.
+
+        Raises:
+            HeedError: if an option is wrong, or the space cannot be read.
+        """
+        if config.sweep is None:
+            raise HeedError("hydra/sweeper=heed needs a search: add sweep=default, or another choice of conf/sweep.")
+        self.config, self._config_loader = config, config_loader
+        options: Any = OmegaConf.to_container(config.sweep, resolve=True)
+        self.settings = SweepSettings(**options)
+        self.folder = Path(config.hydra.sweep.dir)
+        self.name = self.folder.name
+        space, self.fixed = read_space(self.settings.space, arguments)
+        self.arms = _split(space, self.settings.compare)
+        self.pruner = build_pruner(self.settings)
+        if not is_grid(self.settings):
+            build_sampler(self.settings)  # reports wrong options
+        self._grid_sizes  # noqa: B018  # likewise
+
+    @property
+    def launches_here(self) -> bool:
+        """Whether trials run in this process, not in jobs of a launcher such as submitit."""
+        return bool(self.config.hydra.runtime.choices.get("hydra/launcher", "basic") == "basic")
+
+    def default(self, name: str) -> str:
+        """Return the value of an option or group that the space does not set, as text."""
+        choices = self.config.hydra.runtime.choices
+        return str(choices[name]) if name in choices else format_value(OmegaConf.select(self.config, name))
+
+    def budget(self, arm: str) -> int:
+        """Return the number of trials of an arm."""
+        share = -(-self.settings.n_trials // len(self.arms))
+        return min(share, self._grid_sizes[arm]) if is_grid(self.settings) else share
+
+    @cached_property
+    def _grid_sizes(self) -> dict[str, int]:
+        if not is_grid(self.settings):
+            return {}
+        return {arm: sum(1 for _ in space.points(self.default)) for arm, space in self.arms.items()}
+
+    def attributes(self, arm: str) -> dict[str, Any]:
+        """Return what describes the study of an arm. A worker with other attributes cannot join it."""
+        return {
+            "format": FORMAT,
+            "study": self.name,
+            "arm": arm,
+            "objectives": self.settings.objectives,
+            "space": self.arms[arm].to_plain(),
+            "fixed": [word for word in self.fixed if not word.startswith(OF_ONE_WORKER)],
+            "n_trials": self.budget(arm),
+            "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
+            "command": shlex.join([*program.command(), *sys.argv[1:]]),
+        }
+
+    @contextmanager
+    def compose(self, overrides: Sequence[str]) -> Iterator[Any]:
+        """Compose the configuration of a run, a DictConfig, which is Hydra's current one within the block."""
+        cfg = self._config_loader.load_sweep_config(self.config, [*self.fixed, *overrides])
+        HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
+        with open_dict(cfg):
+            del cfg["hydra"], cfg["sweep"]
+        try:
+            yield cfg
+        finally:
+            HydraConfig.instance().set_config(self.config)
+
+    def check_space(self) -> None:
+        """Check every choice and both ends of every range with the model on the meta device, before data is read.
+
+        Raises:
+            HeedError: if the options do not compose, or a value never makes a valid run.
+        """
+        for arm in self.arms.values():
+            messages: dict[tuple[str, Any], str] = {}
+            valid: set[tuple[str, Any]] = set()
+            for shift in (0, 1):  # other combinations of the values that were in no valid run
+                for point, overrides in corners(arm, self.default, shift=shift):
+                    try:
+                        with self.compose(overrides) as cfg:
+                            dry_run(cfg)
+                        valid |= point.items()
+                    except HeedError as error:
+                        messages |= dict.fromkeys(point.items(), str(error))
+                if not messages.keys() - valid:
+                    break
+            for name, value in sorted(messages.keys() - valid, key=str):
+                raise HeedError(
+                    f"The search space holds {name}={value}, which makes no valid run: {messages[name, value]}"
+                )
+
+
+def _split(space: Space, key: str | None) -> dict[str, Space]:
+    """Return one space for each value of an option; the whole space if there is no such option."""
+    if key is None:
+        return {"": space}
+    range_ = space.ranges.get(key)
+    if not isinstance(range_, CategoricalDistribution) or len(range_.choices) < 2:
+        raise HeedError(f"sweep.compare={key} must be an option of the space with two or more choices.")
+    arms = {}
+    for choice in range_.choices:
+        arm = space.without(key)
+        arm.constants = {key: str(choice), **arm.constants}
+        arms[f"{key}={choice}"] = arm
+    return arms

@@ -1,0 +1,57 @@
+"""Every search of conf/sweep: its space makes valid runs, its sampler and its pruner can be built."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from heed.launch.dry_run import dry_run
+from heed.options import format_value
+from heed.sweep.sampling import build_pruner, build_sampler, is_grid
+from heed.sweep.settings import SweepSettings
+from heed.sweep.space import corners, read_space
+
+CONF = Path(__file__).parents[2] / "conf/sweep"
+Compose = Callable[..., Any]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def settings_of(cfg: Any) -> SweepSettings:
+    options: Any = OmegaConf.to_container(cfg.sweep, resolve=True)
+    return SweepSettings(**options)
+
+
+@pytest.mark.parametrize("name", [name for name in names(CONF) if name != "default"])
+def test_every_corner_of_a_space_is_a_valid_run(compose: Compose, name: str) -> None:
+    cfg = compose(f"sweep={name}")
+    settings = settings_of(cfg)
+    choices = dict(HydraConfig.get().runtime.choices)
+    build_sampler(settings)(1)
+    build_pruner(settings)
+
+    def default(option: str) -> str:
+        return str(choices[option]) if option in choices else format_value(OmegaConf.select(cfg, option))
+
+    space, _ = read_space(settings.space, [])
+    for _, overrides in corners(space, default, shift=0):
+        dry_run(compose(f"sweep={name}", *overrides))
+
+
+@pytest.mark.parametrize("name", names(CONF / "sampler"))
+def test_samplers(compose: Compose, name: str) -> None:
+    settings = settings_of(compose("sweep=default", f"sweep/sampler={name}"))
+    assert is_grid(settings) == (name == "grid")
+    if name != "grid":
+        build_sampler(settings)(1)
+
+
+@pytest.mark.parametrize("name", names(CONF / "pruner"))
+def test_pruners(compose: Compose, name: str) -> None:
+    pruner = build_pruner(settings_of(compose("sweep=default", f"sweep/pruner={name}")))
+    assert (type(pruner).__name__ == "NopPruner") == (name == "none")
