@@ -103,15 +103,14 @@ def make_study(arms: Sequence[Arm] | None = None, **changes: Any) -> StudySummar
 def make_verdict(*valid: Sequence[float], arms: Sequence[str] = ("", "", ""), noise: float = 0.25) -> VerdictSummary:
     """A verdict on trials 1, 2, …; the first wins."""
     configurations = [
-        Configuration(n, arms[n - 1], 38.0 + n / 100, ["model.dropout=0.1"], [2, 3, 4][: len(scores)], scores,
-                      sum(scores) / len(scores), 0.25)
+        Configuration(n, arms[n - 1], 38.0 + n / 100, ["model.dropout=0.1"], [2, 3, 4][: len(scores)], scores)
         for n, scores in enumerate(valid, start=1)
     ]  # fmt: skip
     return VerdictSummary(
         configurations,
         configurations[0],
         noise,
-        test={"test": {"bleu": [35.0, 36.0], "mean": 35.5, "sd": 0.7, "signature": "tok:<13a>"}},
+        tests={"": {"test": {"bleu": [35.0, 36.0], "mean": 35.5, "sd": 0.7, "signature": "tok:<13a>"}}},
         experiment="conf/experiment/small.yaml",
         rerun="python train.py experiment=small seed=2",
         compare="compare.html",
@@ -184,7 +183,7 @@ def test_headline_of_a_study_without_verdict() -> None:
     ended = make_arm(trials=[t for t in make_trials() if t.state != "running"], n_trials=16)
     assert headline(make_study([ended]))[0] == "Trial 4 is best: valid.bleu 38.00."
     assert headline(make_study(confirmed=4, confirming=5))[1] == (
-        "The best configurations are trained with further seeds: 4 finished, 5 to go."
+        "The best configurations are trained with further seeds: 4 finished, 5 running."
     )
     arms = [make_arm("model=a"), make_arm("model=b", trials=make_trials("model=b", best=39.0))]
     assert headline(make_study(arms))[:2] == [
@@ -334,6 +333,21 @@ def test_page_of_a_verdict() -> None:
         assert part in text, part
     assert [link.attributes["href"] for link in page.find("a")] == ["compare.html"]
     assert not re.search(r"<script|https?:|@import|url\(", html)
+
+
+def test_configurations_whose_runs_failed_are_on_the_page() -> None:
+    verdict = make_verdict([38.0, 38.2, 38.1], [37.9], [])
+    first, second, third = verdict.configurations
+    second = replace(second, found=None, failed=["seed 3: NaN."])
+    third = replace(third, failed=["seed 2: Out of memory."])
+    configurations = [first, second, third]
+    text = text_of(
+        render(make_study(verdict=replace(verdict, configurations=configurations, winner=configurations[0])))
+    )
+    assert "failed: seed 3: NaN." in text
+    assert "failed: seed 2: Out of memory." in text
+    assert "search 38.01" in text
+    assert "search 38.02" not in text
 
 
 def test_every_trial_is_on_the_page() -> None:

@@ -64,11 +64,16 @@ def render(study: StudySummary) -> str:
 def _confirmed(study: StudySummary, verdict: VerdictSummary) -> Markup:
     rows = []
     for one in verdict.configurations:
+        if not one.valid:
+            rows.append(Row(text.trial_label(one), [], instead=f"failed: {'; '.join(one.failed)}"))
+            continue
         many = len(one.valid) > 1
         mean = Mark(one.mean, None, arm_class(study, one.arm), text.mean_and_sd(one.valid), one.valid if many else ())
-        found = Mark(one.found, None, "component", f"search {text.format_score(one.found)}")
-        note = "the winner" if one is verdict.winner else ""
-        rows.append(Row(text.trial_label(one), [mean, found], note))
+        marks = [mean]
+        if one.found is not None:
+            marks.append(Mark(one.found, None, "component", f"search {text.format_score(one.found)}"))
+        note = "the winner" if one is verdict.winner else "; ".join(f"failed: {reason}" for reason in one.failed)
+        rows.append(Row(text.trial_label(one), marks, note))
     return dot_plot(rows, name=f"{study.objectives[0]} over seeds")
 
 
@@ -81,13 +86,19 @@ def _differences(study: StudySummary, verdict: VerdictSummary) -> Markup:
 
 
 def _test_scores(verdict: VerdictSummary) -> Markup:
-    """Return a table of the winner's test scores; empty without any."""
-    rows = []
-    for name, found in verdict.test.items():
-        for metric, scores in found.items():
-            if isinstance(scores, list) and scores:
-                each = ", ".join(map(text.format_score, scores))
-                rows.append([f"{name} {metric}", text.mean_and_sd(scores), each, str(found.get("signature") or "")])
+    """Return a table of the test scores of each arm's winner; empty without any."""
+    rows = [
+        [
+            " ".join(filter(None, (arm, name, metric))),
+            text.mean_and_sd(scores),
+            ", ".join(map(text.format_score, scores)),
+            str(found.get("signature") or ""),
+        ]
+        for arm, sets in verdict.tests.items()
+        for name, found in sets.items()
+        for metric, scores in found.items()
+        if isinstance(scores, list) and scores
+    ]
     return table(["", "mean ± SD", "each seed", "signature"], rows, name="Test scores") if rows else Markup("")
 
 
@@ -157,7 +168,7 @@ def _failed(study: StudySummary) -> Markup:
     rows = [
         [
             text.trial_label(trial).removeprefix("trial "),
-            trial.reason or "unknown: its worker ended without a reason",
+            trial.reason or "Its workers died.",
             " ".join(f"{name}={text.format_value(value)}" for name, value in trial.params.items()),
             trial.folder,
         ]
