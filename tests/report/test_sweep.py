@@ -315,6 +315,24 @@ def test_paths_go_through_the_points() -> None:
     assert bends([(0, 1), (10, 5)]) == "M0 1C5.0 1 5.0 5 10 5"
 
 
+@pytest.mark.parametrize(
+    ("complete", "arms", "highlighted"),
+    [(4, 1, "The best one is strong"), (9, 1, "The best 3 are strong"), (99, 1, "The best 5 are strong"),
+     (4, 2, "The best one of each side is strong"), (50, 2, "The best 3 of each side are strong")],
+)  # fmt: skip
+def test_few_of_the_trials_are_highlighted(complete: int, arms: int, highlighted: str) -> None:
+    def trials(arm: str) -> list[TrialSummary]:
+        return [make_trial(number, 1.0 + number, arm=arm) for number in range(complete)]
+
+    html = render(
+        make_study([make_arm(f"arm{n}" * (arms > 1), trials=trials(f"arm{n}" * (arms > 1))) for n in range(arms)])
+    )
+    page = Page(html)
+    assert page.text.count(highlighted) == 2
+    strong = len([curve for curve in page.find("g") if "best" in curve.classes])
+    assert strong == int(highlighted.split()[2].replace("one", "1")) * arms
+
+
 # ---- the page
 
 
@@ -376,7 +394,7 @@ def test_arms_have_colours_and_importances_of_their_own() -> None:
         h.text for h in page.find("h3")
     }
     assert {*page.find("g")[0].classes} & {"side-0", "side-1"}
-    assert "best 3 of each side" in page.text
+    assert "The best 3 of each side are strong" in page.text
     # The command is the same for both.
     assert page.text.count("name=<study>") == 1
 

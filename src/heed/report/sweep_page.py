@@ -49,7 +49,7 @@ def render(study: StudySummary) -> str:
         pruned=study.count("pruned"),
         parallel=parallel,
         absent=ABSENT in parallel,
-        highlighted=highlighted_count(study),
+        highlighted=_highlighted(study),
         curves=learning_curves(study),
         failed=_failed(study),
         all_trials=_trials(study, study.ordered(), name="All trials"),
@@ -176,6 +176,13 @@ def _failed(study: StudySummary) -> Markup:
         if trial.state == "failed"
     ]
     return table(["trial", "reason", "settings", "folder"], rows, name="Failed trials") if rows else Markup("")
+
+
+def _highlighted(study: StudySummary) -> str:
+    """Return a sentence about the lines in full colour, without its end."""
+    count = highlighted_count(study)
+    of = " of each side" if len(study.arms) > 1 else ""
+    return f"The best {count}{of} are strong" if count > 1 else f"The best one{of} is strong"
 
 
 def _space(arm: Arm) -> Markup:
