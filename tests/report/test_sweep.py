@@ -127,7 +127,8 @@ def multiple() -> StudySummary:
 
 
 def text_of(html: str) -> str:
-    return " ".join(Page(html).text.split())
+    """Return the visible text with single spaces; no-break spaces are kept."""
+    return re.sub("[ \n]+", " ", Page(html).text)
 
 
 # ---- the words
@@ -344,7 +345,7 @@ def test_page_of_a_verdict() -> None:
     titles = [element.text for element in page.find("h2")]
     assert titles == ["The winner", "Best trials", "Importances", "Option by option", "Settings together",
                       "Learning curves", "Failed trials", "All trials", "How it was searched"]  # fmt: skip
-    for part in (*headline(study), progress(study), "python train.py experiment=small seed=2", "35.50 ± 0.71",
+    for part in (*headline(study), progress(study), "python train.py experiment=small seed=2", "35.50\u00a0±\u00a00.71",
                  "tok:<13a>", "search 38.02", "model.dropout=0.1", "The loss is NaN: lower <optimizer.lr>.", "folder16",
                  "tag(log, interval(1e-4, 1e-2))", "only if", "MedianPruner", "data=multi30k", "15 complete trials",
                  "python train.py -m sweep=small name=<study>", "70 %"):  # fmt: skip

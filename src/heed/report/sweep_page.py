@@ -40,6 +40,7 @@ def render(study: StudySummary) -> str:
         confirmed=_confirmed(study, verdict) if verdict else "",
         differences=_differences(study, verdict) if verdict else "",
         test_scores=_test_scores(verdict) if verdict else "",
+        signatures=_signatures(verdict) if verdict else [],
         fronts=[pareto_plot(study, other) for other in range(1, len(study.objectives))] if best else [],
         best_trials=_trials(study, study.pareto_front() if is_multiple else best[:BEST], name="Best trials"),
         seeds=_seeds(study),
@@ -90,16 +91,21 @@ def _test_scores(verdict: VerdictSummary) -> Markup:
     rows = [
         [
             " ".join(filter(None, (arm, name, metric))),
-            text.mean_and_sd(scores),
+            text.mean_and_sd(scores).replace(" ", "\u00a0"),
             ", ".join(map(text.format_score, scores)),
-            str(found.get("signature") or ""),
         ]
         for arm, sets in verdict.tests.items()
         for name, found in sets.items()
         for metric, scores in found.items()
         if isinstance(scores, list) and scores
     ]
-    return table(["", "mean ± SD", "each seed", "signature"], rows, name="Test scores") if rows else Markup("")
+    return table(["", "mean ± SD", "each seed"], rows, name="Test scores") if rows else Markup("")
+
+
+def _signatures(verdict: VerdictSummary) -> list[str]:
+    """Return the signatures of the test scores."""
+    found = [scores.get("signature") for sets in verdict.tests.values() for scores in sets.values()]
+    return list(dict.fromkeys(str(signature) for signature in found if signature))
 
 
 # ---- the trials
