@@ -129,11 +129,21 @@ def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
     folder = tmp_path / "watched"
     make_study(folder, trials=[make_trial(PLAIN, 1.0)], n_trials=1)
     confirm = optuna.create_study(study_name="watched confirm", storage=f"sqlite:///{folder / 'study.db'}")
-    confirm.add_trial(make_trial(PLAIN, state="RUNNING"))
+    confirm.set_user_attr("heed", {"format": 1, "study": "watched", "confirms": True})
+    trial = confirm.ask()
     verdict = [{"trial": 0, "found": 1.0, "valid": [1.0, 2.0]}]
-    clock = Clock(monkeypatch, *[lambda: None] * 4, lambda: write_verdict(folder, verdict))
-    assert heed("sweep", folder, "--watch")[0] == 0
-    assert clock.pauses == 5
+    clock = Clock(
+        monkeypatch,
+        *[lambda: None] * 2,
+        lambda: confirm.tell(trial, 1.0),
+        *[lambda: None] * 2,  # while test sets are translated
+        lambda: write_verdict(folder, verdict),
+    )
+    status, out, _ = heed("sweep", folder, "--watch")
+    assert status == 0
+    assert clock.pauses == 6
+    assert "0 finished, 1 running" in out
+    assert "1 finished, 0 running" in out
 
 
 def test_watch_replaces_the_table_on_a_terminal(

@@ -103,15 +103,14 @@ def make_study(arms: Sequence[Arm] | None = None, **changes: Any) -> StudySummar
 def make_verdict(*valid: Sequence[float], arms: Sequence[str] = ("", "", ""), noise: float = 0.25) -> VerdictSummary:
     """A verdict on trials 1, 2, …; the first wins."""
     configurations = [
-        Configuration(n, arms[n - 1], 38.0 + n / 100, ["model.dropout=0.1"], [2, 3, 4][: len(scores)], scores,
-                      sum(scores) / len(scores), 0.25)
+        Configuration(n, arms[n - 1], 38.0 + n / 100, ["model.dropout=0.1"], [2, 3, 4][: len(scores)], scores)
         for n, scores in enumerate(valid, start=1)
     ]  # fmt: skip
     return VerdictSummary(
         configurations,
         configurations[0],
         noise,
-        test={"test": {"bleu": [35.0, 36.0], "mean": 35.5, "sd": 0.7, "signature": "tok:<13a>"}},
+        tests={"": {"test": {"bleu": [35.0, 36.0], "mean": 35.5, "sd": 0.7, "signature": "tok:<13a>"}}},
         experiment="conf/experiment/small.yaml",
         rerun="python train.py experiment=small seed=2",
         compare="compare.html",
@@ -128,7 +127,8 @@ def multiple() -> StudySummary:
 
 
 def text_of(html: str) -> str:
-    return " ".join(Page(html).text.split())
+    """Return the visible text with single spaces; no-break spaces are kept."""
+    return re.sub("[ \n]+", " ", Page(html).text)
 
 
 # ---- the words
@@ -184,7 +184,7 @@ def test_headline_of_a_study_without_verdict() -> None:
     ended = make_arm(trials=[t for t in make_trials() if t.state != "running"], n_trials=16)
     assert headline(make_study([ended]))[0] == "Trial 4 is best: valid.bleu 38.00."
     assert headline(make_study(confirmed=4, confirming=5))[1] == (
-        "The best configurations are trained with further seeds: 4 finished, 5 to go."
+        "The best configurations are trained with further seeds: 4 finished, 5 running."
     )
     arms = [make_arm("model=a"), make_arm("model=b", trials=make_trials("model=b", best=39.0))]
     assert headline(make_study(arms))[:2] == [
@@ -316,6 +316,24 @@ def test_paths_go_through_the_points() -> None:
     assert bends([(0, 1), (10, 5)]) == "M0 1C5.0 1 5.0 5 10 5"
 
 
+@pytest.mark.parametrize(
+    ("complete", "arms", "highlighted"),
+    [(4, 1, "The best one is strong"), (9, 1, "The best 3 are strong"), (99, 1, "The best 5 are strong"),
+     (4, 2, "The best one of each side is strong"), (50, 2, "The best 3 of each side are strong")],
+)  # fmt: skip
+def test_few_of_the_trials_are_highlighted(complete: int, arms: int, highlighted: str) -> None:
+    def trials(arm: str) -> list[TrialSummary]:
+        return [make_trial(number, 1.0 + number, arm=arm) for number in range(complete)]
+
+    html = render(
+        make_study([make_arm(f"arm{n}" * (arms > 1), trials=trials(f"arm{n}" * (arms > 1))) for n in range(arms)])
+    )
+    page = Page(html)
+    assert page.text.count(highlighted) == 2
+    strong = len([curve for curve in page.find("g") if "best" in curve.classes])
+    assert strong == int(highlighted.split()[2].replace("one", "1")) * arms
+
+
 # ---- the page
 
 
@@ -327,13 +345,28 @@ def test_page_of_a_verdict() -> None:
     titles = [element.text for element in page.find("h2")]
     assert titles == ["The winner", "Best trials", "Importances", "Option by option", "Settings together",
                       "Learning curves", "Failed trials", "All trials", "How it was searched"]  # fmt: skip
-    for part in (*headline(study), progress(study), "python train.py experiment=small seed=2", "35.50 ± 0.71",
+    for part in (*headline(study), progress(study), "python train.py experiment=small seed=2", "35.50\u00a0±\u00a00.71",
                  "tok:<13a>", "search 38.02", "model.dropout=0.1", "The loss is NaN: lower <optimizer.lr>.", "folder16",
                  "tag(log, interval(1e-4, 1e-2))", "only if", "MedianPruner", "data=multi30k", "15 complete trials",
                  "python train.py -m sweep=small name=<study>", "70 %"):  # fmt: skip
         assert part in text, part
     assert [link.attributes["href"] for link in page.find("a")] == ["compare.html"]
     assert not re.search(r"<script|https?:|@import|url\(", html)
+
+
+def test_configurations_whose_runs_failed_are_on_the_page() -> None:
+    verdict = make_verdict([38.0, 38.2, 38.1], [37.9], [])
+    first, second, third = verdict.configurations
+    second = replace(second, found=None, failed=["seed 3: NaN."])
+    third = replace(third, failed=["seed 2: Out of memory."])
+    configurations = [first, second, third]
+    text = text_of(
+        render(make_study(verdict=replace(verdict, configurations=configurations, winner=configurations[0])))
+    )
+    assert "failed: seed 3: NaN." in text
+    assert "failed: seed 2: Out of memory." in text
+    assert "search 38.01" in text
+    assert "search 38.02" not in text
 
 
 def test_every_trial_is_on_the_page() -> None:
@@ -362,7 +395,7 @@ def test_arms_have_colours_and_importances_of_their_own() -> None:
         h.text for h in page.find("h3")
     }
     assert {*page.find("g")[0].classes} & {"side-0", "side-1"}
-    assert "best 3 of each side" in page.text
+    assert "The best 3 of each side are strong" in page.text
     # The command is the same for both.
     assert page.text.count("name=<study>") == 1
 

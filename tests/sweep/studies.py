@@ -147,19 +147,20 @@ def write_verdict(folder: Path, configurations: Sequence[Mapping[str, Any]], **c
             "overrides": ["model.dropout=0.17", "optimizer.lr=0.0023"],
             "runs": [f"confirm/{one['trial']}_seed{seed}" for seed in (2, 3, 4)],
             "seeds": [2, 3, 4],
-            "mean": float(np.mean(one["valid"])),
-            "sd": float(np.std(one["valid"], ddof=1)) if len(one["valid"]) > 1 else 0.0,
+            "failed": [],
+            **({"mean": float(np.mean(one["valid"]))} if one["valid"] else {}),
+            "sd": float(np.std(one["valid"], ddof=1)) if len(one["valid"]) > 1 else None,
             **one,
         }
         for one in configurations
     ]
-    sds = [one["sd"] for one in filled]
+    sds = [one["sd"] for one in filled if one["sd"] is not None]
     verdict = {
         "format": 1,
         "study": folder.name,
         "configurations": filled,
         "winner": filled[0]["trial"],
-        "noise": float(np.sqrt(np.mean(np.square(sds)))),
+        "noise": float(np.sqrt(np.mean(np.square(sds)))) if sds else None,
         "test": None,
         "experiment": f"conf/experiment/{folder.name}.yaml",
         "rerun": f"python train.py experiment={folder.name} seed=2",

@@ -146,7 +146,7 @@ def test_arms_and_confirmation_share_a_database(folder: Path) -> None:
     make_study(folder, arm="model=transformer", trials=searched_trials(4))
     storage = f"sqlite:///{folder / 'study.db'}"
     confirm = optuna.create_study(study_name="small confirm model=rnn", storage=storage)
-    confirm.set_user_attr("heed", {"format": 1, "study": "small", "arm": "", "space": {}, "objectives": []})
+    confirm.set_user_attr("heed", {"format": 1, "study": "small", "confirms": True})
     confirm.add_trials([make_trial(PLAIN, 1.0), make_trial(PLAIN, state="RUNNING")])
     optuna.create_study(study_name="of somebody else", storage=storage)
     study = read_study(folder)
@@ -176,11 +176,27 @@ def test_a_study_may_be_renamed(folder: Path) -> None:
     assert read_study(folder.rename(folder.with_name("other"))).name == "small"
 
 
+def test_surplus_trials_are_no_trials(folder: Path) -> None:
+    """Two workers may claim the last trial of the budget; one of them gives it up."""
+    make_study(folder, trials=[make_trial(PLAIN, 1.0), make_trial({}, state="FAIL", reason="surplus")])
+    assert [trial.number for trial in read_study(folder).trials] == [0]
+
+
+def test_only_the_last_confirmation_counts(folder: Path) -> None:
+    """A search that went on after its end has another one."""
+    make_study(folder)
+    for name, values in (("small confirm 0 1", [1.0, 2.0]), ("small confirm 0 7", [3.0])):
+        confirm = optuna.create_study(study_name=name, storage=f"sqlite:///{folder / 'study.db'}")
+        confirm.set_user_attr("heed", {"format": 1, "study": "small", "confirms": True})
+        confirm.add_trials([make_trial(PLAIN, value) for value in values])
+    assert read_study(folder).confirmed == 1
+
+
 # ---- the estimate
 
 
-def trial(state: Any, minutes: float, *, arm: str = "", attempts: int = 1) -> TrialSummary:
-    return TrialSummary(0, arm, state, (), {}, seconds=60 * minutes, attempts=attempts)
+def trial(state: Any, minutes: float, *, arm: str = "", attempts: int = 1, reason: str = "") -> TrialSummary:
+    return TrialSummary(0, arm, state, (), {}, seconds=60 * minutes, attempts=attempts, reason=reason)
 
 
 def test_estimate_of_the_remaining_time() -> None:
@@ -191,8 +207,11 @@ def test_estimate_of_the_remaining_time() -> None:
     # A trial that takes longer than usual is expected to end at any time.
     assert estimate_seconds([Arm("", 3, [*done, trial("running", 30)])]) == 0
     # Failed trials are started again, and their short duration does not count.
-    failed = trial("failed", 0.1)
+    failed = trial("failed", 0.1, reason="Out of memory.")
     assert estimate_seconds([Arm("", 4, [*done, failed, trial("running", 5)])]) == pytest.approx(60 * 15)
+    # Those of a grid are not, nor those whose workers died.
+    assert estimate_seconds([Arm("", 4, [*done, failed, trial("running", 5)], counts_failed=True)]) == 60 * 5
+    assert estimate_seconds([Arm("", 4, [*done, trial("failed", 0.1), trial("running", 5)])]) == 60 * 5
     # The duration of the last attempt is not that of the trial.
     resumed = trial("complete", 1, attempts=2)
     assert estimate_seconds([Arm("", 4, [*done, resumed, trial("running", 5)])]) == pytest.approx(60 * 5)
@@ -227,7 +246,7 @@ def test_verdict(folder: Path) -> None:
     assert verdict is not None
     assert (verdict.winner.trial, verdict.winner.found, verdict.winner.mean) == (7, 38.2, pytest.approx(38.2))
     assert [one.trial for one in verdict.others] == [3]
-    assert verdict.test == {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}
+    assert verdict.tests == {"": {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}}
     assert verdict.compare == ""
     # Two configurations of two seeds: two degrees of freedom, and the error of a difference of means of two is the SD.
     value, interval = verdict.difference(verdict.others[0])
@@ -251,6 +270,25 @@ def test_winner_of_arms_with_equal_numbers(folder: Path) -> None:
     verdict = read_study(folder).verdict
     assert verdict is not None
     assert verdict.winner.arm == "b"
+
+
+def test_configurations_whose_runs_failed(folder: Path) -> None:
+    make_study(folder)
+    lost = {"trial": 2, "found": None, "valid": [], "mean": None, "sd": None, "failed": ["seed 2: Out of memory."]}
+    write_verdict(folder, [{"trial": 1, "found": 2.0, "valid": [3.0, 4.0]}, lost], noise=None)
+    verdict = read_study(folder).verdict
+    assert verdict is not None
+    assert verdict.others == []
+    assert verdict.configurations[1].failed == ["seed 2: Out of memory."]
+
+
+def test_test_scores_of_each_arm(folder: Path) -> None:
+    make_study(folder)
+    tests = {"model=a": {"test": {"bleu": [1.0]}}, "model=b": {"test": {"bleu": [2.0]}}}
+    write_verdict(folder, [{"trial": 1, "found": 2.0, "valid": [3.0]}], tests_by_arm=tests)
+    verdict = read_study(folder).verdict
+    assert verdict is not None
+    assert verdict.tests == tests
 
 
 @pytest.mark.parametrize(

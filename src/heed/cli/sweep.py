@@ -50,15 +50,16 @@ def _run(args: argparse.Namespace) -> None:
             shown = lines
         # Between the search and its confirmation nothing is running for a moment.
         looks_after_end = looks_after_end + 1 if _has_ended(study) else 0
-        if not args.watch or looks_after_end == 2 or study.verdict:
+        if not args.watch or looks_after_end == 2 or (looks_after_end and study.verdict):
             break
         time.sleep(WATCH_INTERVAL)
     write_lines([f"Page: {path_text(page)}"])
 
 
 def _has_ended(study: "StudySummary") -> bool:
-    """Return whether nothing is left to do, or only the comparison of the best configurations."""
-    return not study.is_searching and not study.confirming
+    """Return whether nothing is left to do. After the confirmation, the test sets are translated for the verdict."""
+    is_concluding = study.confirmed and not study.verdict
+    return not (study.is_searching or study.confirming or is_concluding)
 
 
 def _show(lines: list[str], *, again: bool) -> None:

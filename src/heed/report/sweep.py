@@ -78,7 +78,8 @@ class Arm:
     fixed: Sequence[str] = ()
     command: str = ""
     pruner: str = ""
-    sampler: str = ""
+    counts_failed: bool = False
+    """Whether a failed trial uses up the budget, as in a grid."""
     importances: Mapping[str, float] = field(default_factory=dict)
     """Fractions that add up to 1; empty if there are too few trials."""
     importance_trials: int = 0
@@ -86,8 +87,14 @@ class Arm:
 
     @property
     def to_start(self) -> int:
-        """Trials of the budget that no worker has started."""
-        return max(self.n_trials - sum(trial.state in ("complete", "pruned", "running") for trial in self.trials), 0)
+        """Trials of the budget that no worker has started, or that wait to be continued."""
+        return max(self.n_trials - sum(map(self._uses_budget, self.trials)), 0)
+
+    def _uses_budget(self, trial: TrialSummary) -> bool:
+        if trial.state == "failed":
+            # Without a reason, its workers died again and again.
+            return self.counts_failed or not trial.reason
+        return trial.state != "waiting"
 
 
 @dataclass(frozen=True)
@@ -96,14 +103,19 @@ class Configuration:
 
     trial: int
     arm: str
-    found: float
+    found: float | None
     """Its score in the search."""
     overrides: Sequence[str]
     seeds: Sequence[int]
     valid: Sequence[float]
-    """A validation score for each seed."""
-    mean: float
-    sd: float
+    """A validation score for each seed; empty if all its runs failed."""
+    failed: Sequence[str] = ()
+    """Why runs failed."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return statistics.fmean(self.valid)
 
 
 @dataclass(frozen=True)
@@ -114,8 +126,8 @@ class VerdictSummary:
     winner: Configuration
     noise: float
     """Standard deviation over seeds, pooled over the configurations."""
-    test: Mapping[str, Mapping[str, Any]]
-    """Test set → metric → scores of each seed; also ``mean``, ``sd`` and ``signature``."""
+    tests: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """Arm → test set → metric → scores of each seed of the arm's winner; beside the metrics, their ``signature``."""
     experiment: str = ""
     rerun: str = ""
     compare: str = ""
@@ -123,8 +135,8 @@ class VerdictSummary:
 
     @property
     def others(self) -> list[Configuration]:
-        """All configurations but the winner."""
-        return [one for one in self.configurations if one is not self.winner]
+        """All configurations with scores but the winner."""
+        return [one for one in self.configurations if one.valid and one is not self.winner]
 
     def difference(self, other: Configuration) -> tuple[float, tuple[float, float] | None]:
         """Return how far the winner's mean is above another one's, and its 95 % interval over seeds.
@@ -132,8 +144,8 @@ class VerdictSummary:
         The interval uses the pooled standard deviation. It is None if every configuration has one seed.
         """
         value = self.winner.mean - other.mean
-        freedom = sum(len(one.valid) - 1 for one in self.configurations)
-        if freedom <= 0 or not self.winner.valid or not other.valid:
+        freedom = sum(len(one.valid) - 1 for one in self.configurations if one.valid)
+        if not freedom:
             return value, None
         error = self.noise * math.sqrt(1 / len(self.winner.valid) + 1 / len(other.valid))
         half = error * (T_QUANTILES[freedom - 1] if freedom <= len(T_QUANTILES) else NORMAL_QUANTILE)
@@ -166,7 +178,7 @@ class StudySummary:
     confirmed: int = 0
     """Finished trainings of the best configurations with further seeds."""
     confirming: int = 0
-    """Trainings of the best configurations that have not finished."""
+    """Trainings of the best configurations that are running or wait to be continued."""
     verdict: VerdictSummary | None = None
 
     @property

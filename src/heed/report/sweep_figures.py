@@ -25,7 +25,7 @@ SMALL_HEIGHT = 150
 WHISKER = 2.5
 """Scores further below the lower quartile than so many interquartile ranges are drawn at the edge of a plot."""
 HIGHLIGHTED, HIGHLIGHTED_PER_ARM = 5, 3
-"""Best trials that curves and lines show in full colour: of one arm, of each of several."""
+"""At most so many of the best trials have full colour: of a single arm, of each of several."""
 ABSENT, PRUNED = "absent", "pruned"
 """Labels of the places of trials that do not have an option, and of those without a final score."""
 PLACE = 0.12
@@ -314,15 +314,16 @@ def arm_class(study: StudySummary, arm: str) -> str:
     return side_class(study.arm_names.index(arm)) if arm in study.arm_names else side_class(0)
 
 
-def highlighted_count(study: StudySummary) -> str:
-    """Return in words how many trials are highlighted."""
-    return f"{HIGHLIGHTED}" if len(study.arms) == 1 else f"{HIGHLIGHTED_PER_ARM} of each side"
+def highlighted_count(study: StudySummary) -> int:
+    """Return how many trials of each arm are highlighted: of few, only the best one."""
+    most = HIGHLIGHTED if len(study.arms) == 1 else HIGHLIGHTED_PER_ARM
+    return max(min(most, study.count("complete") // len(study.arms) // 3), 1)
 
 
 def _highlighted(study: StudySummary) -> set[int]:
     """Return the ids of the best trials of each arm."""
     best = study.best_trials()
-    count = HIGHLIGHTED if len(study.arms) == 1 else HIGHLIGHTED_PER_ARM
+    count = highlighted_count(study)
     by_arm = ([trial for trial in best if trial.arm == arm] for arm in study.arm_names)
     return {id(trial) for trials in by_arm for trial in trials[:count]}
 

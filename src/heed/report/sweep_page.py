@@ -55,6 +55,7 @@ def render(study: StudySummary) -> str:
         confirmed=_confirmed(study, verdict) if verdict else "",
         differences=_differences(study, verdict) if verdict else "",
         test_scores=_test_scores(verdict) if verdict else "",
+        signatures=_signatures(verdict) if verdict else [],
         fronts=[pareto_plot(study, other) for other in range(1, len(study.objectives))] if best else [],
         best_trials=_trials(study, study.pareto_front() if is_multiple else best[:BEST], name="Best trials"),
         seeds=_seeds(study),
@@ -64,7 +65,7 @@ def render(study: StudySummary) -> str:
         pruned=study.count("pruned"),
         parallel=parallel,
         absent=ABSENT in parallel,
-        highlighted=highlighted_count(study),
+        highlighted=_highlighted(study),
         curves=learning_curves(study),
         failed=_failed(study),
         all_trials=_trials(study, study.ordered(), name="All trials"),
@@ -79,11 +80,16 @@ def render(study: StudySummary) -> str:
 def _confirmed(study: StudySummary, verdict: VerdictSummary) -> Markup:
     rows = []
     for one in verdict.configurations:
+        if not one.valid:
+            rows.append(Row(text.trial_label(one), [], instead=f"failed: {'; '.join(one.failed)}"))
+            continue
         many = len(one.valid) > 1
         mean = Mark(one.mean, None, arm_class(study, one.arm), text.mean_and_sd(one.valid), one.valid if many else ())
-        found = Mark(one.found, None, "component", f"search {text.format_score(one.found)}")
-        note = "the winner" if one is verdict.winner else ""
-        rows.append(Row(text.trial_label(one), [mean, found], note))
+        marks = [mean]
+        if one.found is not None:
+            marks.append(Mark(one.found, None, "component", f"search {text.format_score(one.found)}"))
+        note = "the winner" if one is verdict.winner else "; ".join(f"failed: {reason}" for reason in one.failed)
+        rows.append(Row(text.trial_label(one), marks, note))
     return dot_plot(rows, name=f"{study.objectives[0]} over seeds")
 
 
@@ -96,14 +102,25 @@ def _differences(study: StudySummary, verdict: VerdictSummary) -> Markup:
 
 
 def _test_scores(verdict: VerdictSummary) -> Markup:
-    """Return a table of the winner's test scores; empty without any."""
-    rows = []
-    for name, found in verdict.test.items():
-        for metric, scores in found.items():
-            if isinstance(scores, list) and scores:
-                each = ", ".join(map(text.format_score, scores))
-                rows.append([f"{name} {metric}", text.mean_and_sd(scores), each, str(found.get("signature") or "")])
-    return table(["", "mean ± SD", "each seed", "signature"], rows, name="Test scores") if rows else Markup("")
+    """Return a table of the test scores of each arm's winner; empty without any."""
+    rows = [
+        [
+            " ".join(filter(None, (arm, name, metric))),
+            text.mean_and_sd(scores).replace(" ", "\u00a0"),
+            ", ".join(map(text.format_score, scores)),
+        ]
+        for arm, sets in verdict.tests.items()
+        for name, found in sets.items()
+        for metric, scores in found.items()
+        if isinstance(scores, list) and scores
+    ]
+    return table(["", "mean ± SD", "each seed"], rows, name="Test scores") if rows else Markup("")
+
+
+def _signatures(verdict: VerdictSummary) -> list[str]:
+    """Return the signatures of the test scores."""
+    found = [scores.get("signature") for sets in verdict.tests.values() for scores in sets.values()]
+    return list(dict.fromkeys(str(signature) for signature in found if signature))
 
 
 # ---- the trials
@@ -172,7 +189,7 @@ def _failed(study: StudySummary) -> Markup:
     rows = [
         [
             text.trial_label(trial).removeprefix("trial "),
-            trial.reason or "unknown: its worker ended without a reason",
+            trial.reason or "Its workers died.",
             " ".join(f"{name}={text.format_value(value)}" for name, value in trial.params.items()),
             trial.folder,
         ]
@@ -180,6 +197,13 @@ def _failed(study: StudySummary) -> Markup:
         if trial.state == "failed"
     ]
     return table(["trial", "reason", "settings", "folder"], rows, name="Failed trials") if rows else Markup("")
+
+
+def _highlighted(study: StudySummary) -> str:
+    """Return a sentence about the lines in full colour, without its end."""
+    count = highlighted_count(study)
+    of = " of each side" if len(study.arms) > 1 else ""
+    return f"The best {count}{of} are strong" if count > 1 else f"The best one{of} is strong"
 
 
 def _space(arm: Arm) -> Markup:

@@ -54,7 +54,7 @@ def headline(study: StudySummary) -> list[str]:
     if study.confirmed or study.confirming:
         sentences.append(
             f"The best configurations are trained with further seeds: {study.confirmed} finished, "
-            f"{study.confirming} to go."
+            f"{study.confirming} running."
         )
     elif not study.seed_groups():
         sentences.append("Every score is of one seed: small differences between trials may be chance.")
@@ -69,8 +69,8 @@ def _verdict(study: StudySummary, verdict: VerdictSummary) -> list[str]:
     sentences = [f"{_capital(trial_label(winner))} wins: {objective} {score} {over}."]
     rivals = _rivals(study, verdict)
     sentences += [_contrast(study, verdict, rival) for rival in rivals]
-    if rivals and any(len(one.valid) > 1 for one in verdict.configurations):
-        found = [one.found for one in verdict.configurations]
+    found = [one.found for one in verdict.configurations if one.found is not None]
+    if rivals and len(found) > 1 and any(len(one.valid) > 1 for one in verdict.configurations):
         sentences.append(
             f"The search put {format_score(max(found) - min(found))} between these {len(found)} configurations; "
             f"another seed alone changes a score by {format_score(verdict.noise)} (SD)."

@@ -34,6 +34,8 @@ FORMAT = 1
 """Version of the user attribute and of the verdict."""
 ATTRIBUTE = "heed"
 """User attribute of the Optuna studies of a search."""
+SURPLUS = "surplus"
+"""Reason of a trial that a worker claimed when the budget was used up, and did not start."""
 DATABASE = "study.db"
 VERDICT = "verdict.json"
 
@@ -73,12 +75,7 @@ def read_study(folder: Path, *, storage: str | None = None, now: datetime | None
             arms.append(_read_arm(study, attribute, now))
             parameters |= _read_parameters(study, attribute["space"])
         directions = found[0][0].directions
-        confirmations = [
-            STATES[trial.state.name]
-            for study in opened.get_all_studies()
-            if study.study_name.startswith(f"{name} confirm")
-            for *_, trial in _attempts(_load(opened, study.study_name).get_trials(deepcopy=False)).values()
-        ]
+        confirmations = _confirmations(opened, name)
     return StudySummary(
         name=name,
         objectives=[str(objective) for objective in found[0][1]["objectives"]],
@@ -189,7 +186,7 @@ def _find_studies(storage: "RDBStorage", folder: Path, *, is_local: bool) -> lis
     if is_local and len(names) == 1:
         (name,) = names
     chosen = [(study, attribute) for study, attribute in found if attribute["study"] == name]
-    chosen = [(study, attribute) for study, attribute in chosen if not study.startswith(f"{name} confirm")]
+    chosen = [(study, attribute) for study, attribute in chosen if not attribute.get("confirms")]
     if not chosen:
         has = f"it has {', '.join(names)}" if names else "no study in it was made by heed"
         raise HeedError(f"The storage has no study {name} ({has}): give the folder of a study, runs/NAME.")
@@ -199,6 +196,23 @@ def _find_studies(storage: "RDBStorage", folder: Path, *, is_local: bool) -> lis
             raise HeedError(f"The study {study} was made by another version of heed: read it with that version.")
         studies.append((_load(storage, study), attribute))
     return studies
+
+
+def _confirmations(storage: "RDBStorage", name: str) -> list[State]:
+    """Return the states of the trainings that confirm the best configurations.
+
+    A search that went on after its end may have several confirmations; the last one counts.
+    """
+    studies = [
+        study.study_name
+        for study in storage.get_all_studies()
+        if isinstance(attribute := study.user_attrs.get(ATTRIBUTE), dict)
+        and attribute.get("study") == name
+        and attribute.get("confirms")
+    ]
+    if not studies:
+        return []
+    return [STATES[trials[-1].state.name] for trials in _attempts(_load(storage, studies[-1]).get_trials()).values()]
 
 
 def _load(storage: "RDBStorage", name: str) -> "Study":
@@ -223,17 +237,21 @@ def _read_arm(study: "Study", attribute: Mapping[str, Any], now: datetime) -> Ar
         fixed=[str(override) for override in attribute.get("fixed") or ()],
         command=_without_password(str(attribute.get("command") or "")),
         pruner=str(attribute.get("pruner") or ""),
-        sampler=str(attribute.get("sampler") or ""),
+        counts_failed=bool(attribute.get("counts_failed")),
         importances=importances,
         importance_trials=count,
     )
 
 
 def _attempts(trials: "Sequence[FrozenTrial]") -> dict[int, "list[FrozenTrial]"]:
-    """Return the attempts of each trial, in order, by the number of its first attempt."""
+    """Return the attempts of each trial, in order, by the number of its first attempt.
+
+    Trials that a worker claimed beyond the budget are left out.
+    """
     groups: dict[int, list[FrozenTrial]] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):
-        groups.setdefault(trial.system_attrs.get("failed_trial", trial.number), []).append(trial)
+        if trial.user_attrs.get("reason") != SURPLUS:
+            groups.setdefault(trial.system_attrs.get("failed_trial", trial.number), []).append(trial)
     return groups
 
 
@@ -321,23 +339,23 @@ def _parse_verdict(data: Mapping[str, Any]) -> VerdictSummary:
         Configuration(
             trial=int(one["trial"]),
             arm=str(one.get("arm") or ""),
-            found=float(one["found"]),
+            found=None if one["found"] is None else float(one["found"]),
             overrides=[str(override) for override in one["overrides"]],
             seeds=[int(seed) for seed in one["seeds"]],
             valid=[float(score) for score in one["valid"]],
-            mean=float(one["mean"]),
-            sd=float(one["sd"] or 0.0),
+            failed=[str(reason) for reason in one.get("failed") or ()],
         )
         for one in data["configurations"]
     ]
     # Trials of different arms may have the same number.
     arm = data.get("winner_arm")
-    winner = next(one for one in configurations if one.trial == data["winner"] and arm in (None, one.arm))
+    winner = next(one for one in configurations if one.trial == data["winner"] and arm in (None, one.arm) and one.valid)
+    tests = data.get("tests_by_arm") or {winner.arm: data.get("test")}
     return VerdictSummary(
         configurations=configurations,
         winner=winner,
         noise=float(data["noise"] or 0.0),
-        test={str(name): {**scores} for name, scores in (data.get("test") or {}).items()},
+        tests={arm: {name: {**scores} for name, scores in (sets or {}).items()} for arm, sets in tests.items()},
         experiment=str(data.get("experiment") or ""),
         rerun=str(data.get("rerun") or ""),
         compare=str(data.get("compare") or ""),
