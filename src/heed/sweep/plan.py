@@ -92,6 +92,7 @@ class Plan:
             "space": self.arms[arm].to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(OF_ONE_WORKER)],
             "n_trials": self.budget(arm),
+            "counts_failed": is_grid(self.settings),
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
             "command": shlex.join([*program.command(), *sys.argv[1:]]),
         }
