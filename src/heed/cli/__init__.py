@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heed import __version__
-from heed.cli import align, attend, average, compare, evaluate, runs, score, train, translate
+from heed.cli import align, attend, average, compare, evaluate, export, runs, score, train, translate
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
@@ -21,6 +21,7 @@ COMMANDS = [
     attend.COMMAND,
     runs.COMMAND,
     average.COMMAND,
+    export.COMMAND,
 ]
 
 

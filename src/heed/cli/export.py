@@ -1,0 +1,66 @@
+"""``heed export``: write a trained model for another engine."""
+
+import argparse
+from pathlib import Path
+
+from heed.cli.arguments import Command
+from heed.cli.lines import read_file, write_lines
+from heed.errors import HeedError
+from heed.export import QUANTIZATIONS
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="RUN", help="run or model folder, or a copy of one")
+    parser.add_argument("--to", required=True, choices=("ctranslate2",), help="the engine")
+    parser.add_argument(
+        "--quantization", choices=QUANTIZATIONS, help="smaller weights, for ctranslate2 and argos (default: float32)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="the new folder (default: RUN/export/ENGINE[-QUANTIZATION])"
+    )
+    parser.add_argument(
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="source sentences on which the export is compared with heed (default: the run's validation set)",
+    )
+
+
+def _run(args: argparse.Namespace) -> None:
+    from heed.export import to_ctranslate2
+    from heed.export.parity import check_sentences
+    from heed.inference import model_folder
+    from heed.inference.translator import Translator
+
+    out = _output(args)
+    folder = model_folder.load(args.model)
+    search = folder.config.get("search")
+    translator = Translator(
+        folder.model,
+        folder.tokenizer,
+        search,
+        src_lang=folder.config.get("src_lang", ""),
+        tgt_lang=folder.config.get("tgt_lang", ""),
+        packed=True,
+    )
+    check = check_sentences(args.model, args.check, read_file)
+    report = to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
+    before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
+    write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])
+
+
+def _output(args: argparse.Namespace) -> Path:
+    """Return the path to write to, which must not exist."""
+    name = f"{args.to}-{args.quantization}" if args.quantization else args.to
+    out: Path = args.out or args.model / "export" / name
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise HeedError(f"{out} already exists: name a new folder with --out, or delete it.")
+    return out.absolute()
+
+
+def _megabytes(path: Path) -> float:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+
+COMMAND = Command("export", "Write a trained model for another engine, checked against heed.", _add_options, _run)
