@@ -22,6 +22,8 @@ from tests.export.models import (
     write_run,
 )
 
+pytestmark = pytest.mark.slow
+
 Heed = Callable[..., tuple[int, str, str]]
 
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {

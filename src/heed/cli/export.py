@@ -2,22 +2,28 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import Command
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError
-from heed.export import QUANTIZATIONS
+from heed.export import QUANTIZATIONS, TARGETS
+
+if TYPE_CHECKING:
+    from heed.export.parity import CheckSet, Report
+    from heed.inference.translator import Translator
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="RUN", help="run or model folder, or a copy of one")
-    parser.add_argument("--to", required=True, choices=("ctranslate2",), help="the engine")
+    parser.add_argument("--to", required=True, choices=TARGETS, help="the engine")
     parser.add_argument(
         "--quantization", choices=QUANTIZATIONS, help="smaller weights, for ctranslate2 and argos (default: float32)"
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="the new folder (default: RUN/export/ENGINE[-QUANTIZATION])"
     )
+    parser.add_argument("--push", metavar="ORG/NAME", help="upload a huggingface export to this repository of the hub")
     parser.add_argument(
         "--check",
         type=Path,
@@ -27,11 +33,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.export import to_ctranslate2
     from heed.export.parity import check_sentences
     from heed.inference import model_folder
     from heed.inference.translator import Translator
 
+    _check_options(args)
     out = _output(args)
     folder = model_folder.load(args.model)
     search = folder.config.get("search")
@@ -44,9 +50,35 @@ def _run(args: argparse.Namespace) -> None:
         packed=True,
     )
     check = check_sentences(args.model, args.check, read_file)
-    report = to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
+    report = _export(args, translator, search, out, check)
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])
+    if args.push is not None:
+        from heed.export.to_huggingface import push
+
+        write_lines([push(out, args.push)])
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.quantization and args.to not in ("ctranslate2", "argos"):
+        raise HeedError(f"--quantization is for ctranslate2 and argos: leave it out for --to {args.to}.")
+    if args.push is not None:
+        from heed.export.to_huggingface import check_token
+
+        if args.to != "huggingface":
+            raise HeedError(f"--push uploads to the Hugging Face hub: use it with --to huggingface, not {args.to}.")
+        check_token()
+
+
+def _export(args: argparse.Namespace, translator: "Translator", search: Any, out: Path, check: "CheckSet") -> "Report":
+    """Write the export that ``--to`` names."""
+    if args.to == "huggingface":
+        from heed.export import to_huggingface
+
+        return to_huggingface.export(translator, search, out, check)
+    from heed.export import to_ctranslate2
+
+    return to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
 
 
 def _output(args: argparse.Namespace) -> Path:

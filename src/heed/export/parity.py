@@ -190,13 +190,29 @@ def _tokens(translator: Translator, sources: Ids, search: Search) -> Ids:
 
 
 def _score_difference(translator: Translator, engine: Engine, sources: Ids, beam: Search) -> float:
-    """Return the largest difference between heed's and the engine's log p of heed's beam search results."""
-    found = translator.translate_ids(sources, search=beam)
-    finished = [(ids, n_best[0]) for ids, n_best in zip(sources, found, strict=True) if ids and n_best[0].finished]
-    if not finished:
-        return 0.0
-    scores = engine.score_ids([ids for ids, _ in finished], [best.tokens for _, best in finished])
-    return max(abs(best.log_prob - score) for (_, best), score in zip(finished, scores, strict=True))
+    """Return the largest difference between heed's and the engine's log p of heed's beam search results.
+
+    A result that was cut at the length limit is scored as if it ended before its last token.
+    """
+    found = [n_best[0] for n_best in translator.translate_ids(sources, search=beam)]
+    pairs = [
+        (source, best.tokens if best.finished else best.tokens[:-1])
+        for source, best in zip(sources, found, strict=True)
+        if source
+    ]
+    theirs = engine.score_ids([source for source, _ in pairs], [target for _, target in pairs])
+    ours = [_log_prob(translator, source, target) for source, target in pairs]
+    return max((abs(a - b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+
+
+@torch.inference_mode()
+def _log_prob(translator: Translator, source: list[int], target: list[int]) -> float:
+    """Return heed's log p(target, EOS | source) in nats."""
+    src, src_mask = pad([[*source, EOS]], translator.model.device)
+    tgt_in, _ = pad([[BOS, *target]], translator.model.device)
+    tgt_out, _ = pad([[*target, EOS]], translator.model.device)
+    log_probs = translator.model(src, src_mask, tgt_in).log_softmax(-1)
+    return float(log_probs.gather(2, tgt_out[..., None]).sum())
 
 
 @torch.inference_mode()
