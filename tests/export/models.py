@@ -37,9 +37,9 @@ UNSCALED = SelfAttentionConfig(kind="qkv", scaled=False)
 PARAMETER_FREE = SelfAttentionConfig(kind="parameter_free", scaled=True)
 
 
-def write_model(folder: Path, config: ModelConfig, *, joint: bool = True) -> Path:
+def write_model(folder: Path, config: ModelConfig, *, joint: bool = True, seed: int = 1) -> Path:
     """Write a model folder with random weights, larger than at initialization so that translations differ."""
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     tokenizer = train_tokenizer(LINES * 3, vocab_size=40, joint=joint)
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=joint)
     with torch.no_grad():
@@ -49,9 +49,9 @@ def write_model(folder: Path, config: ModelConfig, *, joint: bool = True) -> Pat
     return folder
 
 
-def write_run(folder: Path, config: ModelConfig, *, joint: bool = True) -> Path:
+def write_run(folder: Path, config: ModelConfig, *, joint: bool = True, seed: int = 1) -> Path:
     """Write a run: a model folder and its validation sentences."""
-    write_model(folder / "model", config, joint=joint)
+    write_model(folder / "model", config, joint=joint, seed=seed)
     (folder / "translations").mkdir()
     for side in ("src", "ref"):
         (folder / "translations" / f"valid.{side}").write_text("".join(f"{line}\n" for line in LINES))

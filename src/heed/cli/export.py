@@ -38,7 +38,6 @@ def _run(args: argparse.Namespace) -> None:
     from heed.inference.translator import Translator
 
     _check_options(args)
-    out = _output(args)
     folder = model_folder.load(args.model)
     search = folder.config.get("search")
     translator = Translator(
@@ -49,6 +48,7 @@ def _run(args: argparse.Namespace) -> None:
         tgt_lang=folder.config.get("tgt_lang", ""),
         packed=True,
     )
+    out = _output(args, translator)
     check = check_sentences(args.model, args.check, read_file)
     report = _export(args, translator, search, out, check)
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
@@ -76,15 +76,23 @@ def _export(args: argparse.Namespace, translator: "Translator", search: Any, out
         from heed.export import to_huggingface
 
         return to_huggingface.export(translator, search, out, check)
+    if args.to == "argos":
+        from heed.export import to_argos
+
+        return to_argos.export(translator, search, out, check, quantization=args.quantization)
     from heed.export import to_ctranslate2
 
     return to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
 
 
-def _output(args: argparse.Namespace) -> Path:
-    """Return the path to write to, which must not exist."""
+def _output(args: argparse.Namespace, translator: "Translator") -> Path:
+    """Return the absolute path of the new folder or file, which must not exist."""
     name = f"{args.to}-{args.quantization}" if args.quantization else args.to
     out: Path = args.out or args.model / "export" / name
+    if args.to == "argos":
+        from heed.export.to_argos import package_name
+
+        out = out / f"{package_name(translator)}.argosmodel"
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise HeedError(f"{out} already exists: name a new folder with --out, or delete it.")
     return out.absolute()
