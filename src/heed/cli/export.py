@@ -80,6 +80,10 @@ def _export(args: argparse.Namespace, translator: "Translator", search: Any, out
         from heed.export import to_argos
 
         return to_argos.export(translator, search, out, check, quantization=args.quantization)
+    if args.to == "onnx":
+        from heed.export import to_onnx
+
+        return to_onnx.export(translator, search, out, check)
     from heed.export import to_ctranslate2
 
     return to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
