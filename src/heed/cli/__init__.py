@@ -8,6 +8,7 @@ from pathlib import Path
 
 from heed import __version__
 from heed.cli import align, attend, average, compare, evaluate, runs, score, sweep, train, translate
+from heed.cli import align, attend, average, compare, evaluate, export, runs, score, train, translate
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
@@ -22,6 +23,7 @@ COMMANDS = [
     runs.COMMAND,
     sweep.COMMAND,
     average.COMMAND,
+    export.COMMAND,
 ]
 
 

@@ -1,0 +1,110 @@
+"""``heed export``: write a trained model for another engine."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heed.cli.arguments import Command
+from heed.cli.lines import read_file, write_lines
+from heed.errors import HeedError
+from heed.export import QUANTIZATIONS, TARGETS
+
+if TYPE_CHECKING:
+    from heed.export.parity import CheckSet, Report
+    from heed.inference.translator import Translator
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="RUN", help="run or model folder, or a copy of one")
+    parser.add_argument("--to", required=True, choices=TARGETS, help="the engine")
+    parser.add_argument(
+        "--quantization", choices=QUANTIZATIONS, help="smaller weights, for ctranslate2 and argos (default: float32)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="the new folder (default: RUN/export/ENGINE[-QUANTIZATION])"
+    )
+    parser.add_argument("--push", metavar="ORG/NAME", help="upload a huggingface export to this repository of the hub")
+    parser.add_argument(
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="source sentences on which the export is compared with heed (default: the run's validation set)",
+    )
+
+
+def _run(args: argparse.Namespace) -> None:
+    from heed.export.parity import check_sentences
+    from heed.inference import model_folder
+    from heed.inference.translator import Translator
+
+    _check_options(args)
+    folder = model_folder.load(args.model)
+    search = folder.config.get("search")
+    translator = Translator(
+        folder.model,
+        folder.tokenizer,
+        search,
+        src_lang=folder.config.get("src_lang", ""),
+        tgt_lang=folder.config.get("tgt_lang", ""),
+        packed=True,
+    )
+    out = _output(args, translator)
+    check = check_sentences(args.model, args.check, read_file)
+    report = _export(args, translator, search, out, check)
+    before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
+    write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])
+    if args.push is not None:
+        from heed.export.to_huggingface import push
+
+        write_lines([push(out, args.push)])
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.quantization and args.to not in ("ctranslate2", "argos"):
+        raise HeedError(f"--quantization is for ctranslate2 and argos: leave it out for --to {args.to}.")
+    if args.push is not None:
+        from heed.export.to_huggingface import check_token
+
+        if args.to != "huggingface":
+            raise HeedError(f"--push uploads to the Hugging Face hub: use it with --to huggingface, not {args.to}.")
+        check_token()
+
+
+def _export(args: argparse.Namespace, translator: "Translator", search: Any, out: Path, check: "CheckSet") -> "Report":
+    """Write the export that ``--to`` names."""
+    if args.to == "huggingface":
+        from heed.export import to_huggingface
+
+        return to_huggingface.export(translator, search, out, check)
+    if args.to == "argos":
+        from heed.export import to_argos
+
+        return to_argos.export(translator, search, out, check, quantization=args.quantization)
+    if args.to == "onnx":
+        from heed.export import to_onnx
+
+        return to_onnx.export(translator, search, out, check)
+    from heed.export import to_ctranslate2
+
+    return to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
+
+
+def _output(args: argparse.Namespace, translator: "Translator") -> Path:
+    """Return the absolute path of the new folder or file, which must not exist."""
+    name = f"{args.to}-{args.quantization}" if args.quantization else args.to
+    out: Path = args.out or args.model / "export" / name
+    if args.to == "argos":
+        from heed.export.to_argos import package_name
+
+        out = out / f"{package_name(translator)}.argosmodel"
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise HeedError(f"{out} already exists: name a new folder with --out, or delete it.")
+    return out.absolute()
+
+
+def _megabytes(path: Path) -> float:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
+
+
+COMMAND = Command("export", "Write a trained model for another engine, checked against heed.", _add_options, _run)

@@ -1,0 +1,118 @@
+"""``heed export --to argos``: packages of Argos Translate, which LibreTranslate installs."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from heed.errors import HeedError
+from heed.export import ctranslate2_model, to_ctranslate2
+from heed.export.extra import require
+from heed.export.parity import CheckSet, Report
+from heed.files import remove, replacing
+from heed.inference.translator import Translator
+
+VERSION = "1.0"
+"""The version of the package, and of Argos Translate that it needs at least."""
+
+NAMES = {
+    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
+    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian",
+    "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "hu": "Hungarian", "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean",
+    "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "ms": "Malay", "nb": "Norwegian", "nl": "Dutch",
+    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
+    "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "th": "Thai", "tl": "Tagalog", "tr": "Turkish",
+    "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+"""English names of languages by code. Other languages are shown by their code."""
+
+
+def package_name(translator: Translator) -> str:
+    """Return the name of the package's folder, as Argos Translate writes it.
+
+    Raises:
+        HeedError: a language of the model is unknown.
+    """
+    if not (translator.src_lang and translator.tgt_lang):
+        raise HeedError(
+            "An Argos package needs the codes of both languages, and this model does not know them: train with "
+            "data.src_lang and data.tgt_lang, or write them into the config.yaml of the model folder."
+        )
+    return f"translate-{translator.src_lang}_{translator.tgt_lang}-{VERSION.replace('.', '_')}"
+
+
+def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
+    """Write an ``.argosmodel`` file.
+
+    Args:
+        search: the ``search`` section of the model folder's config.
+        out: the new file.
+        quantization: see `to_ctranslate2.export`.
+
+    Raises:
+        HeedError: an Argos package cannot hold the model, or the check fails. Nothing is written.
+    """
+    require("ctranslate2")
+    name = package_name(translator)
+    ctranslate2_model.check_supported(translator.model)
+    if translator.tokenizer.tags:
+        raise HeedError(
+            "Argos Translate cannot write the language tag that this model of both directions reads: train one model "
+            "per direction, or use `--to ctranslate2`."
+        )
+    if not translator.tokenizer.joint:
+        raise HeedError(
+            "An Argos package has one SentencePiece model for both languages, and this model has two: train with "
+            "tokenizer.joint=true, or use `--to ctranslate2`."
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as file:
+        folder = file.with_suffix(".folder")
+        remove(folder)
+        try:
+            report = _write_package(folder / name, translator, search, check, quantization=quantization)
+            _zip(folder, file)
+        finally:
+            remove(folder)
+    return report
+
+
+def _write_package(
+    package: Path, translator: Translator, search: Any, check: CheckSet, *, quantization: str | None
+) -> Report:
+    model = package / "model"
+    model.mkdir(parents=True)
+    report = to_ctranslate2.write(translator, search, model, check, quantization=quantization)
+    (model / "tokenizer.model").rename(package / "sentencepiece.model")
+    metadata = {
+        "package_version": VERSION,
+        "argos_version": VERSION,
+        "from_code": translator.src_lang,
+        "from_name": NAMES.get(translator.src_lang, translator.src_lang),
+        "to_code": translator.tgt_lang,
+        "to_name": NAMES.get(translator.tgt_lang, translator.tgt_lang),
+        "type": "translate",
+    }
+    (package / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    (package / "README.md").write_text(_readme(translator, report), encoding="utf-8")
+    return report
+
+
+def _readme(translator: Translator, report: Report) -> str:
+    return "\n".join(
+        [
+            f"# {translator.src_lang} to {translator.tgt_lang}",
+            "",
+            "Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:",
+            "",
+            *(f"- {line.replace('×', 'x')}" for line in report.lines()),
+            "",
+        ]
+    )
+
+
+def _zip(folder: Path, file: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))

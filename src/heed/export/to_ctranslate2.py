@@ -1,0 +1,60 @@
+"""``heed export --to ctranslate2``."""
+
+from pathlib import Path
+from typing import Any
+
+from heed import __version__
+from heed.errors import HeedError
+from heed.export import ctranslate2_model
+from heed.export.ctranslate2_engine import CTranslate2Engine
+from heed.export.description import write_description
+from heed.export.extra import require
+from heed.export.parity import CheckSet, Report, compare, require_equal
+from heed.files import replacing
+from heed.inference.translator import Translator
+
+
+def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
+    """Write a folder for `CTranslate2Engine`, which also CTranslate2 alone can load.
+
+    Args:
+        search: the ``search`` section of the model folder's config.
+        out: the new folder.
+        quantization: see `heed.export.ctranslate2_model.save`. Without it the check must succeed.
+
+    Raises:
+        HeedError: CTranslate2 is not installed or cannot compute the model, or the check fails. Nothing is written.
+    """
+    require("ctranslate2")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as folder:
+        folder.mkdir()
+        return write(translator, search, folder, check, quantization=quantization)
+
+
+def write(translator: Translator, search: Any, folder: Path, check: CheckSet, *, quantization: str | None) -> Report:
+    """Write the files of `export` into an existing folder and check them."""
+    model = ctranslate2_model.check_supported(translator.model)
+    tokenizer = translator.tokenizer
+    src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
+    tgt_pieces = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
+    try:
+        ctranslate2_model.save(folder, model, src_pieces, tgt_pieces, quantization=quantization)
+    except ValueError as error:
+        raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
+    tokenizer.save(folder)
+    description = {
+        "to": "ctranslate2",
+        "heed": __version__,
+        "quantization": quantization,
+        "src_lang": translator.src_lang,
+        "tgt_lang": translator.tgt_lang,
+        "search": search,
+        "positions": model.max_target_length,
+    }
+    write_description(folder, description)
+    report = compare(translator, CTranslate2Engine(folder), check)
+    if quantization is None:
+        require_equal(report)
+    write_description(folder, {**description, "check": report.plain()})
+    return report

@@ -1,0 +1,246 @@
+"""``heed export --to huggingface``."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError, first_line
+from heed.export import huggingface_model
+from heed.export.extra import require
+from heed.export.parity import CheckSet, Ids, Report, compare, length_limits, require_equal
+from heed.files import replacing
+from heed.inference import BATCH_TOKENS
+from heed.inference.batching import length_batches, pad
+from heed.inference.search_settings import search_settings
+from heed.inference.translator import Translator
+from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
+
+
+def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> Report:
+    """Write a folder that ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers load.
+
+    Args:
+        search: the ``search`` section of the model folder's config.
+        out: the new folder.
+
+    Raises:
+        HeedError: transformers is not installed or has no class for the model, or the check fails. Nothing is written.
+    """
+    logging = require("transformers").logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model = huggingface_model.check_supported(translator.model)
+    if translator.tokenizer.tags:
+        raise HeedError(
+            "The tokenizer of transformers cannot write the language tag of a model of both directions: use "
+            "`--to ctranslate2`."
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as folder:
+        folder.mkdir()
+        target = huggingface_model.convert(model)
+        target.generation_config = _generation_config(search)
+        target.save_pretrained(folder)
+        _save_tokenizer(folder, translator)
+        engine = HuggingFaceEngine(folder, search)
+        engine.check_tokenizer(translator.tokenizer, check.sources)
+        report = compare(translator, engine, check)
+        require_equal(report)
+        (folder / "README.md").write_text(_model_card(translator, report), encoding="utf-8")
+    return report
+
+
+def check_token() -> None:
+    """Check that the user is logged in to the Hugging Face hub.
+
+    Raises:
+        HeedError: there is no token.
+    """
+    if require("huggingface_hub").get_token() is None:
+        raise HeedError("--push needs a token of huggingface.co: run `hf auth login`, or set HF_TOKEN.")
+
+
+def push(folder: Path, repository: str) -> str:
+    """Upload an exported folder to a repository of the Hugging Face hub, which is created private if it is new.
+
+    Returns:
+        The URL of the commit.
+
+    Raises:
+        HeedError: the hub cannot be reached or refuses the upload.
+    """
+    hub = require("huggingface_hub")
+    api = hub.HfApi()
+    try:
+        api.create_repo(repository, private=True, exist_ok=True)
+        return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Export from heed"))
+    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
+        raise HeedError(f"{folder} was written but not uploaded to {repository}: {first_line(error)}") from error
+
+
+class HuggingFaceEngine:
+    """``transformers`` with an exported folder.
+
+    Args:
+        search: the ``search`` section of the model folder's config, for its length limits.
+    """
+
+    def __init__(self, folder: Path, search: Any) -> None:
+        transformers = require("transformers")
+        self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
+        with warnings.catch_warnings():
+            # It recommends a punctuation normaliser that it does not use.
+            warnings.filterwarnings("ignore", message=".*sacremoses")
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._limits = length_limits(search)
+
+    def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
+        """Check that both tokenizers return the same ids.
+
+        Raises:
+            HeedError: naming a sentence for which they do not.
+        """
+        ours = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
+        for sentence, ids, found in zip(sentences, ours, self.tokenizer(sentences)["input_ids"], strict=True):
+            if ids != found:
+                raise HeedError(
+                    "The export was not written: the tokenizer of transformers segments another way, for example "
+                    f"{sentence!r}. This is a bug of heed: please report it."
+                )
+        targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
+        decoded = self.tokenizer.batch_decode(targets, skip_special_tokens=True)
+        if different := [
+            text for text, other in zip(tokenizer.decode_tgt(targets), decoded, strict=True) if text != other
+        ]:
+            raise HeedError(
+                "The export was not written: the tokenizer of transformers joins subwords another way, for example "
+                f"{different[0]!r}. This is a bug of heed: please report it."
+            )
+
+    @torch.inference_mode()
+    def translate_ids(self, sources: Sequence[Sequence[int]]) -> Ids:
+        """Return the greedy translations: ids without EOS."""
+        found: Ids = [[] for _ in sources]
+        factor, extra = self._limits["max_length_factor"], self._limits["max_length_extra"]
+        for batch in length_batches([len(ids) + 1 for ids in sources], BATCH_TOKENS):
+            rows = [row for row in batch if sources[row]]
+            if not rows:
+                continue
+            limits = [max(1, int(factor * (len(sources[row]) + 1) + extra)) for row in rows]
+            src, mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
+            outputs = self.model.generate(
+                input_ids=src,
+                attention_mask=mask.long(),
+                num_beams=1,
+                do_sample=False,
+                max_new_tokens=max(limits),
+            )
+            for row, limit, ids in zip(rows, limits, outputs[:, 1:].tolist(), strict=True):
+                found[row] = _until_eos(ids[:limit])
+        return found
+
+    @torch.inference_mode()
+    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        """Return log p(target, EOS | source) in nats of each pair, given as ids without EOS."""
+        scores = []
+        for source, target in zip(sources, targets, strict=True):
+            logits: Tensor = self.model(
+                input_ids=torch.tensor([[*source, EOS]]), decoder_input_ids=torch.tensor([[BOS, *target]])
+            ).logits
+            log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)
+            scores.append(float(log_probs.sum()))
+        return scores
+
+
+def _until_eos(row: list[int]) -> list[int]:
+    """Return the ids before EOS, without the padding of a row that was cut."""
+    ids = row[: row.index(EOS)] if EOS in row else row
+    return [token for token in ids if token != PAD]
+
+
+def _generation_config(search: Any) -> Any:
+    settings = search_settings(search, "beam")
+    return require("transformers").GenerationConfig(
+        num_beams=settings["beam"],
+        length_penalty=settings["length_penalty"],
+        max_length=huggingface_model.POSITIONS,
+        suppress_tokens=[PAD, BOS],
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        decoder_start_token_id=BOS,
+    )
+
+
+def _save_tokenizer(folder: Path, translator: Translator) -> None:
+    """Write the files of a ``MarianTokenizer``: SentencePiece models, vocabularies and settings."""
+    tokenizer = translator.tokenizer
+    source, target = folder / "source.spm", folder / "target.spm"
+    tokenizer.save(folder)
+    if tokenizer.joint:
+        (folder / "tokenizer.model").rename(source)
+        target.write_bytes(source.read_bytes())
+    else:
+        (folder / "src.model").rename(source)
+        (folder / "tgt.model").rename(target)
+        _write_json(folder / "target_vocab.json", _vocabulary(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))))
+    _write_json(folder / "vocab.json", _vocabulary(tokenizer.src_pieces(range(tokenizer.src_vocab))))
+    settings = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": translator.src_lang,
+        "target_lang": translator.tgt_lang,
+        "separate_vocabs": not tokenizer.joint,
+        "model_max_length": huggingface_model.POSITIONS,
+        "unk_token": UNK_PIECE,
+        "eos_token": EOS_PIECE,
+        "pad_token": PAD_PIECE,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # "</s>" in a text is text
+    }
+    _write_json(folder / "tokenizer_config.json", settings)
+
+
+def _vocabulary(pieces: list[str]) -> dict[str, int]:
+    return {piece: number for number, piece in enumerate(pieces)}
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _model_card(translator: Translator, report: Report) -> str:
+    languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
+    header = ["library_name: transformers", "pipeline_tag: translation", "tags: [translation, heed]"]
+    if languages:
+        header.append("language: " + json.dumps(languages))
+    direction = " → ".join(languages) or "unknown languages"
+    return "\n".join(
+        [
+            "---",
+            *header,
+            "---",
+            f"# Translation, {direction}",
+            "",
+            "Trained from scratch with [heed](https://github.com/heed-nmt/heed), exported for transformers.",
+            "",
+            "```python",
+            "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+            "",
+            'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+            'model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")',
+            'batch = tokenizer(["A sentence."], return_tensors="pt", padding=True)',
+            "print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))",
+            "```",
+            "",
+            "## Check at export",
+            "",
+            *(f"- {line}" for line in report.lines()),
+            "",
+        ]
+    )

@@ -1,0 +1,136 @@
+"""Exports to CTranslate2 translate as heed does."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heed
+from heed.errors import HeedError
+from heed.export import ctranslate2_model, parity
+from heed.export.ctranslate2_engine import CTranslate2Engine
+from tests.conftest import RNN
+from tests.export.models import (
+    LINES,
+    PARAMETER_FREE,
+    UNSCALED,
+    positions,
+    transformer,
+    write_model,
+    write_run,
+)
+
+pytestmark = pytest.mark.slow
+
+Heed = Callable[..., tuple[int, str, str]]
+
+VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "pre-norm, ReLU": ({}, True),
+    "post-norm, two tokenizers": ({"norm": "post"}, False),
+    "RMSNorm, SwiGLU, rotary": ({"norm_kind": "rms", "activation": "swiglu", "positions": positions("rotary")}, True),
+    "post-norm, RMSNorm, GELU, learned": (
+        {"norm": "post", "norm_kind": "rms", "activation": "gelu", "positions": positions("learned", "add", 30)},
+        True,
+    ),
+    "concatenated positions": ({"positions": positions("sinusoidal", "concat")}, False),
+    "no positions, untied": ({"positions": positions("none"), "tie_embeddings": False}, True),
+    "unscaled": ({"self_attention": UNSCALED}, True),
+}
+
+
+@pytest.mark.parametrize(("changes", "joint"), VARIANTS.values(), ids=VARIANTS)
+def test_greedy_translations_are_those_of_heed(
+    heed_cli: Heed, tmp_path: Path, changes: dict[str, Any], joint: bool
+) -> None:
+    run = write_run(tmp_path / "run", transformer(**changes), joint=joint)
+    status, out, err = heed_cli("export", run, "--to", "ctranslate2")
+    assert status == 0, err
+    assert "5 of 5 greedy translations are equal" in out
+    engine = CTranslate2Engine(run / "export" / "ctranslate2")
+    sentences = [*LINES, "", " ", "ünknown dog"]
+    assert engine.translate(sentences) == heed.load(run).translate(sentences, beam=1)
+    assert (engine.src_lang, engine.tgt_lang) == ("en", "de")
+
+
+UNSUPPORTED = {
+    "recurrent": RNN,
+    "model.norm=none": transformer(norm="none"),
+    "model.residual=false": transformer(residual=False),
+    "parameter_free": transformer(self_attention=PARAMETER_FREE),
+    "alibi": transformer(positions=positions("alibi")),
+    "kind=relative": transformer(positions=positions("relative")),
+}
+
+
+@pytest.mark.parametrize(("reason", "config"), UNSUPPORTED.items(), ids=UNSUPPORTED)
+def test_refusals_say_what_stands_in_the_way(heed_cli: Heed, tmp_path: Path, reason: str, config: Any) -> None:
+    run = write_run(tmp_path / "run", config)
+    status, _, err = heed_cli("export", run, "--to", "ctranslate2")
+    assert status == 2
+    assert reason in err
+    assert not list((run / "export").glob("*"))
+
+
+def test_quantized_exports_report_bleu_and_are_smaller(heed_cli: Heed, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer(d_model=64))
+    assert heed_cli("export", run, "--to", "ctranslate2")[0] == 0
+    status, out, err = heed_cli("export", run, "--to", "ctranslate2", "--quantization", "int8")
+    assert status == 0, err
+    assert "BLEU (greedy)" in out
+    assert "sentences/s" in out
+    plain, small = (run / "export" / name for name in ("ctranslate2", "ctranslate2-int8"))
+    assert (small / "model.bin").stat().st_size < (plain / "model.bin").stat().st_size
+    description = json.loads((small / "heed.json").read_text())
+    assert description["quantization"] == "int8"
+    assert description["check"]["sentences"] == len(LINES)
+
+
+def test_a_failed_check_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
+    status, _, err = heed_cli("export", run, "--to", "ctranslate2")
+    assert status == 2
+    assert "differ from heed's" in err
+    assert not list((run / "export").glob("*"))
+
+
+def test_an_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heed_cli: Heed) -> None:
+    run = write_run(tmp_path / "run", transformer())
+
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parity, "_is_tie", interrupt)
+    monkeypatch.setattr(parity, "_score_difference", interrupt)
+    assert heed_cli("export", run, "--to", "ctranslate2")[0] == 130
+    assert not list((run / "export").glob("*"))
+
+
+def test_an_existing_folder_is_kept(heed_cli: Heed, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    status, _, err = heed_cli("export", run, "--to", "ctranslate2", "--out", run / "model")
+    assert status == 2
+    assert "already exists" in err
+
+
+def test_a_model_folder_needs_sentences_for_the_check(heed_cli: Heed, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model", transformer())
+    status, _, err = heed_cli("export", model, "--to", "ctranslate2", "--out", tmp_path / "out")
+    assert status == 2
+    assert "--check FILE" in err
+    (tmp_path / "lines.txt").write_text("the dog\n\n")
+    status, out, err = heed_cli(
+        "export", model, "--to", "ctranslate2", "--out", tmp_path / "out", "--check", tmp_path / "lines.txt"
+    )
+    assert status == 0, err
+    assert "1 of 1 greedy" in out
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"to": "onnx", "src_lang": "", "tgt_lang": ""}', "[]"])
+def test_the_engine_refuses_other_folders(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "heed.json").write_text(content)
+    with pytest.raises(HeedError, match=r"heed\.json|exported to onnx"):
+        CTranslate2Engine(tmp_path)

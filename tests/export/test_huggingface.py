@@ -1,0 +1,125 @@
+"""Exports to Hugging Face transformers load offline and translate as heed does."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+
+import heed
+from heed.decoding import GreedySearch
+from heed.export.to_huggingface import HuggingFaceEngine
+from heed.symbols import EOS, UNK
+from tests.conftest import RNN
+from tests.export.models import LINES, UNSCALED, positions, transformer, write_run
+
+pytestmark = pytest.mark.slow
+
+Heed = Callable[..., tuple[int, str, str]]
+
+VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "pre-norm (Pegasus)": ({}, True),
+    "pre-norm, GELU, unscaled": ({"activation": "gelu", "self_attention": UNSCALED}, True),
+    "post-norm (Marian)": ({"norm": "post"}, True),
+    "post-norm, two tokenizers": ({"norm": "post"}, False),
+    "post-norm, untied": ({"norm": "post", "tie_embeddings": False}, True),
+}
+
+
+@pytest.mark.parametrize(("changes", "joint"), VARIANTS.values(), ids=VARIANTS)
+def test_greedy_translations_are_those_of_heed(
+    heed_cli: Heed, tmp_path: Path, changes: dict[str, Any], joint: bool
+) -> None:
+    run = write_run(tmp_path / "run", transformer(**changes), joint=joint)
+    status, out, err = heed_cli("export", run, "--to", "huggingface")
+    assert status == 0, err
+    assert "5 of 5 greedy translations are equal" in out
+
+    engine = HuggingFaceEngine(run / "export" / "huggingface", None)
+    batch = engine.tokenizer(LINES, return_tensors="pt", padding=True)
+    with torch.inference_mode():
+        ids = engine.model.generate(**batch, num_beams=1, max_new_tokens=12)
+    texts = engine.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    model = heed.load(run)
+    search = GreedySearch(max_length_factor=0.0, max_length_extra=12)
+    greedy = model.translate_ids(model.tokenizer.encode_src(LINES), search=search)
+    # transformers drops unknown pieces from its texts.
+    ours = [[token for token in hypotheses[0].tokens if token != UNK] for hypotheses in greedy]
+    assert [" ".join(text.split()) for text in texts] == [
+        " ".join(text.split()) for text in model.tokenizer.decode_tgt(ours)
+    ]
+
+
+def test_special_pieces_in_a_text_are_text(heed_cli: Heed, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    assert heed_cli("export", run, "--to", "huggingface")[0] == 0
+    engine = HuggingFaceEngine(run / "export" / "huggingface", None)
+    text = "the </s> dog <pad> <unk>"
+    assert engine.tokenizer(text)["input_ids"] == [*heed.load(run).tokenizer.encode_src([text])[0], EOS]
+
+
+def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer(norm="post"))
+    assert heed_cli("export", run, "--to", "huggingface")[0] == 0
+    folder = run / "export" / "huggingface"
+    card = (folder / "README.md").read_text()
+    assert 'language: ["en", "de"]' in card
+    assert "5 of 5 greedy" in card
+    assert HuggingFaceEngine(folder, None).model.generation_config.num_beams == 5
+
+
+UNSUPPORTED = {
+    "recurrent": RNN,
+    "kind=rotary": transformer(positions=positions("rotary")),
+    "norm_kind=rms": transformer(norm_kind="rms"),
+    "swiglu": transformer(activation="swiglu"),
+    "separate embeddings": transformer(tie_embeddings=False),
+}
+
+
+@pytest.mark.parametrize(("reason", "config"), UNSUPPORTED.items(), ids=UNSUPPORTED)
+def test_refusals_say_what_stands_in_the_way(heed_cli: Heed, tmp_path: Path, reason: str, config: Any) -> None:
+    run = write_run(tmp_path / "run", config)
+    status, _, err = heed_cli("export", run, "--to", "huggingface")
+    assert status == 2
+    assert reason in err
+    assert (config is RNN) or "--to ctranslate2" in err
+    assert not list((run / "export").glob("*"))
+
+
+def test_quantization_is_refused(heed_cli: Heed, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", transformer())
+    status, _, err = heed_cli("export", run, "--to", "huggingface", "--quantization", "int8")
+    assert (status, "--quantization is for" in err) == (2, True)
+
+
+def test_push_needs_a_token(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    run = write_run(tmp_path / "run", transformer())
+    status, _, err = heed_cli("export", run, "--to", "huggingface", "--push", "me/model")
+    assert status == 2
+    assert "hf auth login" in err
+    assert not (run / "export").exists()
+
+
+def test_push_uploads_the_folder(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    class Hub:
+        def create_repo(self, repository: str, *, private: bool, exist_ok: bool) -> None:
+            calls.append((repository, private))
+
+        def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> str:
+            calls.append(sorted(path.name for path in folder_path.iterdir()))
+            return "https://the-commit"
+
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "token")
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    run = write_run(tmp_path / "run", transformer())
+    status, out, err = heed_cli("export", run, "--to", "huggingface", "--push", "me/model")
+    assert status == 0, err
+    assert "https://the-commit" in out
+    assert calls[0] == ("me/model", True)
+    assert "model.safetensors" in calls[1]
