@@ -49,7 +49,13 @@ def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True,
 
 
 def add_batch_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for batch size, sentence length and device."""
+    """Add the options for the direction, batch size, sentence length and device."""
+    parser.add_argument(
+        "--direction",
+        metavar="SRC-TGT",
+        help="languages to translate from and to, such as de-en, for a model trained with data.both_directions=true "
+        "(default: the model's first direction)",
+    )
     parser.add_argument(
         "--batch-tokens",
         type=int,
@@ -124,7 +130,8 @@ def load_translator(args: argparse.Namespace) -> "Translator":
 
     keep_freed_memory()
     paths = args.model if isinstance(args.model, list) else [args.model]
-    return load(*paths, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
+    limits = {"batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
+    return load(*paths, device=args.device, direction=args.direction, **limits)
 
 
 def utf8_text(argument: str) -> str:

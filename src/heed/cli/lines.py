@@ -3,8 +3,9 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from heed.errors import HeedError
@@ -66,6 +67,33 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
             ) from error
 
 
+def prompt_lines(prompt: str) -> Iterator[str]:
+    """Yield lines that are typed at a terminal, with line editing and a history, until the end of input (Ctrl-D)."""
+    with suppress(ImportError):  # Python may be built without it
+        import readline  # noqa: F401  # input() uses it once it is imported
+    while True:
+        try:
+            yield input(prompt)
+        except EOFError:
+            print(file=sys.stderr)
+            return
+
+
+def count_lines(stream: BinaryIO) -> int | None:
+    """Return the number of lines from the position of a file to its end; None if it is not a regular file."""
+    try:
+        if not S_ISREG(os.fstat(stream.fileno()).st_mode):
+            return None
+    except (OSError, ValueError):
+        return None
+    start, count, last = stream.tell(), 0, b"\n"
+    while block := stream.read(2**20):
+        count += block.count(b"\n")
+        last = block[-1:]
+    stream.seek(start)
+    return count + (last != b"\n")
+
+
 def check_line_counts(files: Mapping[Path, Sequence[object]]) -> None:
     """Check that all files, given with their lines, have equally many lines."""
     (first, lines), *others = files.items()
@@ -92,16 +120,22 @@ def path_text(path: object) -> str:
 
 @contextmanager
 def translator_progress(
-    translator: "Translator", description: str, *, total: int | None = None, prints_results: bool
+    translator: "Translator",
+    description: str,
+    *,
+    total: int | None = None,
+    initial: int = 0,
+    prints_results: bool,
 ) -> Iterator[None]:
     """Report on stderr how many lines the translator has processed inside the block.
 
     Args:
         total: the number of lines; None if unknown.
+        initial: lines that an interrupted command has processed before.
         prints_results: results are printed meanwhile. A bar would be mixed with them, or with what the user types, so
             nothing is reported if stdin or stdout is a terminal.
     """
     interactive = prints_results and any(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
-    with Progress(description, total=total, unit="lines", enabled=not interactive) as bar:
+    with Progress(description, total=total, initial=initial, unit="lines", enabled=not interactive) as bar:
         translator.on_batch = bar.update
         yield

@@ -1,34 +1,232 @@
-"""``heed translate``: translate standard input."""
+"""``heed translate``: translate standard input or a file."""
 
 import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice, tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import Command, add_model_options, add_search_options, load_translator, search_options
-from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
+from heed.cli.lines import (
+    LINES_AT_ONCE,
+    count_lines,
+    prompt_lines,
+    read_lines,
+    standard_input,
+    translator_progress,
+    write_lines,
+)
+from heed.errors import HeedError
+from heed.progress import print_line
+
+if TYPE_CHECKING:
+    from heed.cli.output_file import ResumableOutput
+    from heed.inference.outputs import Translation
+    from heed.inference.translator import Translator
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, several=True)
+    parser.add_argument("--input", type=Path, metavar="FILE", help="translate this file (default: standard input)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file (default: standard output)")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the --output FILE of a command with the same options that was interrupted",
+    )
+    parser.add_argument(
+        "--split-sentences",
+        action="store_true",
+        help="split lines into sentences, translate these, and join their translations; also splits sentences longer "
+        "than --max-tokens (needs heed[split])",
+    )
     parser.add_argument(
         "--n-best",
         type=int,
         metavar="N",
         help="print N translations per line, as `line number from 0 ||| translation ||| score`",
     )
+    parser.add_argument("--scores", action="store_true", help="append ` ||| score` to each translation")
+    parser.add_argument(
+        "--alignments",
+        action="store_true",
+        help="append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON object per line: source and translations with their scores"
+    )
     add_search_options(parser)
 
 
 def _run(args: argparse.Namespace) -> None:
-    stream = standard_input()
-    translator = load_translator(args)
+    _check_options(args)
+    is_prompt = args.input is None and args.output is None and _is_terminal()
+    with ExitStack() as stack:
+        stream = stack.enter_context(_open_input(args.input)) if args.input else standard_input()
+        translator = load_translator(args)
+        if is_prompt:
+            _answer_prompt(translator, args)
+            return
+        if args.output is None:
+            _translate_stream(translator, args, stream, None)
+            return
+        from heed.cli.output_file import ResumableOutput
+
+        output = ResumableOutput(args.output, _settings(args, stream), block=LINES_AT_ONCE)
+        _translate_stream(translator, args, stream, output)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse combinations of options that contradict each other, before the model is loaded."""
+    if args.n_best is not None and args.split_sentences:
+        raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
+    if args.resume and not (args.input and args.output):
+        raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
+    if args.resume and args.n_best is not None and not args.json:
+        raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
+    if args.output and args.input and args.output.exists() and args.output.samefile(args.input):
+        raise HeedError(f"--output {args.output} is the input: choose another file.")
+
+
+def _translate_stream(
+    translator: "Translator", args: argparse.Namespace, stream: BinaryIO, output: "ResumableOutput | None"
+) -> None:
+    """Translate all lines of a stream into a file, or to standard output."""
+    from heed.inference.lines import renumbered
+
+    _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
+    total = count_lines(stream)
+    done = output.lines_done(resume=args.resume) if output else 0
+    lines, sources = tee(islice(read_lines(stream, str(args.input or "the input")), done, None))
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
-    sentences = read_lines(stream, "the input")
-    found = translator.stream(sentences, chunk=chunk, n_best=args.n_best, **search_options(args))
-    with translator_progress(translator, "Translating", prints_results=True):
-        for number, translations in enumerate(found):
-            if args.n_best is None:
-                write_lines([translations[0].text])
-            else:
-                write_lines(f"{number} ||| {each.text} ||| {each.score:.4f}" for each in translations)
+    results = _translations(translator, lines, args, chunk=chunk)
+    cut = _CutTranslations()
+    with ExitStack() as stack:
+        file = stack.enter_context(output.open()) if output else None
+        stack.enter_context(renumbered(lambda number: number + done))
+        bar = translator_progress(translator, "Translating", total=total, initial=done, prints_results=file is None)
+        stack.enter_context(bar)
+        # The result first: reading its block of lines fills the buffer of the sources.
+        for number, (translations, source) in enumerate(zip(results, sources, strict=False), start=done):
+            cut.add(number + 1, translations)
+            text = _format(args, number, source, translations)
+            if file is None:
+                write_lines(text)
+                continue
+            file.writelines(f"{line}\n".encode() for line in text)
+            if (number + 1) % LINES_AT_ONCE == 0:
+                file.flush()
+    cut.report()
 
 
-COMMAND = Command("translate", "Translate standard input to standard output, line by line.", _add_options, _run)
+def _answer_prompt(translator: "Translator", args: argparse.Namespace) -> None:
+    """Translate each line that is typed at a prompt; report an error in a line and go on."""
+    _translations(translator, [], args, chunk=1)  # reports wrong options before the prompt
+    for number, line in enumerate(prompt_lines(f"{translator.directions[0].strip('-')}> ")):
+        try:
+            (translations,) = _translations(translator, [line], args, chunk=1)
+        except HeedError as error:
+            print(f"heed: {error}", file=sys.stderr)
+        else:
+            write_lines(_format(args, number, line, translations))
+
+
+def _translations(
+    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, *, chunk: int
+) -> "Iterator[list[Translation]]":
+    """Return the translations of each line, best first. Wrong options are reported before the first line is read."""
+    options: Any = {"chunk": chunk, "alignments": args.alignments, **search_options(args)}
+    found = translator.stream(() if args.split_sentences else lines, n_best=args.n_best, **options)
+    if not args.split_sentences:
+        return found
+    from heed.inference.segmentation import stream_lines
+
+    return ([translation] for translation in stream_lines(translator, lines, **options))
+
+
+def _format(args: argparse.Namespace, number: int, source: str, translations: "list[Translation]") -> "Iterator[str]":
+    """Yield the lines of output for one line of input."""
+    if args.json:
+        yield json.dumps(
+            {"source": source, "translations": [_plain(each) for each in translations]}, ensure_ascii=False
+        )
+        return
+    for each in translations:
+        fields = [each.text]
+        if args.n_best is not None:
+            fields.insert(0, str(number))
+        if args.n_best is not None or args.scores:
+            fields.append(f"{each.score:.4f}")
+        if each.alignment is not None:
+            fields.append(_pharaoh(each))
+        yield " ||| ".join(fields)
+        if args.n_best is None:
+            return
+
+
+def _plain(translation: "Translation") -> dict[str, Any]:
+    names = ("text", "score", "log_prob", "finished")
+    plain = {name: getattr(translation, name) for name in names}
+    return plain if translation.alignment is None else {**plain, "alignment": _pharaoh(translation)}
+
+
+def _pharaoh(translation: "Translation") -> str:
+    return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
+
+
+class _CutTranslations:
+    """The lines whose translation reached the length limit of the search before the model ended it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = 0
+
+    def add(self, number: int, translations: "list[Translation]") -> None:
+        """Record the best translation of a line, counted from 1."""
+        if not translations[0].finished:
+            self.count += 1
+            self.first = self.first or number
+
+    def report(self) -> None:
+        """Print a warning to stderr if there are such lines."""
+        if self.count:
+            lines = "1 translation" if self.count == 1 else f"{self.count:,} translations"
+            print_line(
+                f"heed: {lines} reached the length limit of the search and may be cut off, the first in line "
+                f"{self.first:,} (--json marks them with finished: false)."
+            )
+
+
+def _is_terminal() -> bool:
+    """Return whether a user can answer a prompt."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _open_input(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _settings(args: argparse.Namespace, stream: BinaryIO) -> dict[str, Any]:
+    """Return what the output depends on: the options, the model's files and the size of the input."""
+    from heed.inference.model_folder import CONFIG, WEIGHTS, find
+
+    ignored = ("run", "input", "output", "resume", "device", "model")
+    options = {name: value for name, value in vars(args).items() if name not in ignored}
+    files = [find(folder) / name for folder in args.model for name in (CONFIG, WEIGHTS)]
+    size = os.fstat(stream.fileno()).st_size if args.input else None
+    return {
+        **options,
+        "model": [str(folder.resolve()) for folder in args.model],
+        "model_files": [[file.stat().st_size, file.stat().st_mtime_ns] for file in files],
+        "input": [str(args.input.resolve()) if args.input else None, size],
+    }
+
+
+COMMAND = Command("translate", "Translate standard input or a file, line by line.", _add_options, _run)

@@ -16,6 +16,7 @@ from heed.options import AtLeast1
 def load(
     *paths: str | Path,
     device: str | None = None,
+    direction: str | None = None,
     batch_tokens: AtLeast1 = BATCH_TOKENS,
     max_tokens: AtLeast1 | None = MAX_TOKENS,
 ) -> Translator:
@@ -27,10 +28,12 @@ def load(
         paths: a run (``runs/NAME/TIME``), a model folder, or a copy of either. The tokenizer, the languages and the
             search settings of an ensemble are those of the first.
         device: "cpu", "cuda", "cuda:1", "mps"; None: cuda if available, otherwise cpu.
+        direction: for example "de-en", for a model of both directions; None: the direction in the model's config.
         batch_tokens, max_tokens: see `Translator`.
 
     Raises:
-        HeedError: if a folder cannot be loaded, the tokenizers of an ensemble differ, or the device cannot be used.
+        HeedError: if a folder cannot be loaded, the tokenizers of an ensemble differ, the model does not have the
+            direction, or the device cannot be used.
     """
     found = find_device(device)  # reports a wrong device before the models are read
     folder = load_models(*(Path(path) for path in paths))
@@ -44,7 +47,7 @@ def load(
         batch_tokens=batch_tokens,
         max_tokens=max_tokens,
         packed=True,
-    )
+    ).in_direction(direction)
 
 
 def load_models(*paths: Path) -> ModelFolder:

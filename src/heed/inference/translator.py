@@ -1,26 +1,26 @@
 """Translate, score, align and evaluate text with a trained model, and extract its attention maps."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal, Unpack, overload
 
-import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
-from heed.errors import HeedError, argument
+from heed.errors import HeedError
 from heed.evaluation.alignment import align, to_gold
 from heed.evaluation.alignment.error_rate import Link
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
+from heed.inference.attention_maps import attended_pair, batch_maps
 from heed.inference.batching import length_batches, pad
+from heed.inference.directions import Direction, choose_direction, directions
+from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line, pair_lengths
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
 from heed.kernels import packed_weights
@@ -80,8 +80,25 @@ class Translator:
         self.packed = packed
         self._saved_search = search
         self.search = self._build_search({})
-        self.on_batch: Callable[[int], object] = _ignore
+        self.on_batch: Callable[[float], object] = _ignore
         """Called with the number of sentences after each batch, to report progress."""
+
+    @property
+    def directions(self) -> list[str]:
+        """The directions that the model can translate, such as "en-de", its own first."""
+        return [str(each) for each in directions(self.tokenizer, Direction(self.src_lang, self.tgt_lang))]
+
+    def in_direction(self, name: str | None) -> "Translator":
+        """Return a translator of the same model for one of its `directions`; None for this translator's own.
+
+        Raises:
+            HeedError: if the model does not have this direction.
+        """
+        tokenizer, chosen = choose_direction(self.tokenizer, Direction(self.src_lang, self.tgt_lang), name)
+        other = copy(self)
+        other.tokenizer, other.src_lang, other.tgt_lang = tokenizer, chosen.src_lang, chosen.tgt_lang
+        other.search = other._build_search({})
+        return other
 
     @overload
     def translate(
@@ -143,7 +160,7 @@ class Translator:
         Raises:
             HeedError: if an option is wrong, or naming a line that is too long or not valid Unicode.
         """
-        lines = _as_list(sentences)
+        lines = as_list(sentences)
         explain = {"alignments": alignments, "maps": maps}
         found = list(self.stream(lines, chunk=max(1, len(lines)), n_best=n_best, **explain, **search))
         if n_best is not None:
@@ -176,15 +193,15 @@ class Translator:
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
-        sources, targets = _as_list(sources), _as_list(targets)
+        sources, targets = as_list(sources), as_list(targets)
         src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=1)
         scores = [0.0] * len(sources)
         with self._inference_mode():
-            for rows in self._batches(_pair_lengths(src_ids, tgt_ids)):
+            for rows in self._batches(pair_lengths(src_ids, tgt_ids)):
                 src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
                 tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
                 tgt_out, tgt_mask = pad([tgt_ids[row] for row in rows], self.model.device)
-                with _errors_name_line(1 + rows[0]):
+                with errors_name_line(1 + rows[0]):
                     logits = self.model(src, src_mask, tgt_in)
                 gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
                 log_probs = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0)
@@ -211,19 +228,19 @@ class Translator:
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
-        sources = _as_list(sources)
+        sources = as_list(sources)
         if targets is None:
             ids = self._encode_src(sources, first_line)
             n_best = self.translate_ids(ids, first_line=first_line, search=self._build_search({**search}))
             return list(self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best]))
-        targets = _as_list(targets)
+        targets = as_list(targets)
         src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=first_line)
         return self._attend_ids(sources, targets, src_ids, tgt_ids, first_line=first_line)
 
     def stream_attend(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Iterator[Attended]:
         """Yield the attention maps of each sentence pair, with those of `PAIRS_AT_ONCE` pairs in memory at a time."""
-        sources, targets = _as_list(sources), _as_list(targets)
-        _check_pairs(sources, targets)
+        sources, targets = as_list(sources), as_list(targets)
+        check_pairs(sources, targets)
         for start in range(0, len(sources), PAIRS_AT_ONCE):
             block = slice(start, start + PAIRS_AT_ONCE)
             yield from self.attend(sources[block], targets[block], first_line=1 + start)
@@ -273,7 +290,7 @@ class Translator:
         Raises:
             HeedError: if there are no sentences, not as many references, or a line is refused (see `translate`).
         """
-        _check_pairs(sources, references)
+        check_pairs(sources, references)
         return corpus_scores(self.translate(sources, **search), references, tgt_lang=self.tgt_lang)
 
     def translate_ids(
@@ -294,7 +311,7 @@ class Translator:
                 if not rows:
                     continue
                 src, src_mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
-                with _errors_name_line(first_line + rows[0]):
+                with errors_name_line(first_line + rows[0]):
                     found = search(self.model, src, src_mask)
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
@@ -380,31 +397,19 @@ class Translator:
         """Return the attention maps of sentence pairs, given with their ids."""
         results: dict[int, Attended] = {}
         with self._inference_mode():
-            for rows in self._batches(_pair_lengths(src_ids, tgt_ids)):
-                src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
-                tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
-                with _errors_name_line(first_line + rows[0]):
-                    memory = self.model.encode(src, src_mask, maps=True)
-                    maps = self.model.decode(tgt_in, memory, maps=True).attention
-                assert maps is not None
+            for rows in self._batches(pair_lengths(src_ids, tgt_ids)):
+                with errors_name_line(first_line + rows[0]):
+                    maps = batch_maps(self.model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
                 for batch_row, row in enumerate(rows):
-                    S, T = len(src_ids[row]), len(tgt_ids[row])
-                    results[row] = Attended(
-                        source=sources[row],
-                        target=targets[row],
-                        src_pieces=self.tokenizer.src_pieces(src_ids[row]),
-                        tgt_pieces=self.tokenizer.tgt_pieces(tgt_ids[row]),
-                        cross=_unpad(maps.cross, batch_row, T, S),
-                        encoder_self=_unpad(maps.encoder_self, batch_row, S, S),
-                        decoder_self=_unpad(maps.decoder_self, batch_row, T, T),
-                    )
+                    pair, ids = (sources[row], targets[row]), (src_ids[row], tgt_ids[row])
+                    results[row] = attended_pair(maps, batch_row, tokenizer=self.tokenizer, pair=pair, ids=ids)
         return [results[row] for row in range(len(sources))]
 
     def _encode_pairs(
         self, sources: list[str], targets: list[str], *, first_line: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
-        _check_pairs(sources, targets)
+        check_pairs(sources, targets)
         src_ids = self._encode_src(sources, first_line)
         tgt_ids = self._encode(self.tokenizer.encode_tgt, targets, first_line)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
@@ -417,21 +422,8 @@ class Translator:
     def _encode(
         self, encode: Callable[[Sequence[str]], list[list[int]]], sentences: list[str], first_line: int
     ) -> list[list[int]]:
-        """Return the ids by ``encode``, a method of the tokenizer, after checking that every sentence is accepted."""
-        for number, line in enumerate(sentences, first_line):
-            if SURROGATE.search(line):
-                raise HeedError(
-                    f"Line {number} is not Unicode text: it contains a lone surrogate. Bytes that are not UTF-8 become "
-                    "surrogates when they are read with errors='surrogateescape'."
-                )
-        encoded = encode(sentences)
-        for number, ids in enumerate(encoded, first_line):
-            if self.max_tokens is not None and len(ids) > self.max_tokens:
-                raise HeedError(
-                    f"Line {number} has {len(ids):,} subwords, and the limit is {self.max_tokens:,}: split it into "
-                    f"sentences, or raise the limit ({argument('max_tokens')})."
-                )
-        return encoded
+        """Return the ids by ``encode``, a method of the tokenizer, see `encode_lines`."""
+        return encode_lines(encode, sentences, first_line=first_line, max_tokens=self.max_tokens)
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Yield batches of indices into ``lengths``, see `length_batches`."""
@@ -455,39 +447,5 @@ class Translator:
             self.model.train(training)
 
 
-SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _ignore(sentences: int) -> None:
+def _ignore(sentences: object) -> None:
     """Report no progress."""
-
-
-def _as_list(sentences: str | Iterable[str]) -> list[str]:
-    """Return a single string as a list of one sentence, not of its characters."""
-    return [sentences] if isinstance(sentences, str) else list(sentences)
-
-
-def _check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:
-    if len(sources) != len(targets):
-        raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
-
-
-def _pair_lengths(src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> list[int]:
-    """Return the length of each pair's longer side."""
-    return [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
-
-
-def _unpad(
-    maps: Float[Tensor, "L H B Q K"] | None, row: int, queries: int, keys: int
-) -> Float[np.ndarray, "L H Q2 K2"] | None:
-    """Return a copy of one sentence's maps without padding, which does not keep the batch in memory."""
-    return None if maps is None else maps[:, :, row, :queries, :keys].float().cpu().numpy().copy()
-
-
-@contextmanager
-def _errors_name_line(number: int) -> Iterator[None]:
-    """Add the number of a batch's longest line, for which the model refuses the batch, to a HeedError."""
-    try:
-        yield
-    except HeedError as error:
-        raise HeedError(f"Line {number}: {error}") from error

@@ -1,12 +1,16 @@
 """Write what a finished run leaves in its folder: model, translations and results."""
 
+import json
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 
+from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
+from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch.fine_tuning import read_initial_scores
 from heed.launch.weights import choose_checkpoints
 from heed.runs.checkpoints import checkpoint_step
@@ -18,9 +22,17 @@ from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 
+if TYPE_CHECKING:
+    from datasets import Dataset
 
-def write_run(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> dict[str, Any]:
-    """Write ``translations/``, ``model/`` and ``results.json``, and log the results.
+
+def write_run(
+    run: RunFolder, trainer: L.Trainer, module: TranslationModule, *, options: Sequence[str]
+) -> dict[str, Any]:
+    """Write ``translations/``, ``model/`` with its model card, and ``results.json``, and log the results.
+
+    Args:
+        options: the options that differ from the defaults, for the model card.
 
     Returns:
         The content of results.json.
@@ -72,8 +84,31 @@ def write_run(run: RunFolder, trainer: L.Trainer, module: TranslationModule) -> 
         "tokenizer_hash": tokenizer.hash,
     }
     results = run.write_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
+    _write_card(run, results, module, options)
     log_results(trainer.loggers, results)
     return results
+
+
+def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationModule, options: Sequence[str]) -> None:
+    """Write ``model/README.md``."""
+    data = module.data
+    splits = {
+        split: CardSplit(dataset["src"], dataset["tgt"], translations, _tags(dataset))
+        for split, (_, _, translations) in module.results.items()
+        for dataset in [data.datasets[split]]
+    }
+    counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
+    both = data.corpus.both_directions
+    write_model_card(
+        run.path / "model", results, options=options, splits=splits, word_counts=counts, both_directions=both
+    )
+
+
+def _tags(dataset: "Dataset") -> list[str] | None:
+    """Return the phenomenon of each sentence, or None if the corpus is not annotated."""
+    if "meta" not in dataset.column_names:
+        return None
+    return [str(json.loads(meta).get("tag")) for meta in dataset["meta"]]
 
 
 def _git_commit() -> str | None:

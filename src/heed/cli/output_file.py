@@ -1,0 +1,85 @@
+"""Output files of long work that an interrupted command can continue."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from heed.errors import HeedError
+from heed.files import remove, replacing, writing
+
+
+class ResumableOutput:
+    """A file with one line for each line of the input.
+
+    Until it is complete it is named ``FILE.partial``, beside ``FILE.partial.json`` with the settings that it is written
+    with. A killed process leaves both; the next one continues after the last complete block of lines, so that the file
+    is the same as without the interruption.
+
+    Args:
+        path: the complete file.
+        settings: what the lines depend on, as plain data.
+        block: lines that are translated together.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, block: int) -> None:
+        self.path = path
+        self.settings = json.loads(json.dumps(settings))
+        self.block = block
+        self.partial = path.with_name(f"{path.name}.partial")
+        self.sidecar = path.with_name(f"{path.name}.partial.json")
+
+    def lines_done(self, *, resume: bool) -> int:
+        """Return how many lines of the input an earlier process has finished, after cutting off what follows them.
+
+        Args:
+            resume: continue the earlier process's file; otherwise start again.
+
+        Raises:
+            HeedError: if the file was written with other settings.
+        """
+        if not (resume and self.partial.exists() and self.sidecar.exists()):
+            remove(self.partial)
+            with replacing(self.sidecar) as file:
+                file.write_text(json.dumps(self.settings), encoding="utf-8")
+            return 0
+        self._check_settings()
+        done, size = self._complete_lines()
+        os.truncate(self.partial, size)
+        return done
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Yield the unfinished file for appending; if the block succeeds, give it its name."""
+        try:
+            with writing(self.path), self.partial.open("ab") as file:
+                yield file
+            self.partial.replace(self.path)
+        except OSError as error:
+            raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
+        remove(self.sidecar)
+
+    def _check_settings(self) -> None:
+        try:
+            saved = json.loads(self.sidecar.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            saved = None
+        if not isinstance(saved, dict):
+            raise HeedError(f"{self.sidecar} is damaged: start again without --resume.")
+        if changed := sorted(name for name in {**saved, **self.settings} if saved.get(name) != self.settings.get(name)):
+            raise HeedError(
+                f"{self.partial} was written with another value of {', '.join(changed)}: give the same options, or "
+                "start again without --resume."
+            )
+
+    def _complete_lines(self) -> tuple[int, int]:
+        """Return the number of lines in complete blocks, and their size in bytes."""
+        done = size = position = 0
+        with self.partial.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                position += len(line)
+                if line.endswith(b"\n") and number % self.block == 0:
+                    done, size = number, position
+        return done, size

@@ -1,0 +1,92 @@
+"""Sentences and sentence pairs as token ids, and errors that name a line."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from heed.errors import HeedError, argument
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class LineError(HeedError):
+    """An error in one line of the input. Its message starts with ``Line N``.
+
+    Args:
+        number: the line, counted from 1.
+        problem: the message after ``Line N``.
+    """
+
+    def __init__(self, number: int, problem: str) -> None:
+        super().__init__(f"Line {number}{problem}")
+        self.number = number
+        self.problem = problem
+
+    def at(self, number: int) -> "LineError":
+        """Return the error of another line, for input that was cut or divided before it was translated."""
+        return LineError(number, self.problem)
+
+
+@contextmanager
+def errors_name_line(number: int) -> Iterator[None]:
+    """Add the number of a batch's longest line, for which the model refuses the batch, to a HeedError."""
+    try:
+        yield
+    except HeedError as error:
+        raise LineError(number, f": {error}") from error
+
+
+@contextmanager
+def renumbered(number: Callable[[int], int]) -> Iterator[None]:
+    """Change the number of the line in errors, by a function from one number to another."""
+    try:
+        yield
+    except LineError as error:
+        raise error.at(number(error.number)) from error
+
+
+def as_list(sentences: str | Iterable[str]) -> list[str]:
+    """Return a single string as a list of one sentence, not of its characters."""
+    return [sentences] if isinstance(sentences, str) else list(sentences)
+
+
+def check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Check that there are as many targets as sources."""
+    if len(sources) != len(targets):
+        raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
+
+
+def encode_lines(
+    encode: Callable[[Sequence[str]], list[list[int]]], lines: list[str], *, first_line: int, max_tokens: int | None
+) -> list[list[int]]:
+    """Return the ids of lines, after checking that every line is accepted.
+
+    Args:
+        encode: a method of the tokenizer.
+        first_line: number of the first line in error messages.
+        max_tokens: the longest accepted line in subwords; None for no limit.
+
+    Raises:
+        LineError: if a line contains a lone surrogate or is too long.
+    """
+    for number, line in enumerate(lines, first_line):
+        if SURROGATE.search(line):
+            raise LineError(
+                number,
+                " is not Unicode text: it contains a lone surrogate. Bytes that are not UTF-8 become "
+                "surrogates when they are read with errors='surrogateescape'.",
+            )
+    encoded = encode(lines)
+    for number, ids in enumerate(encoded, first_line):
+        if max_tokens is not None and len(ids) > max_tokens:
+            raise LineError(
+                number,
+                f" has {len(ids):,} subwords, and the limit is {max_tokens:,}: split it into "
+                f"sentences, or raise the limit ({argument('max_tokens')}).",
+            )
+    return encoded
+
+
+def pair_lengths(src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> list[int]:
+    """Return the length of each pair's longer side."""
+    return [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]

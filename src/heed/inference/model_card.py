@@ -1,0 +1,166 @@
+"""``README.md`` of a model folder: a model card with Hugging Face's front matter."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heed.evaluation.bootstrap import percentile_interval
+from heed.evaluation.buckets import Bucketing, group_by_length, group_by_rarest_word, group_by_tag
+from heed.evaluation.significance import METRICS, chrf, resample, sentence_statistics
+from heed.files import replacing, yaml_text
+
+CARD = "README.md"
+
+MIN_SENTENCES = 20
+"""Smaller groups of sentences are not listed: their scores are mostly chance."""
+WEAK_GROUPS = 5
+RESAMPLES = 1_000
+
+
+@dataclass(frozen=True)
+class CardSplit:
+    """A scored data set with its translations."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+    translations: Sequence[str]
+    tags: Sequence[str] | None = None
+    """The phenomenon of each sentence; None if the corpus is not annotated."""
+
+
+def write_model_card(
+    folder: Path,
+    results: Mapping[str, Any],
+    *,
+    options: Sequence[str],
+    splits: Mapping[str, CardSplit],
+    word_counts: Mapping[str, int],
+    both_directions: bool = False,
+) -> None:
+    """Write the model card of a finished run.
+
+    Args:
+        folder: the model folder.
+        results: the content of results.json.
+        options: the options that differ from the defaults.
+        splits: the scored data sets by name, as in ``results``.
+        word_counts: how often source words occur in the training data.
+        both_directions: the model translates back, too.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("heed.inference"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    facts = _facts(folder, results, splits, word_counts)
+    text = environment.get_template("model_card.md.j2").render(
+        **{**results, **facts}, options=options, both_directions=both_directions
+    )
+    with replacing(folder / CARD) as file:
+        file.write_text(text, encoding="utf-8")
+
+
+def _facts(
+    folder: Path, results: Mapping[str, Any], splits: Mapping[str, CardSplit], word_counts: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return what the template needs beyond ``results``."""
+    scores = {"valid": results["valid"], **results["tests"]}
+    rows = [row for name, split in splits.items() for row in _score_rows(name, split, scores[name], results)]
+    shown = next((name for name in splits if name != "valid"), "valid")
+    weak, overall = _weak_groups(splits[shown], word_counts, str(results["tgt_lang"])) if splits else ([], 0.0)
+    seconds = results["decode_seconds"]
+    speeds = [(name, len(split.sources), seconds.get(name, 0.0)) for name, split in splits.items()]
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
+    languages = [language for language in (results["src_lang"], results["tgt_lang"]) if language]
+    return {
+        "front_matter": _front_matter(languages, results, rows),
+        "direction": " → ".join(languages),
+        "family": {"rnn": "recurrent network with attention"}.get(results["model"], results["model"]),
+        "example": " ".join(splits[shown].sources[0].replace("\\", "").replace('"', "").split()) if splits else "…",
+        "tests": rows,
+        "notes": [
+            {"split": name, "reason": scores[name]["not_comparable"]}
+            for name in splits
+            if scores[name]["not_comparable"]
+        ],
+        "weak": weak,
+        "weak_split": shown,
+        "overall": overall,
+        "least": MIN_SENTENCES,
+        "size": f"{size / 1e6:,.1f} MB",
+        "speed": [
+            {"split": name, "sentences": count, "seconds": time, "rate": count / time}
+            for name, count, time in speeds
+            if time > 0
+        ],
+        "search": ", ".join(f"{name}={value}" for name, value in results["search"].items()) or "greedy",
+    }
+
+
+def _front_matter(languages: Sequence[str], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the YAML that Hugging Face's hub reads: language, licence, task, scores."""
+    indexed = [
+        {
+            "task": {"type": "translation"},
+            "dataset": {"name": f"{results['data']} ({row['split']})", "type": str(results["data"])},
+            "metrics": [{"type": row["metric"].lower(), "value": round(row["score"], 2)}],
+        }
+        for row in rows
+    ]
+    matter = {
+        "language": list(languages),
+        "license": "unknown",
+        "library_name": "heed",
+        "pipeline_tag": "translation",
+        "tags": ["translation", str(results["model"])],
+        **({"model-index": [{"name": str(results["name"]), "results": indexed}]} if indexed else {}),
+    }
+    return yaml_text(matter).strip()
+
+
+def _score_rows(
+    name: str, split: CardSplit, scores: Mapping[str, Any], results: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the score of each metric on a data set, with the interval over its sentences."""
+    statistics = sentence_statistics(split.translations, split.references, tgt_lang=results["tgt_lang"] or "")
+    rows = []
+    for label, metric in METRICS.items():
+        key = label.lower()
+        low, high = percentile_interval(resample([statistics[label]], metric, resamples=RESAMPLES).resampled[:, 0])
+        rows.append(
+            {
+                "split": name,
+                "metric": label,
+                "score": scores[key],
+                "interval": f"{low:.2f} to {high:.2f}",
+                "sentences": f"{len(split.sources):,}",
+                "signature": scores[f"{key}_signature"],
+            }
+        )
+    return rows
+
+
+def _weak_groups(split: CardSplit, word_counts: Mapping[str, int], tgt_lang: str) -> tuple[list[dict[str, Any]], float]:
+    """Return the groups of sentences with the lowest chrF below that of all sentences, and the latter."""
+    statistics = sentence_statistics(split.translations, split.references, tgt_lang=tgt_lang)["chrF"]
+    overall = float(chrf(statistics.sum(0)))
+    groupings: list[Bucketing] = [group_by_length(split.sources), group_by_rarest_word(split.sources, word_counts)]
+    if split.tags is not None:
+        groupings.append(group_by_tag(split.tags))
+    groups: list[dict[str, Any]] = [
+        {
+            "group": f"{grouping.title}: {label}",
+            "sentences": len(rows),
+            "chrf": float(chrf(statistics[rows].sum(0))),
+        }
+        for grouping in groupings
+        for label, rows in grouping.buckets.items()
+        if len(rows) >= MIN_SENTENCES
+    ]
+    weak = sorted((group for group in groups if group["chrf"] < overall), key=lambda group: group["chrf"])
+    return weak[:WEAK_GROUPS], overall

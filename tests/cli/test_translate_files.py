@@ -1,0 +1,230 @@
+"""``heed translate``: formats, files, interrupted work, sentence splitting and the prompt."""
+
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import heed as heed_package
+from heed.inference import model_folder
+from heed.inference.translator import Translator
+from heed.models.seq2seq import Seq2Seq
+from tests.tokenizers import train_tokenizer
+
+LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
+SEARCH = {"beam": 2, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 0}
+
+Heed = Callable[..., tuple[int, str, str]]
+
+
+def save_model(folder: Path, model: Seq2Seq, vocab_size: int = 70) -> Path:
+    """Save a model with random weights and a tokenizer of this size."""
+    tokenizer = train_tokenizer([*LINES, "größer ist schöner"], vocab_size=vocab_size)
+    extra = {"search": SEARCH, "src_lang": "en", "tgt_lang": "de"}
+    model_folder.save(folder, model, tokenizer, extra=extra)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
+    torch.manual_seed(3)
+    model = tiny_model("transformer", src_vocab=70, tgt_vocab=70).float()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return save_model(tmp_path / "model", model)
+
+
+@pytest.fixture
+def translate(heed: Heed, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Heed:
+    """``translate(*options, text=…)``: exit status, standard output and standard error."""
+
+    def translated(*options: Any, text: str = "\n".join(LINES)) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return heed("translate", "--model", folder, "--device", "cpu", *options)
+
+    return translated
+
+
+@pytest.fixture
+def translator(folder: Path) -> Translator:
+    return heed_package.load(folder, device="cpu")
+
+
+def test_formats(translate: Heed, translator: Translator) -> None:
+    expected = translator.translate(LINES, alignments=True)
+    links = [" ".join(f"{i}-{j}" for i, j in each.alignment or ()) for each in expected]
+    assert any(links)
+    both = translate("--scores", "--alignments")[1].splitlines()
+    assert both == [f"{t.text} ||| {t.score:.4f} ||| {link}" for t, link in zip(expected, links, strict=True)]
+    n_best = translate("--n-best", 2, "--alignments")[1].splitlines()
+    assert n_best[0] == f"0 ||| {expected[0].text} ||| {expected[0].score:.4f} ||| {links[0]}"
+
+    objects = [json.loads(line) for line in translate("--json", "--alignments")[1].splitlines()]
+    assert [each["source"] for each in objects] == LINES
+    best = [each["translations"][0] for each in objects]
+    assert [each["text"] for each in best] == [each.text for each in expected]
+    assert [each["alignment"] for each in best] == links
+    assert [each["finished"] for each in best] == [each.finished for each in expected]
+    assert "alignment" not in json.loads(translate("--json")[1].splitlines()[0])["translations"][0]
+
+
+def test_cut_translations_are_reported(translate: Heed, translator: Translator) -> None:
+    cut = [number for number, each in enumerate(translator.translate(LINES, scores=True), 1) if not each.finished]
+    assert cut
+    assert f"the first in line {cut[0]} " in translate()[2]
+
+
+def test_sentences_are_split_and_joined(translate: Heed, translator: Translator) -> None:
+    pytest.importorskip("sentencex")
+    first, second = "The dog sleeps.", "A man rides a bike."
+    parts = translator.translate([first, second], alignments=True)
+    text = f"{first}  {second}\n\n{second}\n"
+    status, out, _ = translate("--split-sentences", "--json", "--alignments", text=text)
+    assert status == 0
+    both, empty, alone = (json.loads(line)["translations"][0] for line in out.splitlines())
+    assert both["text"] == " ".join(part.text for part in parts)
+    assert (empty["text"], alone["text"]) == ("", parts[1].text)
+    assert both["log_prob"] == pytest.approx(sum(part.log_prob for part in parts), abs=1e-3)
+    words = len(parts[0].text.split(" "))
+    shifted = [(i + 3, j + words) for i, j in parts[1].alignment or ()]
+    assert both["alignment"] == " ".join(f"{i}-{j}" for i, j in sorted([*(parts[0].alignment or ()), *shifted]))
+
+
+def test_too_long_sentences_are_split(translate: Heed) -> None:
+    pytest.importorskip("sentencex")
+    line = "the dog sleeps, " * 30
+    status, out, err = translate("--max-tokens", 40, text=f"\n{line}")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "Line 2 has" in err
+    status, out, _ = translate("--max-tokens", 40, "--split-sentences", text=f"\n{line}\n" + "x" * 500)
+    assert (status, out.count("\n")) == (0, 3)
+
+
+def test_files_are_equal_to_standard_output(translate: Heed, tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(LINES), encoding="utf-8")
+    expected = translate()[1]
+    status, out, _ = translate("--input", source, "--output", output, text="not this")
+    assert (status, out, output.read_text(encoding="utf-8")) == (0, "", expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "model", "out.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-best", 2, "--split-sentences"], "--n-best and --split-sentences do not go together"),
+        (["--resume"], "add --input FILE and --output FILE"),
+        (["--input", "nowhere"], "nowhere cannot be read"),
+        (["--direction", "de-en"], "--direction de-en is not a direction of this model: this model has en-de only."),
+    ],
+)
+def test_wrong_options_are_one_sentence(translate: Heed, options: list[Any], message: str) -> None:
+    status, out, err = translate(*options)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_missing_sentence_splitter_is_one_sentence(
+    translate: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    status, _, err = translate("--split-sentences", "--output", tmp_path / "out.txt")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "pip install 'heed[split]'" in err
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.slow
+def test_killed_translation_is_resumed_to_the_same_file(folder: Path, tmp_path: Path) -> None:
+    lines = [f"{LINES[i % 4]} {LINES[i % 3]} {'abcde'[i % 5]}" for i in range(4_500)]
+    source, output, whole = tmp_path / "in.txt", tmp_path / "out.txt", tmp_path / "whole.txt"
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "heed", "translate", "--model", str(folder), "--input", str(source), "--beam", "1"]
+    command += ["--device", "cpu", "--scores"]
+    subprocess.run([*command, "--output", str(whole)], check=True)
+
+    partial = tmp_path / "out.txt.partial"
+    process = subprocess.Popen([*command, "--output", str(output), "--resume"])
+    while not (partial.exists() and partial.read_bytes().count(b"\n") >= 1_000):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not output.exists()
+    with partial.open("ab") as file:  # a line that was being written
+        file.write("hälfte".encode()[:2])
+
+    other = subprocess.run(
+        [*command, "--output", str(output), "--resume", "--max-tokens", "99"], check=False, capture_output=True
+    )
+    assert other.returncode == 2
+    assert b"was written with another value of max_tokens" in other.stderr
+    kept = partial.stat().st_size
+    subprocess.run([*command, "--output", str(output), "--resume"], check=True)
+    assert kept > 0
+    assert output.read_bytes() == whole.read_bytes()
+    assert output.read_bytes().count(b"\n") == len(lines)
+    assert not partial.exists()
+
+
+@pytest.mark.slow
+def test_prompt_on_a_terminal(folder: Path, translator: Translator) -> None:
+    main, terminal = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "heed",
+        "translate",
+        "--model",
+        str(folder),
+        "--device",
+        "cpu",
+        "--max-tokens",
+        "30",
+    ]
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE)
+    os.close(terminal)
+    shown = ""
+    for typed in (f"{LINES[0]}\n", f"{'dog ' * 40}\n", f"{LINES[2]}\n", "\x04"):
+        prompts = shown.count("en-de> ")
+        while shown.count("en-de> ") == prompts:
+            shown += os.read(main, 1000).decode()
+        os.write(main, typed.encode())
+    _, err = process.communicate(timeout=60)
+    os.close(main)
+    assert process.returncode == 0, err
+    for line in (LINES[0], LINES[2]):
+        assert translator.translate(line)[0] in shown
+    assert b"Line 1 has" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False}])
+def test_python_and_the_command_line_translate_alike(
+    heed: Heed, family: str, changes: dict[str, Any], tiny_model: Callable[..., Seq2Seq], tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    from heed.models import build_model
+
+    torch.manual_seed(5)
+    config: Any = replace(tiny_model(family).config, **changes)  # type: ignore[type-var]
+    folder = save_model(tmp_path / "m", build_model(config, src_vocab=70, tgt_vocab=70, joint=False))
+    words = " ".join(LINES).split()
+    lines = [" ".join(words[i % 7 : i % 7 + 2 + i % 11]) for i in range(200)]
+    (tmp_path / "in").write_text("\n".join(lines), encoding="utf-8")
+    status, out, _ = heed("translate", "--model", folder, "--input", tmp_path / "in", "--device", "cpu")
+    assert status == 0
+    assert out.splitlines() == heed_package.load(folder, device="cpu").translate(lines)

@@ -1,0 +1,65 @@
+"""The second direction of models trained with data.both_directions=true."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sentencepiece as spm
+import torch
+
+import heed
+from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
+from heed.inference import model_folder
+from heed.inference.translator import Translator
+from heed.models import build_model
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import BOS, EOS, PAD, UNK
+from tests.tokenizers import train_tokenizer
+
+LINES = ["a man rides a bike .", "the dog sleeps .", "two children play with a red ball in the park ."]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
+    """A model folder of both directions, en-de first."""
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=60,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        control_symbols=["<2de>", "<2en>"],
+        minloglevel=2,
+    )
+    torch.manual_seed(3)
+    network = build_model(tiny_model("transformer").config, src_vocab=60, tgt_vocab=60, joint=True)
+    languages = {"src_lang": "en", "tgt_lang": "de"}
+    model_folder.save(tmp_path / "model", network, Tokenizer(model.getvalue(), None), extra=languages)
+    return tmp_path / "model"
+
+
+def test_a_direction_marks_sources_with_its_tag(folder: Path) -> None:
+    own, other = heed.load(folder), heed.load(folder, direction="de-en")
+    assert own.directions == ["en-de", "de-en"]
+    assert other.directions == ["de-en", "en-de"]
+    assert (other.src_lang, other.tgt_lang) == ("de", "en")
+    for translator, tag in ((own, "<2de>"), (other, "<2en>")):
+        assert translator.attend(LINES[0], LINES[1])[0].src_pieces[0] == tag
+    assert own.score(LINES, LINES) != other.score(LINES, LINES)
+    assert other.in_direction("en-de").score(LINES, LINES) == own.score(LINES, LINES)
+    assert own.in_direction(None).score(LINES, LINES) == own.score(LINES, LINES)
+
+
+def test_unknown_directions_are_one_sentence(folder: Path, tiny_model: Callable[..., Seq2Seq]) -> None:
+    with pytest.raises(HeedError, match=r"direction=fr-en is not .* this model has en-de and de-en\.$"):
+        heed.load(folder, direction="fr-en")
+    tokenizer = train_tokenizer(LINES, vocab_size=60)
+    single = Translator(tiny_model("rnn", src_vocab=60, tgt_vocab=60), tokenizer, src_lang="en", tgt_lang="de")
+    with pytest.raises(HeedError, match=r"this model has en-de only\.$"):
+        single.in_direction("de-en")

@@ -1,0 +1,76 @@
+"""The model card that a run leaves in its model folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+import heed
+from heed.evaluation.scores import corpus_scores
+from heed.inference.model_card import CardSplit, write_model_card
+
+
+def results(references: list[str], translations: list[str]) -> dict[str, object]:
+    """The content of results.json with scores of one set."""
+    scores = corpus_scores(translations, references, tgt_lang="de")
+    own = {name: getattr(scores, name) for name in ("bleu", "chrf", "bleu_signature", "chrf_signature")}
+    own["not_comparable"] = "it is lower-cased"
+    return {
+        "name": "tiny",
+        "model": "rnn",
+        "data": "files",
+        "src_lang": "en",
+        "tgt_lang": "de",
+        "seed": 1,
+        "data_fingerprint": "abc",
+        "tokenizer_hash": "def",
+        "steps": 1200,
+        "epochs": 1.5,
+        "tokens": 98_000,
+        "train_seconds": 12.0,
+        "device": "1 × cpu",
+        "weights": "last",
+        "selected_step": 1200,
+        "git": None,
+        "params": 3704,
+        "decode_seconds": {"valid": 2.0},
+        "search": {"beam": 5},
+        "valid": own,
+        "tests": {},
+    }
+
+
+def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
+    references = [f"ein Hund schläft auf dem Sofa {i}" for i in range(60)]
+    translations = [line if i < 30 else "etwas ganz anderes" for i, line in enumerate(references)]
+    tags = ["easy"] * 30 + ["hard"] * 30
+    split = CardSplit(['a "dog" sleeps'] * 60, references, translations, tags)
+    facts = results(references, translations)
+    write_model_card(tmp_path, facts, options=["model=rnn"], splits={"valid": split}, word_counts={"dog": 5})
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    _, front, body = text.split("---\n", 2)
+    matter = yaml.safe_load(front)
+    assert matter["language"] == ["en", "de"]
+    assert matter["pipeline_tag"] == "translation"
+    assert matter["license"] == "unknown"
+    bleu = facts["valid"]["bleu"]  # type: ignore[index]
+    assert matter["model-index"][0]["results"][0]["metrics"] == [{"type": "bleu", "value": round(bleu, 2)}]
+    for part in (f"| valid | BLEU | {bleu:.2f} | ", "it is lower-cased", "`model=rnn`", "| Phenomenon: hard | 30 |"):
+        assert part in body
+    assert "Phenomenon: easy" not in body  # better than the whole set
+    low, high = body.split(f"| valid | BLEU | {bleu:.2f} | ")[1].split(" | ")[0].split(" to ")
+    assert float(low) < bleu < float(high)
+    for command in ("heed translate --model DIR", 'heed.load("DIR").translate("a dog sleeps")', "heed serve DIR"):
+        assert command in body
+    assert "60 sentences in 2.0 s (30.0 a second)" in body
+
+
+@pytest.mark.slow
+def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
+    folder = run("smoke", "debug=smoke", "model=rnn", "seed=7")
+    text = (folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en", "de"]
+    assert "model=rnn" in text
+    assert "en → de" in text
+    assert heed.load(folder).translate("the dog sleeps .")
