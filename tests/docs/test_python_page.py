@@ -38,6 +38,7 @@ def test_every_block_runs(names: dict[str, Any]) -> None:
 
 def test_the_page_names_every_method_option_and_field() -> None:
     methods = {"translate", "stream", "score", "attend", "stream_attend", "align", "evaluate"}
+    methods |= {"directions", "in_direction"}
     public = {name for name in vars(heed.Translator) if not name.startswith("_") and name != "translate_ids"}
     assert public == methods
     for name in methods:
