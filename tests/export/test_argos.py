@@ -76,7 +76,12 @@ def test_argos_translate_translates_as_heed_does(heed_cli: Heed, tmp_path: Path,
     assert heed_cli("export", run, "--to", "argos")[0] == 0
     script = Path(__file__).with_name("argos_translate.py")
     file = run / "export" / "argos" / f"{NAME}.argosmodel"
-    environment = {"ARGOS_PACKAGES_DIR": str(tmp_path / "packages"), "ARGOS_BEAM_SIZE": "1", "HOME": str(tmp_path)}
+    environment = {
+        "ARGOS_PACKAGES_DIR": str(tmp_path / "packages"),
+        "ARGOS_BEAM_SIZE": "1",
+        "ARGOS_COMPUTE_TYPE": "float32",
+        "HOME": str(tmp_path),
+    }
     result = subprocess.run(
         [python, script, file, "en", "de"],
         input="\n".join(LINES),
