@@ -1,1 +1,0 @@
-"""Serve models over HTTP."""
