@@ -9,7 +9,7 @@ from docs.pages import MARKED, ROOT, pages
 from docs import commands, options
 
 KNOWN = re.findall(r"^\| `([\w.]+)` \|", options.markdown(), re.MULTILINE)
-GROUPS = {folder.relative_to(options.CONF).as_posix() for folder in options.groups()} | {"experiment"}
+GROUPS = {folder.relative_to(options.CONF).as_posix() for folder in options.groups()} | {"experiment", "hydra/launcher"}
 
 
 def test_a_file_is_read_with_its_comments(tmp_path: Path) -> None:
