@@ -21,7 +21,6 @@ from heed.cli.lines import (
     write_lines,
 )
 from heed.errors import HeedError
-from heed.progress import print_line
 
 if TYPE_CHECKING:
     from heed.cli.output_file import ResumableOutput
@@ -195,9 +194,10 @@ class _CutTranslations:
         """Print a warning to stderr if there are such lines."""
         if self.count:
             lines = "1 translation" if self.count == 1 else f"{self.count:,} translations"
-            print_line(
+            print(
                 f"heed: {lines} reached the length limit of the search and may be cut off, the first in line "
-                f"{self.first:,} (--json marks them with finished: false)."
+                f"{self.first:,} (--json marks them with finished: false).",
+                file=sys.stderr,
             )
 
 
