@@ -29,6 +29,11 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
+def stopping() -> ApiError:
+    """Return the error of a server that accepts no more requests."""
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is stopping.", retry_after=10)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Answer errors in LibreTranslate's form."""
 
