@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from heed import __version__
 from heed.serve.errors import add_error_handlers, stopping
 from heed.serve.languages import language_name
-from heed.serve.middleware import Observation
+from heed.serve.middleware import BodyLimit, Observation
 from heed.serve.models import Models, ServedModel
 from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
 from heed.serve.schemas import (
@@ -59,8 +59,9 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
         yield
         service.stop()
 
-    app = FastAPI(title="heed", version=__version__, lifespan=lifespan, max_body_size=settings.max_body, redoc_url=None)
+    app = FastAPI(title="heed", version=__version__, lifespan=lifespan, redoc_url=None)
     app.state.service = service
+    app.add_middleware(BodyLimit, max_body=settings.max_body)
     app.add_middleware(Observation, metrics=service.metrics)
     add_error_handlers(app)
     _add_translation(app, service)

@@ -58,11 +58,6 @@ def add_error_handlers(app: FastAPI) -> None:
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         return error_response(error.status_code, str(error.detail), error.headers)
 
-    @app.exception_handler(Exception)
-    async def unexpected_error(request: Request, error: Exception) -> JSONResponse:
-        # The server logs the traceback; the client learns nothing about the server's files.
-        return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "The server failed: its log says why.")
-
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return an error as a response. Lone surrogates of the client's text, which are not UTF-8, are escaped."""

@@ -54,7 +54,8 @@ class _Parser(HTMLParser):
     def finish(self) -> None:
         """End the last piece."""
         rest = self.rawdata
-        if rest.lstrip().startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha()):
+        is_open = rest.startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha())
+        if is_open or self.cdata_elem is not None:  # in <script> or <style>
             raise ApiError(HTTPStatus.BAD_REQUEST, "This HTML cannot be translated: a tag or a comment is not closed.")
         self.close()
         self._end_piece(len(self._source))
