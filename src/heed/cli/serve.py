@@ -58,19 +58,15 @@ def _run(args: argparse.Namespace) -> None:
     names = args.name or model_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
-    listener = server.listen(args.host, args.port)  # before the models, which take longer
-    keep_freed_memory()
-    options = {"device": args.device, "batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
-    models = [load_model(path, name, **options) for path, name in zip(args.model, names, strict=True)]
-    app = create_app(models, settings)
-    host = f"[{args.host}]" if ":" in args.host else args.host
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    server.run(
-        app,
-        listener,
-        timeout=settings.timeout,
-        on_start=lambda: print(f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)", flush=True),
-    )
+    with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
+        keep_freed_memory()
+        options = {"device": args.device, "batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
+        models = [load_model(path, name, **options) for path, name in zip(args.model, names, strict=True)]
+        app = create_app(models, settings)
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
+        server.run(app, listener, timeout=settings.timeout, on_start=lambda: print(started, flush=True))
 
 
 def _settings(args: argparse.Namespace) -> ServeSettings:
