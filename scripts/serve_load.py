@@ -67,6 +67,7 @@ def main() -> int:
     with server(args.run, options) as (port, process):
         load = Load(port, languages, expected)
         one = asyncio.run(load.run(1, args.seconds / 3))
+        asyncio.run(load.run(args.clients, args.seconds / 3))  # the first batches of each size allocate memory
         memory = [resident_megabytes(process)]
         many = asyncio.run(load.run(args.clients, args.seconds))
         memory.append(resident_megabytes(process))
