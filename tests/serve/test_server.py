@@ -3,6 +3,8 @@
 import json
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -167,3 +169,14 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         assert f"127.0.0.1:{port} cannot be used" in serve_fails(capsys, run_folder, "--port", port)
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "sentencex"])
+def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; from heed.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "serve", str(run_folder), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert package in done.stderr
+    assert "pip install 'heed[" in done.stderr
+    assert "Traceback" not in done.stderr

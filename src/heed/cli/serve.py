@@ -32,6 +32,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-split-sentences", action="store_true", help="translate each line as one sentence, unless it is too long"
     )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="let pages of this site, such as https://example.org, use the server in a browser; * for all",
+    )
     add_batch_options(parser, direction=False)
     group = parser.add_argument_group("limits")
     for name, (metavar, text) in NUMBERS.items():
@@ -72,7 +79,12 @@ def _run(args: argparse.Namespace) -> None:
 def _settings(args: argparse.Namespace) -> ServeSettings:
     limits = {name: getattr(args, name) for name in NUMBERS}
     keys = _read_keys(args.api_keys) if args.api_keys else frozenset()
-    return ServeSettings(**limits, split_sentences=not args.no_split_sentences, api_keys=keys)
+    return ServeSettings(
+        **limits,
+        split_sentences=not args.no_split_sentences,
+        allowed_origins=frozenset(args.allow_origin),
+        api_keys=keys,
+    )
 
 
 def _read_keys(path: Path) -> frozenset[str]:
