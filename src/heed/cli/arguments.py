@@ -48,14 +48,15 @@ def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True,
     add_batch_options(parser)
 
 
-def add_batch_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the direction, batch size, sentence length and device."""
-    parser.add_argument(
-        "--direction",
-        metavar="SRC-TGT",
-        help="languages to translate from and to, such as de-en, for a model trained with data.both_directions=true "
-        "(default: the model's first direction)",
-    )
+def add_batch_options(parser: argparse.ArgumentParser, *, direction: bool = True) -> None:
+    """Add the options for batch size, sentence length and device, and for the direction."""
+    if direction:
+        parser.add_argument(
+            "--direction",
+            metavar="SRC-TGT",
+            help="languages to translate from and to, such as de-en, for a model trained with "
+            "data.both_directions=true (default: the model's first direction)",
+        )
     parser.add_argument(
         "--batch-tokens",
         type=int,

@@ -40,3 +40,8 @@ class ServeSettings:
                 f"max_sentences={self.max_sentences} must be at most max_waiting={self.max_waiting}: a larger request "
                 "could never be accepted."
             )
+        if self.max_alternatives >= self.max_beam:
+            raise HeedError(
+                f"max_alternatives={self.max_alternatives} must be below max_beam={self.max_beam}: the beam holds the "
+                "best translation, too."
+            )
