@@ -210,12 +210,10 @@ function render(busy = false) {
     texts.forEach((text, index) => output.append(gap(index), make("span", { class: `sentence${index === state.active ? " active" : ""}`, "data-sentence": index },
       ...spans(model, text, index))));
     if (!texts.length) output.append(make("span", { class: "waiting" }, busy ? "Translating …" : "Translation"));
-    const others = (result?.others[state.active] ?? []).filter(text => text !== texts[state.active]);
     const copy = make("button", { class: "plain", type: "button", disabled: !texts.length, onclick: event => copyText(model, event.target) }, "Copy");
     return make("article", { class: `pane result ${sideOf(model)}`, "aria-label": `Translation by ${model}`, "aria-busy": String(busy), "data-model": model },
       state.chosen.length > 1 ? make("h2", {}, model) : "", output,
-      others.length ? make("div", { class: "others" }, make("h3", {}, sentences.length > 1 ? "Other translations of this sentence" : "Other translations"),
-        make("ul", { lang: target() }, ...others.map(text => make("li", { dir: "auto" }, text)))) : "",
+      make("div", { class: "others" }, ...others(model)),
       make("p", { class: "foot" }, copy, result?.language && source() === "auto" ? make("span", {}, `from ${languageName(result.language)}`) : ""));
   }));
   if (!state.chosen.length) $("results").replaceChildren(make("article", { class: "pane result" }, make("p", { class: "output" })));
@@ -234,6 +232,12 @@ function spans(model, text, sentence) {
       onpointerenter: event => event.pointerType === "mouse" && point(place, false), onpointerleave: () => leave(),
       onfocus: () => point(place, true), onblur: () => leave(), onclick: () => pinWord(place), onkeydown: event => onWordKey(event, place) }, part);
   });
+}
+
+function others(model) {
+  const { texts = [], others: found = [] } = state.results[model] ?? {}, other = (found[state.active] ?? []).filter(text => text !== texts[state.active]);
+  return other.length ? [make("h3", {}, texts.length > 1 ? "Other translations of this sentence" : "Other translations"),
+    make("ul", { lang: target() }, ...other.map(text => make("li", { dir: "auto" }, text)))] : [];
 }
 
 async function copyText(model, button) {
@@ -296,6 +300,7 @@ function onWordKey(event, place) {
 function activate(sentence) {
   state.active = sentence;
   document.querySelectorAll(".sentence").forEach(each => each.classList.toggle("active", +each.dataset.sentence === sentence));
+  document.querySelectorAll(".others").forEach(each => each.replaceChildren(...others(each.closest(".result").dataset.model)));
   attend();
 }
 
