@@ -124,9 +124,23 @@ def search_options(args: argparse.Namespace) -> "SearchOptions":
     return cast("SearchOptions", options)
 
 
+def add_engine_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``."""
+    parser.add_argument(
+        "--engine",
+        choices=("heed", "ctranslate2"),
+        default="heed",
+        help="what computes translations: heed's own code, or CTranslate2, which is faster and holds most "
+        "transformers; the model is exported once, into its folder (needs heed[export]; default: %(default)s)",
+    )
+
+
 def load_translator(args: argparse.Namespace) -> "Translator":
-    """Load the model or ensemble of ``--model``, with the options of `add_batch_options`."""
-    from heed.inference.loading import load
+    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
+    if getattr(args, "engine", "heed") == "ctranslate2":
+        from heed.export.ctranslate2_translator import load
+    else:
+        from heed.inference.loading import load
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()

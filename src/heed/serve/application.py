@@ -12,10 +12,12 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from heed import __version__
+from heed.serve.attend import attend_router
 from heed.serve.errors import add_error_handlers, stopping
 from heed.serve.languages import language_name
 from heed.serve.middleware import REQUEST_ID, BodyLimit, Observation
 from heed.serve.models import Models, ServedModel
+from heed.serve.page import page_router
 from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
 from heed.serve.schemas import (
     Detection,
@@ -75,6 +77,8 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
     add_error_handlers(app)
     _add_translation(app, service)
     _add_descriptions(app, service)
+    app.include_router(attend_router(service, ERRORS))
+    app.include_router(page_router())
     return app
 
 
