@@ -212,10 +212,24 @@ def test_broken_json_gets_a_sentence(client: TestClient, body: bytes) -> None:
     assert response.json()["error"].startswith("Invalid request")
 
 
-@pytest.mark.parametrize("field", ["q", "source", "target", "model", "api_key", "format"])
-def test_lone_surrogates_get_a_sentence(client: TestClient, field: str) -> None:
-    body = json.dumps({"q": "x", **EN_DE, field: ["\ud800"] if field == "q" else "\ud800"})
-    response = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/translate", {"q": "\ud800"}),
+        ("/translate", {"q": ["\ud800"]}),
+        ("/translate", {"source": "\ud800"}),
+        ("/translate", {"target": "\ud800"}),
+        ("/translate", {"format": "\ud800"}),
+        ("/translate", {"model": "\ud800"}),
+        ("/translate", {"api_key": "\ud800"}),
+        ("/detect", {"q": "\ud800"}),
+        ("/attend", {"q": "\ud800"}),
+        ("/attend", {"model": "\ud800"}),
+    ],
+)
+def test_lone_surrogates_get_a_sentence(client: TestClient, path: str, fields: dict[str, object]) -> None:
+    body = json.dumps({"q": "x", **EN_DE, **fields})
+    response = client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert "error" in response.json()
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 GET = ("/languages", "/models", "/health", "/metrics", "/frontend/settings")
-POST = ("/translate", "/detect")
+POST = ("/translate", "/detect", "/attend")
 ENDPOINTS = [
     *(("GET", path, GenerationMode.POSITIVE) for path in GET),
     *(("POST", path, mode) for path in POST for mode in GenerationMode),
@@ -39,7 +39,7 @@ def test_no_request_makes_the_server_fail(
     @given(case=api[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def check(case: schemathesis.Case) -> None:
-        if isinstance(case.body, dict) and path == "/translate":
+        if isinstance(case.body, dict) and path in ("/translate", "/attend"):
             case.body |= languages
         case.call_and_validate(checks=CHECKS)
 

@@ -147,6 +147,13 @@ def test_memory_stays_flat(server: Server) -> None:
 # ---- the command
 
 
+def test_ctranslate2_computes_translations(run_folder: Path) -> None:
+    greedy = heed.load(run_folder, device="cpu").translate(LINES, beam=1)
+    with serving(run_folder, "--engine", "ctranslate2") as running:
+        assert (run_folder / "model" / "ctranslate2").is_dir()
+        assert post(running, q=LINES, source="en", target="de", beam=1)["translatedText"] == greedy
+
+
 def test_the_port_is_listened_to_on_this_machine_only(server: Server) -> None:
     assert server.url.startswith("http://127.0.0.1:")
 

@@ -7,6 +7,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -137,16 +138,20 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
 
 def load_translator(args: argparse.Namespace) -> "Translator":
     """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
-    if getattr(args, "engine", "heed") == "ctranslate2":
-        from heed.export.ctranslate2_translator import load
-    else:
-        from heed.inference.loading import load
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
     paths = args.model if isinstance(args.model, list) else [args.model]
-    limits = {"batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
-    return load(*paths, device=args.device, direction=args.direction, **limits)
+    return engine_loader(args)(*paths, direction=args.direction)
+
+
+def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
+    """Return the function that loads a translator from folders, with the options that do not name a model."""
+    if getattr(args, "engine", "heed") == "ctranslate2":
+        from heed.export.ctranslate2_translator import load
+    else:
+        from heed.inference.loading import load
+    return partial(load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
 
 
 def utf8_text(argument: str) -> str:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from heed.cli.arguments import Command, add_batch_options
+from heed.cli.arguments import Command, add_batch_options, add_engine_option, engine_loader
 from heed.errors import HeedError
 from heed.serve.settings import ServeSettings
 
@@ -40,6 +40,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="let pages of this site, such as https://example.org, use the server in a browser; * for all",
     )
     add_batch_options(parser, direction=False)
+    add_engine_option(parser)
     group = parser.add_argument_group("limits")
     for name, (metavar, text) in NUMBERS.items():
         default = getattr(ServeSettings, name)
@@ -67,8 +68,8 @@ def _run(args: argparse.Namespace) -> None:
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
     with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
         keep_freed_memory()
-        options = {"device": args.device, "batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
-        models = [load_model(path, name, **options) for path, name in zip(args.model, names, strict=True)]
+        load = engine_loader(args)
+        models = [load_model(path, name, load) for path, name in zip(args.model, names, strict=True)]
         app = create_app(models, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"

@@ -11,7 +11,7 @@ from heed.inference.translator import Translator
 from heed.plot.attention_map import map_sets, most_informative_head
 from heed.serve.errors import ApiError
 from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
-from heed.serve.schemas import ApiKey, ErrorResponse, LanguageCode
+from heed.serve.schemas import ApiKey, ErrorResponse, LanguageCode, Text
 from heed.serve.service import Service
 
 MAX_PIECES = 200
@@ -23,11 +23,11 @@ DIGITS = 4
 class AttendRequest(BaseModel):
     """``POST /attend``."""
 
-    q: Annotated[str, Field(min_length=1, description="One sentence.", examples=["The dog runs."])]
+    q: Annotated[Text, Field(min_length=1, description="One sentence.", examples=["The dog runs."])]
     source: LanguageCode
     target: LanguageCode
     model: Annotated[
-        str | None,
+        Text | None,
         BeforeValidator(lambda value: value or None),
         Field(description="A name of `/models`. Default: the first."),
     ] = None

@@ -1,12 +1,12 @@
 """Models that the server offers, chosen by languages or by name."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from heed.errors import HeedError
 from heed.serve.errors import ApiError
@@ -130,18 +130,16 @@ def _routes(model: ServedModel) -> Iterator[Route]:
         yield Route(model.name, translator.in_direction(direction))
 
 
-def load_model(path: Path, name: str, **options: Any) -> ServedModel:
+def load_model(path: Path, name: str, load: "Callable[[Path], Translator]") -> ServedModel:
     """Load a model, and the sentences of its languages if the folder is a run.
 
     Args:
-        options: see `heed.inference.loading.load`.
+        load: loads the translator.
 
     Raises:
         HeedError: if the model cannot be loaded.
     """
-    from heed.inference.loading import load
-
-    translator = load(path, **options)
+    translator = load(path)
     texts = path / "translations"
     languages = {translator.src_lang: texts / "valid.src", translator.tgt_lang: texts / "valid.ref"}
     samples = {
