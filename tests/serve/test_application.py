@@ -302,6 +302,17 @@ def test_a_key_is_needed_if_there_are_keys(serve: Serve) -> None:
     assert "right" not in repr(client.app.state.service.settings)  # type: ignore[attr-defined]
 
 
+def test_browsers_let_pages_of_allowed_sites_use_the_server(client: TestClient, serve: Serve) -> None:
+    header = "Access-Control-Allow-Origin"
+    site = {"Origin": "https://example.org"}
+    assert header not in client.get("/languages", headers=site).headers
+    allowed = serve(allowed_origins=frozenset(site.values()))
+    assert allowed.get("/languages", headers=site).headers[header] == "https://example.org"
+    assert header not in allowed.get("/languages", headers={"Origin": "https://example.com"}).headers
+    preflight = {**site, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    assert allowed.options("/translate", headers=preflight).status_code == 200
+
+
 def test_each_answer_has_an_id(client: TestClient) -> None:
     first, second = (client.get("/health").headers["X-Request-ID"] for _ in range(2))
     assert first != second

@@ -3,6 +3,8 @@
 import json
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -117,13 +119,13 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Signals) -> None:
-    texts = [" ".join(LINES)] * 90
+    texts = [" ".join(LINES)] * 60
     answers: list[dict[str, object]] = []
     with serving(run_folder, "--batch-sentences", 4) as running:
         request = {"q": texts, "source": "en", "target": "de"}
         thread = threading.Thread(target=lambda: answers.append(post(running, **request)))
         thread.start()
-        assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 90.0' in metrics(running))
+        assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 60.0' in metrics(running))
         running.process.send_signal(number)
         thread.join(60)
         assert running.process.wait(30) == {signal.SIGTERM: 0, signal.SIGINT: 130}[number]
@@ -136,9 +138,9 @@ def test_memory_stays_flat(server: Server) -> None:
         with ThreadPoolExecutor(8) as clients:
             list(clients.map(lambda number: translate(server, LINES[number % len(LINES)]), range(rounds)))
 
-    load(400)
+    load(200)
     before = server.resident_memory()
-    load(1200)
+    load(600)
     assert server.resident_memory() - before < 8e6
 
 
@@ -162,8 +164,19 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
     assert "cannot be read" in serve_fails(capsys, run_folder, "--api-keys", tmp_path / "none")
     assert "1 models and 2 names" in serve_fails(capsys, run_folder, "--name", "a", "--name", "b")
     assert "same name" in serve_fails(capsys, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
-    assert "--max-chars" in serve_fails(capsys, run_folder, "--max-chars", 0)
+    assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)
     assert "Choose another --host or --port" in serve_fails(capsys, run_folder, "--port", 99999)
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         assert f"127.0.0.1:{port} cannot be used" in serve_fails(capsys, run_folder, "--port", port)
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "sentencex"])
+def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; from heed.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "serve", str(run_folder), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert package in done.stderr
+    assert "pip install 'heed[" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -32,6 +32,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-split-sentences", action="store_true", help="translate each line as one sentence, unless it is too long"
     )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="let pages of this site, such as https://example.org, use the server in a browser; * for all",
+    )
     add_batch_options(parser, direction=False)
     group = parser.add_argument_group("limits")
     for name, (metavar, text) in NUMBERS.items():
@@ -58,25 +65,26 @@ def _run(args: argparse.Namespace) -> None:
     names = args.name or model_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
-    listener = server.listen(args.host, args.port)  # before the models, which take longer
-    keep_freed_memory()
-    options = {"device": args.device, "batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
-    models = [load_model(path, name, **options) for path, name in zip(args.model, names, strict=True)]
-    app = create_app(models, settings)
-    host = f"[{args.host}]" if ":" in args.host else args.host
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    server.run(
-        app,
-        listener,
-        timeout=settings.timeout,
-        on_start=lambda: print(f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)", flush=True),
-    )
+    with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
+        keep_freed_memory()
+        options = {"device": args.device, "batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
+        models = [load_model(path, name, **options) for path, name in zip(args.model, names, strict=True)]
+        app = create_app(models, settings)
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
+        server.run(app, listener, timeout=settings.timeout, on_start=lambda: print(started, flush=True))
 
 
 def _settings(args: argparse.Namespace) -> ServeSettings:
     limits = {name: getattr(args, name) for name in NUMBERS}
     keys = _read_keys(args.api_keys) if args.api_keys else frozenset()
-    return ServeSettings(**limits, split_sentences=not args.no_split_sentences, api_keys=keys)
+    return ServeSettings(
+        **limits,
+        split_sentences=not args.no_split_sentences,
+        allowed_origins=frozenset(args.allow_origin),
+        api_keys=keys,
+    )
 
 
 def _read_keys(path: Path) -> frozenset[str]:

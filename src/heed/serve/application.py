@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -14,7 +15,7 @@ from heed import __version__
 from heed.serve.attend import attend_router
 from heed.serve.errors import add_error_handlers, stopping
 from heed.serve.languages import language_name
-from heed.serve.middleware import BodyLimit, Observation
+from heed.serve.middleware import REQUEST_ID, BodyLimit, Observation
 from heed.serve.models import Models, ServedModel
 from heed.serve.page import page_router
 from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
@@ -64,6 +65,14 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
     app = FastAPI(title="heed", version=__version__, lifespan=lifespan, redoc_url=None)
     app.state.service = service
     app.add_middleware(BodyLimit, max_body=settings.max_body)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(settings.allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", REQUEST_ID],
+            expose_headers=[REQUEST_ID, "Retry-After"],
+        )
     app.add_middleware(Observation, metrics=service.metrics)
     add_error_handlers(app)
     _add_translation(app, service)

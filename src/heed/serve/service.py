@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fastapi.concurrency import run_in_threadpool
 
+from heed.inference.segmentation import sentence_splitter
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError, stopping
 from heed.serve.metrics import Metrics
@@ -46,9 +47,15 @@ class _Translated:
 
 
 class Service:
-    """The models with their workers."""
+    """The models with their workers.
+
+    Raises:
+        HeedError: if sentences are to be split and sentencex is not installed.
+    """
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
+        if settings.split_sentences:
+            sentence_splitter("en")
         self.models = models
         self.settings = settings
         self.metrics = Metrics()

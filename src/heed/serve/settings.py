@@ -31,6 +31,8 @@ class ServeSettings:
     """Seconds until a request is given up."""
     split_sentences: bool = True
     """Split lines into sentences. Sentences that are too long for the model are always split."""
+    allowed_origins: frozenset[str] = frozenset()
+    """Origins (``https://example.org``) whose pages browsers let use the server; ``*`` for all."""
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
     """Keys of which a client must send one; empty: no key is needed."""
 
