@@ -15,6 +15,7 @@ import tempfile
 import time
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 SHARES = (0.1, 0.5, 1.0)
 """Where the resident memory is measured."""
@@ -36,7 +37,7 @@ def main() -> int:
     return 0 if found["ordered"] and found["resumed_equal"] and found["growth"] <= GROWTH else 1
 
 
-def check(run: Path, lines: int, options: list[str], folder: Path) -> dict[str, object]:
+def check(run: Path, lines: int, options: list[str], folder: Path) -> dict[str, Any]:
     """Translate the file in one go, and again with a kill in between, and compare."""
     source, whole, killed = (folder / name for name in ("source", "whole", "killed"))
     sentences = (run / "translations" / "valid.src").read_text(encoding="utf-8").splitlines()

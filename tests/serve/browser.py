@@ -28,7 +28,7 @@ class Browser:
         flags = " ".join(f"--{flag}" for flag in FLAGS)
         shell = f'exec chromium {flags} "--user-data-dir={profile}" about:blank 3<&{commands_out} 4>&{answers_in}'
         self._process = subprocess.Popen(
-            ["sh", "-c", shell], pass_fds=(commands_out, answers_in), stderr=subprocess.DEVNULL
+            ["bash", "-c", shell], pass_fds=(commands_out, answers_in), stderr=subprocess.DEVNULL
         )
         os.close(commands_out)
         os.close(answers_in)

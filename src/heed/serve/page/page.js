@@ -217,6 +217,8 @@ function render(busy = false) {
       make("p", { class: "foot" }, copy, result?.language && source() === "auto" ? make("span", {}, `from ${languageName(result.language)}`) : ""));
   }));
   if (!state.chosen.length) $("results").replaceChildren(make("article", { class: "pane result" }, make("p", { class: "output" })));
+  $("panes").classList.toggle("several", state.chosen.length > 1);
+  grow();
   $("empty").hidden = sentences.length > 0;
   $("inside").hidden = !sentences.length;
   paintText();
@@ -408,13 +410,16 @@ function paintText(system = null, at = null) {
   });
   $("backdrop").className = `backdrop ${system ? sideOf(system.name) : ""}`;
   $("backdrop").replaceChildren(...parts, state.tail, "\u200b");
+  $("backdrop").scrollTop = $("text").scrollTop;
 }
 
 /* ---- The text field. */
 function grow() {
   const field = $("text");
+  const { scrollTop } = field;
   field.style.height = "auto";
   field.style.height = `${field.scrollHeight}px`;
+  field.scrollTop = scrollTop;
 }
 
 function count() {
@@ -425,6 +430,7 @@ function count() {
 }
 
 $("text").oninput = () => { grow(); count(); $("backdrop").replaceChildren(); later(); };
+$("text").onscroll = () => { $("backdrop").scrollTop = $("text").scrollTop; };
 $("clear").onclick = () => { $("text").value = ""; grow(); translate(); $("text").focus(); };
 $("source").onchange = () => chooseSource();
 $("target").onchange = chooseTarget;
