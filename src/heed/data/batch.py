@@ -12,7 +12,7 @@ from torch import Tensor
 from heed.symbols import BOS, EOS, PAD
 
 if TYPE_CHECKING:
-    from heed.data.encoded import Ragged
+    from heed.data.ragged import Ragged
 
 
 @dataclass(frozen=True)

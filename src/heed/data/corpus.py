@@ -3,53 +3,57 @@
 Each class belongs to a file of ``conf/data``; its ``load()`` returns a `Corpus`.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from heed.data.cache import blocks, text_fingerprint
 from heed.data.cleaning import Cleaning, CleaningReport
+from heed.data.digests import text_fingerprint
 from heed.data.files import (
     FileEntry,
+    FileSource,
     guess_language_from_script,
     guess_languages_from_names,
     name_test_sets,
-    one_line,
     parse_entries,
-    read_files,
 )
+from heed.data.hub import DatasetSource
+from heed.data.preparation.corpus import Preparation, TrainingText
+from heed.data.text import ParallelText, Source, TextInMemory
 from heed.errors import HeedError, first_line
 from heed.options import AtLeast0, AtLeast1, validated
 from heed.progress import announced, reports_on_terminal
 
-if TYPE_CHECKING:
-    from datasets import Dataset
-
 
 @dataclass(frozen=True)
 class Corpus:
-    """Parallel text. ``train`` is cleaned; ``valid`` and ``tests`` are as published.
-
-    The datasets have the string columns "src" and "tgt". Annotated corpora also have "meta": the annotations as JSON.
-    """
+    """Parallel text. ``train`` is cleaned; ``valid`` and ``tests`` are as published."""
 
     name: str
     src_lang: str
     tgt_lang: str
-    train: "Dataset"
-    valid: "Dataset"
-    tests: "dict[str, Dataset]"
+    train: TrainingText
+    valid: ParallelText
+    tests: dict[str, ParallelText]
     """Test sets by name."""
     both_directions: bool
     """Train on every pair in both directions. ``train`` contains it once."""
     max_eval_tokens: int | None
     """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
-    fingerprint: str
-    """Digest of all text after cleaning; independent of the machine."""
-    cleaning: CleaningReport
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of all text after cleaning; independent of the machine."""
+        held_out = text_fingerprint(self.valid, *self.tests.values())
+        return hashlib.blake2b(f"{self.train.fingerprint} {held_out}".encode(), digest_size=16).hexdigest()
+
+    @property
+    def cleaning(self) -> CleaningReport:
+        """What the cleaning rules dropped."""
+        return self.train.report
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -62,6 +66,64 @@ def language_tag(tgt_lang: str) -> str:
     return f"<2{tgt_lang}>"
 
 
+@dataclass(frozen=True)
+class _Assembly:
+    """The options that all kinds of corpora share, and the steps: reversal, cleaning and selection."""
+
+    reverse: bool
+    both_directions: bool
+    max_train: int | None
+    max_eval_tokens: int | None
+    cleaning: Cleaning
+    preparation: Preparation
+    cache_dir: Path
+
+    def assemble(
+        self,
+        name: str,
+        languages: tuple[str, str],
+        train: Sequence[Source],
+        valid: ParallelText,
+        tests: dict[str, ParallelText],
+    ) -> Corpus:
+        """Return the corpus."""
+        if self.reverse:
+            languages = languages[1], languages[0]
+            valid, tests = _swap_sides(valid), {test: _swap_sides(text) for test, text in tests.items()}
+        if self.both_directions and languages[0] == languages[1]:
+            raise HeedError(
+                f"data.both_directions=true needs two different languages, but both are {languages[0]!r}: set "
+                "data.src_lang and data.tgt_lang."
+            )
+        text = TrainingText(
+            train,
+            held_out=[valid, *tests.values()],
+            cleaning=self.cleaning,
+            min_score=None,
+            at_most=self.max_train,
+            swapped=self.reverse,
+            preparation=self.preparation,
+            cache_dir=self.cache_dir,
+        )
+        if not len(text):
+            raise HeedError(f"Cleaning left nothing to train on (the rules are data.cleaning.*).\n{text.report}")
+        return Corpus(name, *languages, text, valid, tests, self.both_directions, self.max_eval_tokens)
+
+
+def _swap_sides(text: ParallelText) -> ParallelText:
+    """Return the text with source and target swapped.
+
+    Gold alignments are swapped too. Antecedents and roles are dropped, because they are positions in the old source.
+    """
+    if text.meta is None:
+        return ParallelText(text.tgt, text.src)
+    metas = [json.loads(meta) for meta in text.meta]
+    for meta in metas:
+        meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
+        meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
+    return ParallelText(text.tgt, text.src, [json.dumps(meta, ensure_ascii=False) for meta in metas])
+
+
 @validated("data.")
 class SyntheticCorpus:
     """The built-in English-German corpus, with gold alignments and phenomenon tags in "meta".
@@ -71,7 +133,7 @@ class SyntheticCorpus:
         train, valid, test, long: pairs per split.
         src_lang, tgt_lang: "en" and "de", or "de" and "en".
         reverse: swap source and target.
-        both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in `FilesCorpus`.
+        both_directions, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in `FilesCorpus`.
     """
 
     def __init__(
@@ -89,6 +151,7 @@ class SyntheticCorpus:
         max_train: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
+        preparation: Preparation,
         cache_dir: str,
     ) -> None:
         if {src_lang, tgt_lang} != {"en", "de"}:
@@ -98,39 +161,30 @@ class SyntheticCorpus:
             )
         self.sizes = {"train": train, "valid": valid, "test": test, "long": long}
         self.seed = seed
-        self.reverse = reverse != (src_lang == "de")  # the grammar generates English sources
-        self.both_directions = both_directions
-        self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
-        self.cache_dir = Path(cache_dir)
+        reverse = reverse != (src_lang == "de")  # the grammar generates English sources
+        self.assembly = _Assembly(
+            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir)
+        )
 
     def load(self) -> Corpus:
         """Generate the corpus: the same one on every machine for the same seed and sizes."""
-        from datasets import Dataset
-
         from heed.data.synthetic import generate
 
         splits = {
-            name: Dataset.from_dict(
-                {
-                    "src": [example.src for example in examples],
-                    "tgt": [example.tgt for example in examples],
-                    "meta": [json.dumps(example.meta(), ensure_ascii=False) for example in examples],
-                }
+            name: ParallelText(
+                [example.src for example in examples],
+                [example.tgt for example in examples],
+                [json.dumps(example.meta(), ensure_ascii=False) for example in examples],
             )
             for name, examples in generate(seed=self.seed, **self.sizes).items()
         }
-        return _prepare(
+        key = "synthetic", text_fingerprint(splits["train"])
+        return self.assembly.assemble(
             "synthetic",
             ("en", "de"),
-            splits["train"],
+            [TextInMemory(splits["train"], key)],
             splits["valid"],
             {name: splits[name] for name in ("test", "long")},
-            reverse=self.reverse,
-            both_directions=self.both_directions,
-            max_train=self.max_train,
-            max_eval_tokens=self.max_eval_tokens,
-            cleaning=self.cleaning,
-            cache_dir=self.cache_dir,
         )
 
 
@@ -155,7 +209,8 @@ class FilesCorpus:
         max_train: train on a sample of this many clean pairs; None: on all.
         max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
         cleaning: the rules for training pairs.
-        cache_dir: folder for the text in Arrow format, which is memory-mapped.
+        preparation: how the training text is prepared.
+        cache_dir: folder of what is prepared.
 
     Raises:
         HeedError: naming the entry that is invalid.
@@ -176,6 +231,7 @@ class FilesCorpus:
         max_train: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
+        preparation: Preparation,
         cache_dir: str,
     ) -> None:
         self.train = parse_entries("train", train)
@@ -196,9 +252,9 @@ class FilesCorpus:
                 )
         self.fields = src_field, tgt_field
         self.languages = src_lang, tgt_lang
-        self.reverse, self.both_directions = reverse, both_directions
-        self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
-        self.cache_dir = Path(cache_dir)
+        self.assembly = _Assembly(
+            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir)
+        )
 
     def load(self) -> Corpus:
         """Read all files and clean the training pairs.
@@ -206,30 +262,17 @@ class FilesCorpus:
         Raises:
             HeedError: naming the invalid file, and its line if possible.
         """
-        train, valid = self._read(self.train), self._read(self.valid)
+        valid = ParallelText.read(self._sources(self.valid))
         guesses = guess_languages_from_names(self.train[0], self.fields)
         languages = [
-            given or guess or guess_language_from_script(next(blocks(valid))[side])
+            given or guess or guess_language_from_script((valid.src, valid.tgt)[side])
             for side, (given, guess) in enumerate(zip(self.languages, guesses, strict=True))
         ]
-        return _prepare(
-            "files",
-            (languages[0], languages[1]),
-            train,
-            valid,
-            {name: self._read(entries) for name, entries in self.tests.items()},
-            reverse=self.reverse,
-            both_directions=self.both_directions,
-            max_train=self.max_train,
-            max_eval_tokens=self.max_eval_tokens,
-            cleaning=self.cleaning,
-            cache_dir=self.cache_dir,
-        )
+        tests = {name: ParallelText.read(self._sources(entries)) for name, entries in self.tests.items()}
+        return self.assembly.assemble("files", (languages[0], languages[1]), self._sources(self.train), valid, tests)
 
-    def _read(self, entries: Sequence[tuple[Path, ...]]) -> "Dataset":
-        from datasets import concatenate_datasets
-
-        return concatenate_datasets([read_files(files, self.fields, self.cache_dir) for files in entries])
+    def _sources(self, entries: Sequence[tuple[Path, ...]]) -> list[Source]:
+        return [FileSource(files, self.fields) for files in entries]
 
 
 @validated("data.")
@@ -246,7 +289,7 @@ class HubCorpus:
             hub.
         stems: file names of "train", "valid" and "test" in ``root``, without suffix.
         src_lang, tgt_lang: language codes: columns of the repository or suffixes of the files.
-        reverse, both_directions, max_train, max_eval_tokens, cleaning, cache_dir: as in `FilesCorpus`.
+        reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in `FilesCorpus`.
 
     Raises:
         HeedError: if both languages are the same.
@@ -268,6 +311,7 @@ class HubCorpus:
         max_train: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
+        preparation: Preparation,
         cache_dir: str,
     ) -> None:
         if src_lang == tgt_lang:
@@ -276,9 +320,9 @@ class HubCorpus:
         self.repository, self.revision, self.splits = repository, revision, splits
         self.root, self.stems = root, stems
         self.languages = src_lang, tgt_lang
-        self.reverse, self.both_directions = reverse, both_directions
-        self.max_train, self.max_eval_tokens, self.cleaning = max_train, max_eval_tokens, cleaning
-        self.cache_dir = Path(cache_dir)
+        self.assembly = _Assembly(
+            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir)
+        )
 
     def load(self) -> Corpus:
         """Read all splits and clean the training pairs.
@@ -287,28 +331,18 @@ class HubCorpus:
             HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
         train, valid, test = (
-            self._download(split) if self.root is None else self._read(Path(self.root).expanduser(), split)
+            self._download(split) if self.root is None else self._files(Path(self.root).expanduser(), split)
             for split in ("train", "valid", "test")
         )
-        return _prepare(
-            self.name,
-            self.languages,
-            train,
-            valid,
-            {"test": test},
-            reverse=self.reverse,
-            both_directions=self.both_directions,
-            max_train=self.max_train,
-            max_eval_tokens=self.max_eval_tokens,
-            cleaning=self.cleaning,
-            cache_dir=self.cache_dir,
+        return self.assembly.assemble(
+            self.name, self.languages, [train], ParallelText.read([valid]), {"test": ParallelText.read([test])}
         )
 
-    def _read(self, root: Path, split: str) -> "Dataset":
-        files = tuple(root / f"{self.stems[split]}.{language}" for language in self.languages)
-        return read_files(files, ("", ""), self.cache_dir)
+    def _files(self, root: Path, split: str) -> Source:
+        src, tgt = (root / f"{self.stems[split]}.{language}" for language in self.languages)
+        return FileSource((src, tgt), ("", ""))
 
-    def _download(self, split: str) -> "Dataset":
+    def _download(self, split: str) -> Source:
         src, tgt = self.languages
         use_folder = (
             f"set data.root=DIR to a folder with {self.stems[split]}.{src}, {self.stems[split]}.{tgt} and so on."
@@ -349,64 +383,4 @@ class HubCorpus:
             if (kind := getattr(dataset.features[column], "dtype", "nested")) not in ("string", "large_string"):
                 raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
 
-        def one_line_each(batch: Mapping[str, list[str | None]]) -> dict[str, list[str]]:
-            return {side: [one_line(text or "") for text in batch[lang]] for side, lang in (("src", src), ("tgt", tgt))}
-
-        return dataset.map(one_line_each, batched=True, remove_columns=dataset.column_names)
-
-
-def _prepare(
-    name: str,
-    languages: tuple[str, str],
-    train: "Dataset",
-    valid: "Dataset",
-    tests: "dict[str, Dataset]",
-    *,
-    reverse: bool,
-    both_directions: bool,
-    max_train: int | None,
-    max_eval_tokens: int | None,
-    cleaning: Cleaning,
-    cache_dir: Path,
-) -> Corpus:
-    """Return the corpus after the steps that all kinds of corpora share: reversal, cleaning, fingerprint."""
-    if reverse:
-        languages = languages[1], languages[0]
-        train, valid = _swap_sides(train), _swap_sides(valid)
-        tests = {test: _swap_sides(split) for test, split in tests.items()}
-    if both_directions and languages[0] == languages[1]:
-        raise HeedError(
-            f"data.both_directions=true needs two different languages, but both are {languages[0]!r}: set "
-            "data.src_lang and data.tgt_lang."
-        )
-    cleaned, report = cleaning.apply(train, held_out=[valid, *tests.values()], at_most=max_train, cache_dir=cache_dir)
-    if not len(cleaned):
-        raise HeedError(f"Cleaning left nothing to train on (the rules are data.cleaning.*).\n{report}")
-    return Corpus(
-        name=name,
-        src_lang=languages[0],
-        tgt_lang=languages[1],
-        train=cleaned,
-        valid=valid,
-        tests=tests,
-        both_directions=both_directions,
-        max_eval_tokens=max_eval_tokens,
-        fingerprint=text_fingerprint(cleaned, valid, *tests.values()),
-        cleaning=report,
-    )
-
-
-def _swap_sides(split: "Dataset") -> "Dataset":
-    """Return the split with source and target swapped.
-
-    Gold alignments are swapped too. Antecedents and roles are dropped, because they are positions in the old source.
-    """
-    swapped = split.rename_columns({"src": "tgt", "tgt": "src"})
-    if "meta" not in split.column_names:
-        return swapped
-    metas = [json.loads(meta) for meta in split["meta"]]
-    for meta in metas:
-        meta["alignment"] = sorted([tgt, src] for src, tgt in meta["alignment"])
-        meta.update({key: empty for key, empty in (("antecedent", None), ("roles", {})) if key in meta})
-    texts = [json.dumps(meta, ensure_ascii=False) for meta in metas]
-    return swapped.remove_columns("meta").add_column("meta", texts)
+        return DatasetSource(dataset, self.languages)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -12,11 +11,17 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus, language_tag
-from heed.data.encoded import EncodedSplit, encode, encode_uncached
-from heed.data.micro_batches import Planner, padded_tokens, shard
+from heed.data.micro_batches import Planner, Pool, padded_tokens, shard
+from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.ragged import Ragged
+from heed.data.sampling import GROWTH_PAIRS, Sampler
+from heed.data.store import Pairs
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
+
+CHUNKS_READ = 1000
+"""Chunks of training pairs that are held in memory when all are read."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,18 @@ class StepStream(IterableDataset[StepShard]):
         data = self.data
         epoch, start = data.cursor
         while data.max_epochs is None or epoch < data.max_epochs:
-            train = data.encode_train(epoch)
-            # + 1 for EOS.
-            src_lengths, tgt_lengths = train.src.lengths + 1, train.tgt.lengths + 1
-            steps = data.planner.steps(src_lengths, tgt_lengths, epoch=epoch, start=start)
             last_epoch = data.max_epochs is not None and epoch == data.max_epochs - 1
-            step = next(steps, None)
-            number = start
-            while step is not None:
-                following = next(steps, None)
+            yield from self._epoch(epoch, start, last_epoch=last_epoch)
+            epoch, start = epoch + 1, 0
+
+    def _epoch(self, epoch: int, start: int, *, last_epoch: bool) -> Iterator[StepShard]:
+        data = self.data
+        for (pool, is_last_pool), pairs in data.pools(epoch, start):
+            src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+            steps = data.planner.cut(pool, pairs, seed=(data.planner.seed, epoch))
+            for number, step in enumerate(steps, start=pool.first_step):
+                if number < start:
+                    continue
                 yield StepShard(
                     epoch=epoch,
                     step=number,
@@ -77,13 +85,11 @@ class StepStream(IterableDataset[StepShard]):
                         padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
                     ),
                     micro_batches=tuple(
-                        (i, collate(index, train.src, train.tgt))
+                        (i, collate(index, pairs.src, pairs.tgt))
                         for i, index in shard(step, self.rank, self.world_size)
                     ),
-                    last=last_epoch and following is None,
+                    last=last_epoch and is_last_pool and step is steps[-1],
                 )
-                step, number = following, number + 1
-            epoch, start = epoch + 1, 0
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -111,56 +117,65 @@ class TranslationData(L.LightningDataModule):
         tokenizer: its tokenizer.
         planner: cuts epochs into optimizer steps and micro-batches.
         sampling: BPE-dropout rate of the training text, in [0, 1). The text is segmented anew in every epoch, as a
-            function of the planner's seed and the epoch; the plan uses the lengths of that epoch. 0: no dropout.
+            function of the planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: whether to load the test sets too.
-        cache_dir: folder for encoded text.
 
     Raises:
-        HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence is too long.
+        HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence or a training
+            pair is too long.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        tokenizer: Tokenizer,
-        planner: Planner,
-        *,
-        sampling: UnitInterval,
-        with_tests: bool,
-        cache_dir: Path | str,
+        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, sampling: UnitInterval, with_tests: bool
     ) -> None:
         super().__init__()
         _check_tags(corpus, tokenizer)
         self.corpus = corpus
         self.tokenizer = tokenizer
-        self.sampling = sampling
-        self.cache_dir = cache_dir
         self.planner = planner
-        self.datasets = {"train": corpus.train, "valid": corpus.valid, **(corpus.tests if with_tests else {})}
-        """Text by split: train, valid, then the test sets by name."""
-        both = {"train": corpus.both_directions}
-        self.splits = {
-            name: encode(split, tokenizer, cache_dir, both_directions=both.get(name, False))
-            for name, split in self.datasets.items()
+        self.texts = {"valid": corpus.valid, **(corpus.tests if with_tests else {})}
+        """Validation set and test sets by name."""
+        self.evaluated = list(self.texts)
+        self.encoded = {
+            name: Pairs(
+                np.arange(len(text)),
+                Ragged.of(tokenizer.encode_src(text.src)),
+                Ragged.of(tokenizer.encode_tgt(text.tgt)),
+            )
+            for name, text in self.texts.items()
         }
-        """Token ids by split; with ``sampling``, train holds the segmentation of the latest epoch."""
-        self.evaluated = [name for name in self.splits if name != "train"]
+        """Token ids of ``texts``, with tags."""
         for name in self.evaluated:
             self._check_lengths(name)
-        self._sampled_epoch: int | None = None
+        store = corpus.train.encode(tokenizer)
+        tags: list[tuple[int, ...]] = [(tag,) for tag in tokenizer.tag_ids] or [()]
+        directions = [View(store, tags=tags[0])]
+        if corpus.both_directions:
+            directions.append(View(store, swapped=True, tags=tags[1]))
+        self.train = TrainingPairs(directions)
+        src, tgt, pair = store.longest
+        self.longest = (src + len(tags[0]) + 1, tgt + 1)
+        """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
+        planner.check_length(pair + len(tags[0]) + 2)
+        self.sampler = Sampler(tokenizer, sampling) if sampling else None
+        self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
+        """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step. The training module advances it."""
 
-    def encode_train(self, epoch: int) -> EncodedSplit:
-        """Return the token ids of the training pairs in this epoch."""
-        if self.sampling and epoch != self._sampled_epoch:
-            sampling = self.tokenizer.sampling(self.sampling, seed=(self.planner.seed, epoch))
-            both = self.corpus.both_directions
-            self.splits["train"] = encode_uncached(
-                self.datasets["train"], sampling, self.cache_dir, both_directions=both
-            )
-            self._sampled_epoch = epoch
-        return self.splits["train"]
+    def _first_pairs(self) -> Pairs:
+        chunks = np.arange(len(self.train.chunk_rows))
+        return self.train.read(chunks[: int(np.searchsorted(np.cumsum(self.train.chunk_rows), GROWTH_PAIRS)) + 1])
+
+    def pools(self, epoch: int, start: int) -> Iterator[tuple[tuple[Pool, bool], Pairs]]:
+        """Yield the pools of an epoch from the step ``start`` on, whether a pool is the last, and its pairs."""
+        order = EpochOrder(self.train, seed=(self.planner.seed, epoch))
+        pools = (
+            ((pool, pool.stop == order.length), order.read(pool.first, pool.stop), f"{self.planner.seed} {epoch}")
+            for pool in self.planner.pools(order, start=start, growth=self.growth)
+        )
+        drawn = ((place, pairs) for place, pairs, _ in pools) if self.sampler is None else self.sampler.draw(pools)
+        return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
 
     @property
     def max_epochs(self) -> int | None:
@@ -168,16 +183,27 @@ class TranslationData(L.LightningDataModule):
         limit = self.trainer.max_epochs if self.trainer else None
         return None if limit in (None, -1) else limit
 
+    def training_sources(self, at_most: int) -> Iterator[str]:
+        """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
+        rows = np.cumsum(self.train.chunk_rows)
+        left = min(at_most, len(self.corpus.train))
+        for first in range(0, len(rows), CHUNKS_READ):
+            chunks = np.arange(first, min(first + CHUNKS_READ, len(rows)))
+            if left <= 0:
+                return
+            src = self.train.read(chunks).src
+            yield from self.tokenizer.decode_src([ids.tolist() for ids in src][:left])
+            left -= len(src)
+
     @property
-    def train_tgt_tokens(self) -> int:
+    def train_tgt_tokens(self) -> float:
         """Target tokens of one epoch, including EOS."""
-        return int(self.splits["train"].tgt.lengths.sum()) + len(self.splits["train"])
+        return self.train.tgt_tokens * self.growth
 
     @property
     def step_tokens(self) -> float:
         """Average source and target tokens of a step, including EOS."""
-        src = self.splits["train"].src
-        return self.planner.batch_tokens * (1 + (src.lengths.sum() + len(src.lengths)) / self.train_tgt_tokens)
+        return self.planner.batch_tokens * (1 + self.train.src_tokens / self.train.tgt_tokens)
 
     def train_dataloader(self) -> DataLoader[StepShard]:
         return DataLoader(StepStream(self, *self._rank_and_world_size()), batch_size=None)
@@ -200,7 +226,7 @@ class TranslationData(L.LightningDataModule):
         Time and memory of attention grow with the square of the length. Cleaning bounds the length of training pairs,
         but evaluation sets are never changed.
         """
-        limit, split = self.corpus.max_eval_tokens, self.splits[name]
+        limit, split = self.corpus.max_eval_tokens, self.encoded[name]
         longest = np.maximum(split.src.lengths, split.tgt.lengths)
         if limit is not None and longest.max() > limit:
             row = int(longest.argmax())
@@ -208,7 +234,7 @@ class TranslationData(L.LightningDataModule):
             raise HeedError(
                 f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
                 f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
-                f"({self.datasets[name][row]['src'][:40]!r} …). Split it into sentences, or raise the limit if time "
+                f"({self.texts[name].src[row][:40]!r} …). Split it into sentences, or raise the limit if time "
                 "and memory allow."
             )
 
@@ -217,7 +243,7 @@ class TranslationData(L.LightningDataModule):
 
         Pairs of similar length are in the same batch.
         """
-        split = self.splits[name]
+        split = self.encoded[name]
         src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()

@@ -5,7 +5,6 @@ else of the text is changed.
 """
 
 import gzip
-import hashlib
 import json
 import re
 import shlex
@@ -13,21 +12,19 @@ import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from heed.data.cache import BLOCK, mapped_dataset
+from heed.data.text import BLOCK, Advance, Block, Part
 from heed.errors import HeedError, first_line
 from heed.progress import Progress
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 FileEntry = str | Sequence[str]
 """A pair of text files [source, target], or one JSONL or parquet file."""
 
-Block = tuple[list[str], list[str]]
+Columns = tuple[list[str], list[str]]
 """Sources and targets of consecutive pairs."""
 
 COMPRESSIONS = {
@@ -107,38 +104,63 @@ def _format(file: Path) -> str:
     return {".jsonl": "jsonl", ".parquet": "parquet"}.get(_without_gz(file).suffix, "text")
 
 
-def read_files(files: tuple[Path, ...], fields: tuple[str, str], cache_dir: Path) -> "Dataset":
-    """Return the pairs of one entry as a memory-mapped dataset.
+PART = 2**26
+"""Bytes of a part of a pair of text files."""
 
-    The files are converted once, and again when their size or modification time changes.
+
+@dataclass(frozen=True)
+class FileSource:
+    """A pair of text files, or one file with both sides.
 
     Args:
         files: (source file, target file), or (file with both sides,).
         fields: source and target field of a JSONL or parquet file.
-        cache_dir: folder of the cache.
-
-    Raises:
-        HeedError: naming the invalid file, and its line if possible.
     """
-    import pyarrow as pa
 
-    for file in files:
-        _check_file(file)
-    if len(files) == 2 and files[0].samefile(files[1]):
-        raise HeedError(
-            f"{files[0]} is given for both sides: give a source file and a target file (extract the columns of a TSV "
-            "file with `cut -f1` and `cut -f2`; to train on identical sides on purpose, give a copy of the file)."
-        )
-    stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    key = hashlib.blake2b(repr((stats, fields)).encode(), digest_size=8).hexdigest()
-    # A readable part of the name; the full name could be too long for a file name, or not UTF-8.
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", files[0].name)[:80]
-    schema = pa.schema([("src", pa.string()), ("tgt", pa.string())])
-    tables = (pa.table(block, schema=schema) for block in _read_pairs(files, fields))
-    dataset = mapped_dataset(cache_dir / "text" / f"{name}-{key}.arrow", schema, tables)
-    if not len(dataset):
-        raise HeedError(f"{' and '.join(map(str, files))}: no sentences.")
-    return dataset
+    files: tuple[Path, ...]
+    fields: tuple[str, str]
+
+    def identity(self) -> tuple[Any, ...]:
+        for file in self.files:
+            _check_file(file)
+        stats = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in self.files]
+        return "files", stats, self.fields
+
+    def parts(self) -> Sequence[Part]:
+        for file in self.files:
+            _check_file(file)
+        if len(self.files) == 2 and self.files[0].samefile(self.files[1]):
+            raise HeedError(
+                f"{self.files[0]} is given for both sides: give a source file and a target file (extract the columns "
+                "of a TSV file with `cut -f1` and `cut -f2`; to train on identical sides on purpose, give a copy of "
+                "the file)."
+            )
+        return [FilePart(self.files, self.fields)]
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A whole entry."""
+
+    files: tuple[Path, ...]
+    fields: tuple[str, str]
+
+    @property
+    def name(self) -> str:
+        return " and ".join(map(str, self.files))
+
+    @property
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self.files)
+
+    def read(self, advance: Advance) -> Iterator[Block]:
+        read = 0
+        for src, tgt in _read_pairs(self.files, self.fields):
+            read += len(src)
+            yield Block(src, tgt)
+        advance(self.size)
+        if not read:
+            raise HeedError(f"{self.name}: no sentences.")
 
 
 def _check_file(file: Path) -> None:
@@ -173,7 +195,7 @@ def _decompress_hint(compression: str, file: Path) -> str:
     )
 
 
-def _read_pairs(files: tuple[Path, ...], fields: tuple[str, str]) -> Iterator[Block]:
+def _read_pairs(files: tuple[Path, ...], fields: tuple[str, str]) -> Iterator[Columns]:
     if len(files) == 2:
         yield from _read_text_pairs(*files)
     elif _format(files[0]) == "jsonl":
@@ -182,7 +204,7 @@ def _read_pairs(files: tuple[Path, ...], fields: tuple[str, str]) -> Iterator[Bl
         yield from _read_parquet_pairs(files[0], fields)
 
 
-def _read_text_pairs(src_file: Path, tgt_file: Path) -> Iterator[Block]:
+def _read_text_pairs(src_file: Path, tgt_file: Path) -> Iterator[Columns]:
     src_lines = tgt_lines = 0
     src: list[str]
     tgt: list[str]
@@ -257,11 +279,11 @@ def _read_block(stream: Iterable[bytes], file: Path) -> list[bytes]:
         raise HeedError(f"{file} cannot be read: {first_line(error)}") from error
 
 
-def _read_jsonl_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
+def _read_jsonl_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Columns]:
     number = 0
     with _reading(file) as bar:
         for lines in _read_lines(file, bar):
-            block: Block = ([], [])
+            block: Columns = ([], [])
             for line in lines:
                 number += 1
                 if not line.strip():
@@ -275,7 +297,7 @@ def _read_jsonl_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
             yield block
 
 
-def _read_parquet_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
+def _read_parquet_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Columns]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -286,7 +308,7 @@ def _read_parquet_pairs(file: Path, fields: tuple[str, str]) -> Iterator[Block]:
             columns = [name for name in table.schema_arrow.names if name in {field.split(".")[0] for field in fields}]
             with Progress(f"Reading {file.name}", total=table.metadata.num_rows, unit="pairs") as bar:
                 for batch in table.iter_batches(batch_size=BLOCK, columns=columns):
-                    block: Block = ([], [])
+                    block: Columns = ([], [])
                     for record in batch.to_pylist():
                         number += 1
                         for column, field in zip(block, fields, strict=True):

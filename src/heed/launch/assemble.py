@@ -63,7 +63,6 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         parts["batching"],
         sampling=parts["tokenizer"].sampling,
         with_tests=config["test"],
-        cache_dir=config["cache_dir"],
     )
     torch.manual_seed(config["seed"])
     model = build_model(

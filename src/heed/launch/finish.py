@@ -4,10 +4,11 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 
+from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
 from heed.inference.model_card import CardSplit, write_model_card
@@ -21,9 +22,6 @@ from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 def write_run(
@@ -45,8 +43,8 @@ def write_run(
     used_steps = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
 
     for split, (_, _, translations) in module.results.items():
-        run.write_translations(split, data.datasets[split], translations)
-    run.write_word_counts(data.datasets["train"], [data.datasets[split] for split in module.results])
+        run.write_translations(split, data.texts[split], translations)
+    run.write_word_counts(data.training_sources, len(corpus.train), [data.texts[split] for split in module.results])
 
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
@@ -93,9 +91,9 @@ def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationM
     """Write ``model/README.md``."""
     data = module.data
     splits = {
-        split: CardSplit(dataset["src"], dataset["tgt"], translations, _tags(dataset))
+        split: CardSplit(text.src, text.tgt, translations, _tags(text))
         for split, (_, _, translations) in module.results.items()
-        for dataset in [data.datasets[split]]
+        for text in [data.texts[split]]
     }
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
     both = data.corpus.both_directions
@@ -104,11 +102,9 @@ def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationM
     )
 
 
-def _tags(dataset: "Dataset") -> list[str] | None:
+def _tags(text: ParallelText) -> list[str] | None:
     """Return the phenomenon of each sentence, or None if the corpus is not annotated."""
-    if "meta" not in dataset.column_names:
-        return None
-    return [str(json.loads(meta).get("tag")) for meta in dataset["meta"]]
+    return None if text.meta is None else [str(json.loads(meta).get("tag")) for meta in text.meta]
 
 
 def _git_commit() -> str | None:

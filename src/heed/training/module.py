@@ -137,13 +137,12 @@ class TranslationModule(L.LightningModule):
         planner = self.data.planner
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if planner.auto and self.device.type == "cuda":
-            train = self.data.splits["train"]
             planner.device_tokens = find_device_tokens(
                 self,
                 self._autocast_loss,
                 device=self.device,
-                src_length=int(train.src.lengths.max()) + 1,
-                tgt_length=int(train.tgt.lengths.max()) + 1,
+                src_length=self.data.longest[0],
+                tgt_length=self.data.longest[1],
                 max_tokens=self.data.step_tokens / self.trainer.world_size,
             )
 
@@ -231,9 +230,9 @@ class TranslationModule(L.LightningModule):
                 "the validation loss is not finite", step=self.global_step, checkpoint=self.latest_checkpoint
             )
         if self.comet is not None:
-            valid = self.data.datasets["valid"]
+            valid = self.data.texts["valid"]
             with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
-                comet = self.comet.score(list(valid["src"]), translations, [list(valid["tgt"])])
+                comet = self.comet.score(valid.src, translations, [valid.tgt])
             self.validation_scores["comet"] = comet.value
         # logger=False: MetricsLogger logs them, because Lightning would log a validation after step n as step n - 1.
         metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}
@@ -273,7 +272,7 @@ class TranslationModule(L.LightningModule):
             torch.distributed.all_gather_object(outputs, own)
         rows = sorted(row for part in outputs for row in part.translations)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
-        references = list(self.data.datasets[split]["tgt"])
+        references = self.data.texts[split].tgt
         assert len(rows) == len(references), "each sentence is evaluated exactly once"
         self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
         return SplitResult(

@@ -1,0 +1,123 @@
+"""Parallel text: where it comes from, in parts that processes read independently, and small sets of it in memory."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+BLOCK = 20_000
+"""Sentence pairs that are held as Python strings at a time: a few MB."""
+
+Advance = Callable[[int], None]
+"""Reports progress: called with the units (bytes or rows) done since the last call."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive sentence pairs."""
+
+    src: list[str]
+    tgt: list[str]
+    scores: list[float] | None = None
+    """Quality of each pair, if the input has a score column."""
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def swapped(self) -> "Block":
+        """Return the block with source and target swapped."""
+        return replace(self, src=self.tgt, tgt=self.src)
+
+
+class Part(Protocol):
+    """Consecutive pairs of one input, read by one process. It must be picklable."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: the file, and the lines if it is not the whole file."""
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, or rows: what ``advance`` counts."""
+
+    def read(self, advance: Advance) -> Iterator[Block]:
+        """Yield the pairs, about ``BLOCK`` at a time.
+
+        Raises:
+            HeedError: naming file and line, if the input is invalid.
+        """
+
+
+class Source(Protocol):
+    """One entry of ``data.train``, ``data.valid`` or ``data.test``."""
+
+    def identity(self) -> tuple[Any, ...]:
+        """Return what the prepared corpus is cached by: paths, sizes and times of the files, and how they are read."""
+
+    def parts(self) -> Sequence[Part]:
+        """Check the input and cut it into parts.
+
+        Raises:
+            HeedError: naming the input, if it is missing or invalid.
+        """
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Sentence pairs in memory: an evaluation set, or a generated corpus."""
+
+    src: list[str]
+    tgt: list[str]
+    meta: list[str] | None = None
+    """The annotation of each pair as JSON; None if the corpus is not annotated."""
+
+    @classmethod
+    def read(cls, sources: Iterable[Source]) -> "ParallelText":
+        """Read inputs into memory, one after the other."""
+        src: list[str] = []
+        tgt: list[str] = []
+        for source in sources:
+            for part in source.parts():
+                for block in part.read(lambda _: None):
+                    src += block.src
+                    tgt += block.tgt
+        return cls(src, tgt)
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+@dataclass(frozen=True)
+class TextInMemory:
+    """The source of a corpus that is generated, not read.
+
+    Args:
+        text: the pairs.
+        key: identifies them.
+    """
+
+    text: ParallelText
+    key: tuple[Any, ...]
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.key
+
+    def parts(self) -> Sequence[Part]:
+        return [PartInMemory(self.text)]
+
+
+@dataclass(frozen=True)
+class PartInMemory:
+    """The only part of `TextInMemory`."""
+
+    text: ParallelText
+    name: str = "the generated corpus"
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+    def read(self, advance: Advance) -> Iterator[Block]:
+        for start in range(0, len(self.text), BLOCK):
+            block = Block(self.text.src[start : start + BLOCK], self.text.tgt[start : start + BLOCK])
+            advance(len(block))
+            yield block
