@@ -7,25 +7,27 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import text_fingerprint
-from heed.data.files import (
+from heed.data.formats.entries import (
+    Entry,
     FileEntry,
-    FileSource,
+    find_sources,
     guess_language_from_script,
     guess_languages_from_names,
     name_test_sets,
     parse_entries,
 )
-from heed.data.hub import DatasetSource
+from heed.data.formats.fields import Fields
+from heed.data.formats.hub import DatasetSource, load_split
+from heed.data.formats.inputs import TextFiles
 from heed.data.preparation.corpus import Preparation, TrainingText
 from heed.data.text import ParallelText, Source, TextInMemory
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
-from heed.progress import announced, reports_on_terminal
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class _Assembly:
     cleaning: Cleaning
     preparation: Preparation
     cache_dir: Path
+    min_score: float | None = None
 
     def assemble(
         self,
@@ -99,7 +102,7 @@ class _Assembly:
             train,
             held_out=[valid, *tests.values()],
             cleaning=self.cleaning,
-            min_score=None,
+            min_score=self.min_score,
             at_most=self.max_train,
             swapped=self.reverse,
             preparation=self.preparation,
@@ -193,14 +196,18 @@ class FilesCorpus:
     """A corpus of parallel files.
 
     An entry of ``train``, ``valid`` and ``test`` is a pair [source file, target file] of UTF-8 text with one sentence
-    per line (only "\\n" ends a line; "\\r" before it is dropped; .gz is decompressed), or one .jsonl or .parquet file
-    with both sides.
+    per line (only "\\n" ends a line; "\\r" before it is dropped), or one file with both sides: .tsv, .csv, .jsonl,
+    .parquet or .tmx. Files may be compressed (gzip, xz, bzip2, zstd). Names may be patterns ("part-*.tsv.gz"), and a
+    folder stands for the files in it.
 
     Args:
         train, valid: lists of entries, which are concatenated.
         test: a mapping from names of test sets to lists of entries, or one list. A list of one entry is the test set
-            "test"; each entry of a longer list is a test set named after its (source) file.
-        src_field, tgt_field: fields of a JSONL or parquet file; "translation.de" is a field of a nested mapping.
+            "test"; each entry of a longer list is a test set named after its (source) file. None: there is no test set.
+        src_field, tgt_field: fields of a file with both sides: columns of a table by their names in the first line or
+            by their numbers from 1; "translation.de" is a field of a nested mapping.
+        score_field: field of a score of each pair, such as those of bicleaner or LASER; None: there is none.
+        min_score: train only on pairs with at least this score.
         src_lang, tgt_lang: language codes. None: guess from the suffixes of the first training files (a.en, a.de) or
             from the field names; otherwise recognise Chinese, Japanese and Korean by their script; otherwise "und".
         reverse: swap source and target.
@@ -221,9 +228,11 @@ class FilesCorpus:
         *,
         train: Sequence[FileEntry],
         valid: Sequence[FileEntry],
-        test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]],
+        test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
         src_field: str,
         tgt_field: str,
+        score_field: str | None,
+        min_score: float | None,
         src_lang: str | None,
         tgt_lang: str | None,
         reverse: bool,
@@ -236,24 +245,14 @@ class FilesCorpus:
     ) -> None:
         self.train = parse_entries("train", train)
         self.valid = parse_entries("valid", valid)
-        if isinstance(test, Mapping):
-            self.tests = {str(name): parse_entries(f"test.{name}", entries) for name, entries in test.items()}
-        else:
-            self.tests = name_test_sets(parse_entries("test", test))
-        if taken := {"train", "valid"} & set(self.tests):
-            raise HeedError(
-                f"data.test: a test set cannot be called {taken.pop()}, the name of another split: rename it."
-            )
-        for name in self.tests:
-            if not re.fullmatch(r"[^/\0\ud800-\udfff]{1,100}", name) or name.startswith("."):
-                raise HeedError(
-                    f"data.test: {name!r} cannot name a test set, because its translations are written to files with "
-                    "this name: choose a name of at most 100 characters without / that does not start with a dot."
-                )
-        self.fields = src_field, tgt_field
-        self.languages = src_lang, tgt_lang
+        self.tests = _parse_tests(test)
+        if min_score is not None and score_field is None:
+            raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
+        languages = src_lang, tgt_lang
+        self.fields = Fields(src_field, tgt_field, score_field, languages)
+        self.languages = languages
         self.assembly = _Assembly(
-            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir)
+            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir), min_score
         )
 
     def load(self) -> Corpus:
@@ -262,17 +261,42 @@ class FilesCorpus:
         Raises:
             HeedError: naming the invalid file, and its line if possible.
         """
-        valid = ParallelText.read(self._sources(self.valid))
+        # Scores are for training: evaluation sets are read as they are.
+        without_scores = replace(self.fields, score=None)
+        valid = ParallelText.read(_find_all(self.valid, without_scores))
+        tests = {name: ParallelText.read(_find_all(entries, without_scores)) for name, entries in self.tests.items()}
         guesses = guess_languages_from_names(self.train[0], self.fields)
         languages = [
             given or guess or guess_language_from_script((valid.src, valid.tgt)[side])
             for side, (given, guess) in enumerate(zip(self.languages, guesses, strict=True))
         ]
-        tests = {name: ParallelText.read(self._sources(entries)) for name, entries in self.tests.items()}
-        return self.assembly.assemble("files", (languages[0], languages[1]), self._sources(self.train), valid, tests)
+        train = _find_all(self.train, self.fields)
+        return self.assembly.assemble("files", (languages[0], languages[1]), train, valid, tests)
 
-    def _sources(self, entries: Sequence[tuple[Path, ...]]) -> list[Source]:
-        return [FileSource(files, self.fields) for files in entries]
+
+def _parse_tests(
+    test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
+) -> dict[str, list[Entry]]:
+    """Return the entries of the test sets by name."""
+    if test is None:
+        return {}
+    if isinstance(test, Mapping):
+        tests = {str(name): parse_entries(f"test.{name}", entries) for name, entries in test.items()}
+    else:
+        tests = name_test_sets(parse_entries("test", test))
+    if taken := {"train", "valid"} & set(tests):
+        raise HeedError(f"data.test: a test set cannot be called {taken.pop()}, the name of another split: rename it.")
+    for name in tests:
+        if not re.fullmatch(r"[^/\0\ud800-\udfff]{1,100}", name) or name.startswith("."):
+            raise HeedError(
+                f"data.test: {name!r} cannot name a test set, because its translations are written to files with "
+                "this name: choose a name of at most 100 characters without / that does not start with a dot."
+            )
+    return tests
+
+
+def _find_all(entries: Sequence[Entry], fields: Fields) -> list[Source]:
+    return [source for entry in entries for source in find_sources(entry, fields)]
 
 
 @validated("data.")
@@ -281,10 +305,11 @@ class HubCorpus:
 
     Args:
         name: name of the corpus in results.
-        repository: hub repository (or the path of a local copy), with the columns ``src_lang`` and ``tgt_lang``; None
-            if there is none.
+        repository: hub repository (or the path of a local copy), with the columns ``src_lang`` and ``tgt_lang`` or with
+            a column "translation" that has these fields; None if there is none.
+        config: configuration of the repository ("de-en"); None: the only one.
         revision: commit of the repository; None: the newest.
-        splits: the repository's names of "train", "valid" and "test".
+        splits: the repository's names of "train", "valid" and "test". test None: there is no test set.
         root: a folder to read instead of the hub, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the
             hub.
         stems: file names of "train", "valid" and "test" in ``root``, without suffix.
@@ -300,8 +325,9 @@ class HubCorpus:
         *,
         name: str,
         repository: str | None,
+        config: str | None,
         revision: str | None,
-        splits: Mapping[str, str],
+        splits: Mapping[str, str | None],
         root: str | None,
         stems: Mapping[str, str],
         src_lang: str,
@@ -317,7 +343,7 @@ class HubCorpus:
         if src_lang == tgt_lang:
             raise HeedError(f"data.src_lang and data.tgt_lang are both {src_lang}: give two different languages.")
         self.name = name
-        self.repository, self.revision, self.splits = repository, revision, splits
+        self.repository, self.config, self.revision, self.splits = repository, config, revision, splits
         self.root, self.stems = root, stems
         self.languages = src_lang, tgt_lang
         self.assembly = _Assembly(
@@ -330,20 +356,15 @@ class HubCorpus:
         Raises:
             HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
-        train, valid, test = (
-            self._download(split) if self.root is None else self._files(Path(self.root).expanduser(), split)
-            for split in ("train", "valid", "test")
-        )
-        return self.assembly.assemble(
-            self.name, self.languages, [train], ParallelText.read([valid]), {"test": ParallelText.read([test])}
-        )
+        train, valid = self._source("train"), ParallelText.read([self._source("valid")])
+        tests = {"test": ParallelText.read([self._source("test")])} if self.splits["test"] else {}
+        return self.assembly.assemble(self.name, self.languages, [train], valid, tests)
 
-    def _files(self, root: Path, split: str) -> Source:
-        src, tgt = (root / f"{self.stems[split]}.{language}" for language in self.languages)
-        return FileSource((src, tgt), ("", ""))
-
-    def _download(self, split: str) -> Source:
+    def _source(self, split: str) -> Source:
         src, tgt = self.languages
+        if self.root is not None:
+            root = Path(self.root).expanduser()
+            return TextFiles(root / f"{self.stems[split]}.{src}", root / f"{self.stems[split]}.{tgt}")
         use_folder = (
             f"set data.root=DIR to a folder with {self.stems[split]}.{src}, {self.stems[split]}.{tgt} and so on."
         )
@@ -351,36 +372,7 @@ class HubCorpus:
             raise HeedError(
                 f"{self.name} is in no hub repository that keeps its test set apart from training: {use_folder}"
             )
-
-        from datasets import config, disable_progress_bars, load_dataset
-        from huggingface_hub import HfApi
-
-        if not reports_on_terminal():
-            disable_progress_bars()  # datasets would write its bars to a log file
-        try:
-            # Without network, load_dataset retries for long before it looks for an earlier download or fails.
-            download = Path(config.HF_DATASETS_CACHE, self.repository.replace("/", "___"))
-            is_local = download.is_dir() or Path(self.repository).is_dir()
-            if not is_local:
-                HfApi().dataset_info(self.repository, revision=self.revision, timeout=10)
-            with announced(
-                "Loading from the Hugging Face hub",
-                f"{self.repository}, {split}",
-                expected_seconds=0 if is_local else 60,
-            ):
-                dataset = load_dataset(self.repository, split=self.splits[split], revision=self.revision)
-        except Exception as error:  # the class depends on the versions of several HTTP libraries
-            raise HeedError(
-                f"{self.repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {use_folder}"
-            ) from error
-        if missing := {src, tgt} - set(dataset.column_names):
-            raise HeedError(
-                f"{self.repository} has no column {' or '.join(sorted(missing))}: "
-                f"set data.src_lang and data.tgt_lang to two of {', '.join(dataset.column_names)}."
-            )
-
-        for column in (src, tgt):
-            if (kind := getattr(dataset.features[column], "dtype", "nested")) not in ("string", "large_string"):
-                raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
-
-        return DatasetSource(dataset, self.languages)
+        dataset = load_split(
+            self.repository, str(self.splits[split]), config=self.config, revision=self.revision, otherwise=use_folder
+        )
+        return DatasetSource(dataset, self.repository, self.languages)

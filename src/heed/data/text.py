@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from heed.errors import HeedError
+from heed.progress import Progress
+
 BLOCK = 20_000
 """Sentence pairs that are held as Python strings at a time: a few MB."""
 
 Advance = Callable[[int], None]
-"""Reports progress: called with the units (bytes or rows) done since the last call."""
+"""Reports progress: called with the bytes done since the last call."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Part(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes on disk, or rows: what ``advance`` counts."""
+        """About how many bytes it has: what ``advance`` counts."""
 
     def read(self, advance: Advance) -> Iterator[Block]:
         """Yield the pairs, about ``BLOCK`` at a time.
@@ -72,14 +75,24 @@ class ParallelText:
 
     @classmethod
     def read(cls, sources: Iterable[Source]) -> "ParallelText":
-        """Read inputs into memory, one after the other."""
+        """Read inputs into memory, one after the other.
+
+        Raises:
+            HeedError: if an input is invalid or has no sentences.
+        """
         src: list[str] = []
         tgt: list[str] = []
         for source in sources:
-            for part in source.parts():
-                for block in part.read(lambda _: None):
-                    src += block.src
-                    tgt += block.tgt
+            parts, before = source.parts(), len(src)
+            size = sum(part.size for part in parts)
+            names = ", ".join(part.name for part in parts)
+            with Progress(f"Reading {names:.60}", total=size, unit="B") as bar:
+                for part in parts:
+                    for block in part.read(bar.update):
+                        src += block.src
+                        tgt += block.tgt
+            if len(src) == before:
+                raise HeedError(f"{names}: no sentences.")
         return cls(src, tgt)
 
     def __len__(self) -> int:
@@ -114,10 +127,10 @@ class PartInMemory:
 
     @property
     def size(self) -> int:
-        return len(self.text)
+        return sum(map(len, (*self.text.src, *self.text.tgt)))
 
     def read(self, advance: Advance) -> Iterator[Block]:
         for start in range(0, len(self.text), BLOCK):
             block = Block(self.text.src[start : start + BLOCK], self.text.tgt[start : start + BLOCK])
-            advance(len(block))
+            advance(sum(map(len, (*block.src, *block.tgt))))
             yield block
