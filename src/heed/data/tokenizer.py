@@ -47,9 +47,11 @@ class Tokenizer:
 
     Args:
         src, tgt: serialized SentencePiece models. ``tgt`` None: ``src`` is a joint model of both languages.
+        threads: that encode a list of sentences; -1: one for each core.
     """
 
-    def __init__(self, src: bytes, tgt: bytes | None) -> None:
+    def __init__(self, src: bytes, tgt: bytes | None, *, threads: int = -1) -> None:
+        self.threads = threads
         self.joint = tgt is None
         self.models = src, tgt
         """The serialized models, as given."""
@@ -86,12 +88,12 @@ class Tokenizer:
             tagged: start every non-empty sentence with the tag of this direction, if there are tags.
         """
         tags = self._tags[:1] if tagged else []
-        ids: list[list[int]] = self._src.encode(list(sentences))
+        ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
         return [[*tags, *sentence] if sentence else [] for sentence in ids]
 
     def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of target sentences, without BOS and EOS."""
-        ids: list[list[int]] = self._tgt.encode(list(sentences))
+        ids: list[list[int]] = self._tgt.encode(list(sentences), num_threads=self.threads)
         return ids
 
     def dropout(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
@@ -140,8 +142,11 @@ class Tokenizer:
                 file.write_bytes(model)
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
+    def load(cls, folder: Path, *, threads: int = -1) -> "Tokenizer":
         """Read a tokenizer that `save` wrote.
+
+        Args:
+            threads: see `Tokenizer`.
 
         Raises:
             HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
@@ -164,7 +169,7 @@ class Tokenizer:
                     f"{file} was not trained by heed: its ids of pad, unk, bos, eos are {ids} and must be "
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
-        return cls(models[0], None if joint else models[1])
+        return cls(models[0], None if joint else models[1], threads=threads)
 
 
 def _files(*, joint: bool) -> tuple[str, ...]:

@@ -24,12 +24,6 @@ FORMATS: dict[str, Callable[[Path, Fields], Source]] = {
     ".csv": CsvFile,
     ".tmx": TmxFile,
 }
-    ".jsonl": JsonLines,
-    ".parquet": ParquetFile,
-    ".tsv": TsvFile,
-    ".csv": CsvFile,
-    ".tmx": TmxFile,
-}
 """Formats with both sides in a file, by suffix. A compressed file has a second suffix (.tsv.gz)."""
 
 UNKNOWN_LANGUAGE = "und"

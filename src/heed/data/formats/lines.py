@@ -12,7 +12,7 @@ from heed.data.formats.compression import DAMAGED, find_compression, opened
 from heed.data.text import BLOCK, Advance
 from heed.errors import HeedError, first_line
 
-PART = 2**26
+PART = 2**24
 """Bytes of the largest part of a file that is not compressed."""
 
 SCANNED = 2**24

@@ -61,7 +61,8 @@ def encode_part(task: EncodeTask, advance: Advance) -> None:
     if done.exists():
         advance(task.part.size)
         return
-    tokenizer, selection = Tokenizer.load(task.tokenizer), Selection(task.selection)
+    # One thread, because there is a process for each core.
+    tokenizer, selection = Tokenizer.load(task.tokenizer, threads=1), Selection(task.selection)
     blocks = read_selected(selection, task.part, task.number, advance, swapped=task.swapped)
     for run, group in groupby(blocks, key=itemgetter(0)):
         keys: list[Digests] = []
