@@ -1,7 +1,8 @@
 """Parallel text: where it comes from, in parts that processes read independently, and small sets of it in memory."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from heed.errors import HeedError
@@ -25,6 +26,10 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.src)
+
+    def take(self, rows: Sequence[int]) -> "Block":
+        """Return some of the pairs, without scores."""
+        return Block([self.src[row] for row in rows], [self.tgt[row] for row in rows])
 
     def swapped(self) -> "Block":
         """Return the block with source and target swapped."""
@@ -97,6 +102,27 @@ class ParallelText:
 
     def __len__(self) -> int:
         return len(self.src)
+
+
+@dataclass
+class WordCounts:
+    """How often each word occurs on both sides of some pairs. Words are what stands between spaces and tabs."""
+
+    src: Counter[str] = field(default_factory=Counter)
+    tgt: Counter[str] = field(default_factory=Counter)
+    pairs: int = 0
+
+    def add(self, block: Block) -> None:
+        """Count the words of more pairs."""
+        for counts, sentences in ((self.src, block.src), (self.tgt, block.tgt)):
+            counts.update(" ".join(sentences).replace("\t", " ").split(" "))
+        self.pairs += len(block)
+
+    def update(self, other: "WordCounts") -> None:
+        """Add the counts of other pairs."""
+        self.src.update(other.src)
+        self.tgt.update(other.tgt)
+        self.pairs += other.pairs
 
 
 @dataclass(frozen=True)

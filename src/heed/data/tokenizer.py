@@ -4,10 +4,12 @@ import hashlib
 import io
 import math
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
-from itertools import chain
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,7 +18,7 @@ from annotated_types import Interval
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.cache import build_once
-from heed.data.text import BLOCK, ParallelText
+from heed.data.text import WordCounts
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.options import AtLeast1, UnitInterval, validated
@@ -32,7 +34,7 @@ THREADS = 4
 TAGS = EOS + 1, EOS + 2
 """Ids of the language tags, in a vocabulary with tags."""
 
-SECONDS_PER_SENTENCE = {"bpe": 1e-5, "unigram": 6e-5}
+SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, which reports no progress."""
 
 BYTES = 256
@@ -250,28 +252,33 @@ class TokenizerTrainer:
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
                 train = partial(self.train_models, pairs=len(text), tags=tags)
-                Tokenizer(*text.call_with_sample(train, self.max_sentences)).save(folder)
+                Tokenizer(*text.call_with_words(train, self.max_sentences)).save(folder)
 
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
 
-    def train_models(self, sample: ParallelText, *, pairs: int, tags: Sequence[str] = ()) -> tuple[bytes, bytes | None]:
-        """Train on a sample of a text, and return the models of source and target, see `Tokenizer`.
+    def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> tuple[bytes, bytes | None]:
+        """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
 
         Args:
-            sample: the sentences to learn from.
+            words: of the sample.
             pairs: number of pairs of the whole text, which decides ``vocab_size="auto"``.
             tags: language tags.
         """
+        share = words.pairs / pairs
         if self.joint:
-            return self._train_model([sample.src, sample.tgt], pairs, tags), None
-        return self._train_model([sample.src], pairs), self._train_model([sample.tgt], pairs)
+            return self._train_model(words.src + words.tgt, share, tags), None
+        return self._train_model(words.src, share), self._train_model(words.tgt, share)
 
-    def _train_model(self, sides: Sequence[Sequence[str]], pairs: int, tags: Sequence[str] = ()) -> bytes:
-        size = self.auto_vocab_size(sides, pairs) if self.vocab_size == "auto" else self.vocab_size
+    def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
+        size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
+        # SentencePiece splits sentences into words and counts them, so words with their counts give the same model as
+        # sentences, in a fraction of the time. Sorted, because the model may depend on the order.
+        counted = sorted(((word, count) for word, count in words.items() if word), key=lambda item: (-item[1], item[0]))
         try:
             spm.SentencePieceTrainer.train(
-                sentence_iterator=chain.from_iterable(sides),
+                sentence_iterator=(f"{word}\t{count}" for word, count in counted),
+                input_format="tsv",
                 model_writer=model,
                 model_type=self.kind,
                 vocab_size=size,
@@ -292,7 +299,7 @@ class TokenizerTrainer:
             raise HeedError(_explain_error(str(error), size)) from error
         return model.getvalue()
 
-    def auto_vocab_size(self, sides: Sequence[Sequence[str]], pairs: int) -> int:
+    def auto_vocab_size(self, words: Counter[str], share: float) -> int:
         """Return a vocabulary size for which most pieces are frequent enough to be learned (Gowda and May 2020).
 
         A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
@@ -301,20 +308,17 @@ class TokenizerTrainer:
         (4,500,000), as in the literature.
 
         Args:
-            sides: sentences of one language or two.
-            pairs: number of pairs of the whole text, of which ``sides`` may be a sample.
+            words: of one language or two, in a sample of the text.
+            share: of the text that is in the sample.
         """
-        import numpy as np
-
-        counts = np.zeros(0x110000, dtype=np.int64)
-        for sentences in sides:
-            for start in range(0, len(sentences), BLOCK):
-                joined = "".join(sentences[start : start + BLOCK]).replace(" ", "")
-                text = np.frombuffer(joined.encode("utf-32-le"), dtype="<u4")
-                counts += np.bincount(text, minlength=len(counts))
-        seen = np.sort(counts[counts > 0])[::-1]
-        alphabet = int(np.searchsorted(np.cumsum(seen), self.character_coverage * seen.sum())) + 1
-        characters = int(seen.sum()) * pairs / max(1, len(sides[0]))
+        counts: Counter[str] = Counter()
+        for word, count in words.items():
+            for character in word:
+                counts[character] += count
+        seen = sorted(counts.values(), reverse=True)
+        total = sum(seen)
+        alphabet = bisect_left(list(accumulate(seen)), self.character_coverage * total) + 1
+        characters = total / share
         small = 4_000_000
         pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
         fixed = len((PAD, UNK, BOS, EOS)) + (BYTES if self.byte_fallback else 0)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from heed.data.cleaning import Cleaning, CleaningReport
-from heed.data.digests import Digests, source_digests
+from heed.data.digests import source_digests
 from heed.data.preparation.encode import (
     EncodeTask,
     Shard,
@@ -35,7 +35,7 @@ from heed.data.preparation.selection import (
 )
 from heed.data.preparation.workers import Workers
 from heed.data.store import PreparedPairs, chunk_size
-from heed.data.text import Advance, ParallelText, Part, Source
+from heed.data.text import Advance, ParallelText, Part, Source, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.files import remove, replacing
@@ -138,19 +138,19 @@ class TrainingText:
         """What the cleaning rules dropped."""
         return self.selection.report
 
-    def call_with_sample(self, function: Callable[[ParallelText], Result], at_most: int) -> Result:
-        """Return the result of a function of a sample: the pairs with the smallest digests, in their order.
+    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
+        """Return the result of a function of the words in a sample of about ``at_most`` pairs.
 
         If the text is large, the function is called in a worker process, whose memory is freed with it.
         """
         threshold = _bound(self.selection) * min(at_most, len(self)) // len(self)
         with TemporaryDirectory(dir=self.cache_dir) as folder, Workers.started(self._processes()) as workers:
             tasks = [
-                _SampleTask(number, part, self.swapped, self.selection.folder, threshold, Path(folder, f"{number}"))
+                _CountTask(number, part, self.swapped, self.selection.folder, threshold, Path(folder, f"{number}"))
                 for number, part in enumerate(self.parts)
             ]
-            workers.map(_sample_part, tasks, description="Reading text for the tokenizer", total=self._size(), unit="B")
-            return workers.call(partial(_call_with_sample, function, at_most), [task.file for task in tasks])
+            workers.map(_count_part, tasks, description="Counting words", total=self._size(), unit="B")
+            return workers.call(partial(_call_with_words, function), [task.file for task in tasks])
 
     def encode(self, tokenizer: Tokenizer) -> PreparedPairs:
         """Return the token ids of all pairs, from the cache if they are there.
@@ -239,11 +239,11 @@ def _digest(*content: Any) -> str:
     return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-# ---- samples
+# ---- word counts
 
 
 @dataclass(frozen=True)
-class _SampleTask:
+class _CountTask:
     number: int
     part: Part
     swapped: bool
@@ -253,22 +253,17 @@ class _SampleTask:
     file: Path
 
 
-def _sample_part(task: _SampleTask, advance: Advance) -> None:
-    """Write the pairs of a part with digests below the threshold."""
-    text = ParallelText([], [])
-    sampled: list[Digests] = [np.zeros(0, np.uint64)]
+def _count_part(task: _CountTask, advance: Advance) -> None:
+    """Write the word counts of the pairs of a part with digests below the threshold."""
+    counts = WordCounts()
     blocks = read_selected(Selection(task.selection), task.part, task.number, advance, swapped=task.swapped)
     for _, block, keys in blocks:
-        chosen = np.flatnonzero(keys <= np.uint64(task.threshold - 1))
-        sampled.append(keys[chosen])
-        text.src.extend(block.src[i] for i in chosen)
-        text.tgt.extend(block.tgt[i] for i in chosen)
-    task.file.write_bytes(pickle.dumps((np.concatenate(sampled), text)))
+        counts.add(block.take(np.flatnonzero(keys <= np.uint64(task.threshold - 1)).tolist()))
+    task.file.write_bytes(pickle.dumps(counts))
 
 
-def _call_with_sample(function: Callable[[ParallelText], Result], at_most: int, files: Sequence[Path]) -> Result:
-    samples = [pickle.loads(file.read_bytes()) for file in files]
-    src = [text for _, sample in samples for text in sample.src]
-    tgt = [text for _, sample in samples for text in sample.tgt]
-    order = np.argsort(np.concatenate([keys for keys, _ in samples]), kind="stable")[:at_most].tolist()
-    return function(ParallelText([src[i] for i in order], [tgt[i] for i in order]))
+def _call_with_words(function: Callable[[WordCounts], Result], files: Sequence[Path]) -> Result:
+    counts = WordCounts()
+    for file in files:
+        counts.update(pickle.loads(file.read_bytes()))
+    return function(counts)

@@ -312,8 +312,7 @@ def read_selected(
         if run is None or row + len(block) > run.pairs:
             raise _changed(part)
         chosen = np.flatnonzero(violated[row : row + len(block)] == NO_RULE)
-        picked = Block([block.src[i] for i in chosen], [block.tgt[i] for i in chosen])
-        yield run, picked, keys[row : row + len(block)][chosen]
+        yield run, block.take(chosen.tolist()), keys[row : row + len(block)][chosen]
         row += len(block)
     if next(runs, None) is not None or (run is not None and row < run.pairs):
         raise _changed(part)
