@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
+from heed.data.encoded import encode, encode_uncached
 
 from heed.data import cache
 from heed.data.cache import build_once
-from heed.data.encoded import encode, encode_uncached
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from tests.data.corpora import (

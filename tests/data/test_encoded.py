@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
+from heed.data.encoded import EncodedSplit, Ragged, encode, encode_uncached
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.data import cache
-from heed.data.encoded import EncodedSplit, Ragged, encode, encode_uncached
 from heed.data.tokenizer import TAGS, Tokenizer
 from tests.data.corpora import train_tokenizer
 

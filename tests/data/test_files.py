@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from heed.data.files import name_test_sets, parse_entries, read_files
+
 from heed.errors import HeedError
 from tests.data.corpora import ENGLISH, GERMAN, files_error, load_files, sentence_pairs, write_corpus
 

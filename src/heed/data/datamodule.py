@@ -47,6 +47,18 @@ class StepShard:
         return replace(self, micro_batches=tuple((i, batch.to(device)) for i, batch in self.micro_batches))
 
 
+@dataclass(frozen=True)
+class PoolPlace:
+    """A pool of an epoch."""
+
+    epoch: int
+    pool: Pool
+    is_last: bool
+    """Whether it is the last pool of the training."""
+    seed: str
+    """Seed of random segmentations."""
+
+
 class StepStream(IterableDataset[StepShard]):
     """This process's shards of all steps from the data module's cursor on, endless unless ``max_epochs`` is set.
 
@@ -61,23 +73,16 @@ class StepStream(IterableDataset[StepShard]):
         self.data, self.rank, self.world_size = data, rank, world_size
 
     def __iter__(self) -> Iterator[StepShard]:
-        data = self.data
-        epoch, start = data.cursor
-        while data.max_epochs is None or epoch < data.max_epochs:
-            last_epoch = data.max_epochs is not None and epoch == data.max_epochs - 1
-            yield from self._epoch(epoch, start, last_epoch=last_epoch)
-            epoch, start = epoch + 1, 0
-
-    def _epoch(self, epoch: int, start: int, *, last_epoch: bool) -> Iterator[StepShard]:
-        data = self.data
-        for (pool, is_last_pool), pairs in data.pools(epoch, start):
+        planner = self.data.planner
+        start = self.data.cursor
+        for place, pairs in self.data.pools(*start):
             src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
-            steps = data.planner.cut(pool, pairs, seed=(data.planner.seed, epoch))
-            for number, step in enumerate(steps, start=pool.first_step):
-                if number < start:
+            steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
+            for number, step in enumerate(steps, start=place.pool.first_step):
+                if (place.epoch, number) < start:
                     continue
                 yield StepShard(
-                    epoch=epoch,
+                    epoch=place.epoch,
                     step=number,
                     src_tokens=sum(int(src_lengths[index].sum()) for index in step.micro_batches),
                     tgt_tokens=step.tgt_tokens,
@@ -88,7 +93,7 @@ class StepStream(IterableDataset[StepShard]):
                         (i, collate(index, pairs.src, pairs.tgt))
                         for i, index in shard(step, self.rank, self.world_size)
                     ),
-                    last=last_epoch and is_last_pool and step is steps[-1],
+                    last=place.is_last and step is steps[-1],
                 )
 
 
@@ -167,21 +172,20 @@ class TranslationData(L.LightningDataModule):
         chunks = np.arange(len(self.train.chunk_rows))
         return self.train.read(chunks[: int(np.searchsorted(np.cumsum(self.train.chunk_rows), GROWTH_PAIRS)) + 1])
 
-    def pools(self, epoch: int, start: int) -> Iterator[tuple[tuple[Pool, bool], Pairs]]:
-        """Yield the pools of an epoch from the step ``start`` on, whether a pool is the last, and its pairs."""
-        order = EpochOrder(self.train, seed=(self.planner.seed, epoch))
-        pools = (
-            ((pool, pool.stop == order.length), order.read(pool.first, pool.stop), f"{self.planner.seed} {epoch}")
-            for pool in self.planner.pools(order, start=start, growth=self.growth)
-        )
-        drawn = ((place, pairs) for place, pairs, _ in pools) if self.sampler is None else self.sampler.draw(pools)
+    def pools(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        """Yield the pools of all epochs, from the one with the step ``start`` of an epoch on, and their pairs."""
+        places = self._places(epoch, start)
+        drawn = places if self.sampler is None else self.sampler.draw(places)
         return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
 
-    @property
-    def max_epochs(self) -> int | None:
-        """The trainer's ``max_epochs``; None: no limit."""
-        limit = self.trainer.max_epochs if self.trainer else None
-        return None if limit in (None, -1) else limit
+    def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        while self.max_epochs is None or epoch < self.max_epochs:
+            seed = self.planner.seed, epoch
+            order = EpochOrder(self.train, seed=seed)
+            for pool in self.planner.pools(order, start=start, growth=self.growth):
+                is_last = epoch + 1 == self.max_epochs and pool.stop == order.length
+                yield PoolPlace(epoch, pool, is_last, f"{seed}"), order.read(pool.first, pool.stop)
+            epoch, start = epoch + 1, 0
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""

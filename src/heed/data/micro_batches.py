@@ -110,7 +110,8 @@ class Planner:
             end = steps_before(number)
             if end > begin:
                 stop = position_of(end, number)
-                yield Pool(first, stop, begin, end - begin)
+                if stop > first:  # a pair can be longer than several steps
+                    yield Pool(first, stop, begin, end - begin)
                 begin, first = end, stop
 
     def _pool_of_step(self, step: int, steps_before: Callable[[int], int], length: int | None) -> int:

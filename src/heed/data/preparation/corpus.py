@@ -5,7 +5,7 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from heed.data.preparation.selection import (
 )
 from heed.data.preparation.workers import Workers
 from heed.data.store import PreparedPairs, chunk_size
-from heed.data.text import Advance, ParallelText, Part, Source, WordCounts
+from heed.data.text import Advance, Block, ParallelText, Part, Source, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.files import remove, replacing
@@ -137,6 +137,12 @@ class TrainingText:
     def report(self) -> CleaningReport:
         """What the cleaning rules dropped."""
         return self.selection.report
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the selected pairs, in the order of the text."""
+        for number, part in enumerate(self.parts):
+            for _, block, _ in read_selected(self.selection, part, number, lambda _: None, swapped=self.swapped):
+                yield block
 
     def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
         """Return the result of a function of the words in a sample of about ``at_most`` pairs.

@@ -125,7 +125,7 @@ def select_pairs(
         swapped: swap source and target.
 
     Raises:
-        HeedError: if the text is invalid.
+        HeedError: if the text is invalid or has no sentences.
     """
     held_out_file = folder / "held_out.npy"
     write_array(held_out_file, held_out)
@@ -136,6 +136,8 @@ def select_pairs(
     size = sum(part.size for part in parts)
     scanned = workers.map(scan_part, tasks, description="Reading and cleaning", total=size, unit="B")
     runs = _number_runs([part.runs for part in scanned])
+    if not runs:
+        raise HeedError(f"{', '.join(part.name for part in parts)}: no sentences.")
     violations = np.sum([part.violations for part in scanned], axis=0)
     ranges = _Ranges(folder, runs, clean=int(violations[NO_RULE]), settings=settings)
     selected = ranges.select(workers)
