@@ -29,9 +29,9 @@ def write_text(folder: Path, pairs: int, *, seed: int = 1) -> tuple[Path, Path]:
         for start in range(0, pairs, BLOCK):
             lengths = np.clip(rng.lognormal(2.85, 0.5, min(BLOCK, pairs - start)), 3, 80).astype(np.int64)
             words = np.searchsorted(edges, rng.random(int(lengths.sum()))).clip(max=VOCABULARY - 1)
-            for file, vocabulary in zip((src, tgt), vocabularies, strict=True):
+            for side, vocabulary in zip((src, tgt), vocabularies, strict=True):
                 sentences = np.split(vocabulary[words], np.cumsum(lengths)[:-1])
-                file.writelines(f"{' '.join(sentence.tolist())}.\n" for sentence in sentences)
+                side.writelines(f"{' '.join(sentence.tolist())}.\n" for sentence in sentences)
     for file, finished in zip(partial, files, strict=True):
         file.replace(finished)
     return files

@@ -106,7 +106,7 @@ def test_a_segmentation_depends_on_the_seed_and_the_number_only(block: int, bpe:
     whole = segment(BPEDropout(bpe, rate=0.3), ids)
     dropout = BPEDropout(bpe, rate=0.3)
     segment(dropout, ids, seed="another")
-    starts = [start for start in range(0, len(ids), block)][::-1]
+    starts = list(range(0, len(ids), block))[::-1]
     parts = {start: segment(dropout, ids[start : start + block], first=start) for start in starts}
     assert [sentence for start in sorted(parts) for sentence in parts[start]] == whole
 

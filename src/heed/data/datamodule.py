@@ -187,6 +187,12 @@ class TranslationData(L.LightningDataModule):
                 yield PoolPlace(epoch, pool, is_last, f"{seed}"), order.read(pool.first, pool.stop)
             epoch, start = epoch + 1, 0
 
+    @property
+    def max_epochs(self) -> int | None:
+        """The trainer's ``max_epochs``; None: no limit."""
+        limit = self.trainer.max_epochs if self.trainer else None
+        return None if limit in (None, -1) else limit
+
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
         rows = np.cumsum(self.train.chunk_rows)

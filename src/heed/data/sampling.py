@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.preparation.workers import end_with_parent

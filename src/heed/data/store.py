@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from heed.data.preparation.encode import Shard, files_digest, shard_files, shard_path
+from heed.data.preparation.arrays import VERIFIED_BYTES, files_digest
+from heed.data.preparation.encode import Shard, shard_files, shard_path
 from heed.data.ragged import Ragged, gather, take
 
 IntArray = npt.NDArray[np.int64]
@@ -21,9 +22,6 @@ CHUNKS = 2**16
 
 MAX_CHUNK = 256
 """Largest number of pairs of a chunk: some 15 kB of ids for each side, which a disk reads as fast as a single page."""
-
-VERIFIED_BYTES = 2**28
-"""Largest corpus whose files are read and compared with their digests whenever it is opened."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +170,8 @@ class PreparedPairs(PairStore):
 
     def _open(self, folder: Path, number: int, shard: Shard) -> tuple[StoredShard, list[mmap.mmap]]:
         path = shard_path(folder, number)
-        small = sum(file.stat().st_size for file in shard_files(path)) * len(self.shards) <= VERIFIED_BYTES
-        if small and files_digest(path) != shard.digest:
+        small = len(self.shards) * sum(file.stat().st_size for file in shard_files(path)) <= VERIFIED_BYTES
+        if small and files_digest(shard_files(path)) != shard.digest:
             raise ValueError(f"{path} is damaged")
         arrays, maps = [], []
         for file, size in zip(shard_files(path), (shard.src_tokens, shard.tgt_tokens, 2 * shard.pairs), strict=True):

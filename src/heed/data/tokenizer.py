@@ -272,8 +272,8 @@ class TokenizerTrainer:
     def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
         size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
-        # SentencePiece splits sentences into words and counts them, so words with their counts give the same model as
-        # sentences, in a fraction of the time. Sorted, because the model may depend on the order.
+        # SentencePiece splits sentences into words and counts them, so words with their counts give the same BPE model
+        # as sentences, in a fraction of the time. Sorted, because unigram models depend on the order.
         counted = sorted(((word, count) for word, count in words.items() if word), key=lambda item: (-item[1], item[0]))
         try:
             spm.SentencePieceTrainer.train(

@@ -218,7 +218,7 @@ class TrainingText:
 
 def _load_selection(folder: Path) -> Selection:
     try:
-        return Selection(folder)
+        return Selection(folder, verify=True)
     except (OSError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is not complete") from error
 
@@ -238,7 +238,7 @@ def _write_manifest(folder: Path, shards: Sequence[Shard]) -> None:
         "shards": [vars(shard) for shard in shards],
     }
     with replacing(folder / "manifest.json") as file:
-        file.write_text(json.dumps({"digest": _digest(content), **content}, indent=1))
+        file.write_text(json.dumps({"digest": _digest(json.dumps(content)), **content}, indent=1))
 
 
 def _digest(*content: Any) -> str:

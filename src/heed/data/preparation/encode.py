@@ -4,7 +4,6 @@ Each run of a part leaves the ids of its pairs, sorted by digest. Then every sha
 merged from the runs.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.data.digests import Digests
-from heed.data.preparation.arrays import map_array, write_array
+from heed.data.preparation.arrays import files_digest, map_array, write_array
 from heed.data.preparation.scan import run_path
 from heed.data.preparation.selection import DIGEST_LIMIT, Selection, read_selected
 from heed.data.ragged import Ragged, take
@@ -160,7 +159,11 @@ def merge_shard(task: MergeTask, advance: Advance) -> Shard:
     _write_pairs(path, (src, tgt), src.values.dtype)
     longest = [int(lengths.max(initial=0)) for lengths in (src.lengths, tgt.lengths, src.lengths + tgt.lengths)]
     shard = Shard(
-        len(order), len(src.values), len(tgt.values), (longest[0], longest[1], longest[2]), files_digest(path)
+        len(order),
+        len(src.values),
+        len(tgt.values),
+        (longest[0], longest[1], longest[2]),
+        files_digest(shard_files(path)),
     )
     with replacing(done) as partial:
         partial.write_text(json.dumps(asdict(shard)))
@@ -188,13 +191,3 @@ def shard_path(folder: Path, number: int) -> Path:
 def shard_files(path: Path) -> list[Path]:
     """Return the files of a shard."""
     return [path.with_suffix(f".{name}.npy") for name in (*SIDES, "lengths")]
-
-
-def files_digest(path: Path) -> str:
-    """Return a digest of the content of a shard's files."""
-    digest = hashlib.blake2b(digest_size=16)
-    for file in shard_files(path):
-        with file.open("rb") as stream:
-            while chunk := stream.read(2**20):
-                digest.update(chunk)
-    return digest.hexdigest()

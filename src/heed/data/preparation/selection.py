@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from heed.data.cleaning import EXAMPLES_PER_RULE, NO_RULE, RULES, Cleaning, CleaningReport, DroppedPair, Violations
 from heed.data.digests import Digests, mixed, set_checksum
-from heed.data.preparation.arrays import map_array, write_array
+from heed.data.preparation.arrays import VERIFIED_BYTES, files_digest, map_array, write_array
 from heed.data.preparation.scan import ScanTask, read_part, run_path, scan_part
 from heed.data.preparation.workers import Workers
 from heed.data.text import Advance, Block, Part
@@ -65,7 +65,15 @@ class SelectionSettings:
 class Selection:
     """The selected pairs of a text, as files that `select_pairs` wrote to a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, verify: bool = False) -> None:
+        """
+        Args:
+            folder: of the files.
+            verify: compare the files with their digest, unless they are large.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: if a file is missing or damaged.
+        """
         self.folder = folder
         manifest = json.loads((folder / "selection.json").read_text())
         self.fingerprint: str = manifest["fingerprint"]
@@ -80,6 +88,14 @@ class Selection:
             manifest["dropped"],
             {rule: [DroppedPair(**pair) for pair in pairs] for rule, pairs in manifest["examples"].items()},
         )
+
+        if verify:
+            files = _array_files(folder)
+            if (
+                sum(file.stat().st_size for file in files) <= VERIFIED_BYTES
+                and files_digest(files) != manifest["files"]
+            ):
+                raise ValueError(f"{folder} is damaged")
 
     def __len__(self) -> int:
         return self.report.kept
@@ -151,6 +167,7 @@ def select_pairs(
         "runs": [part.runs for part in scanned],
         "dropped": dropped | selected.dropped,
         "examples": {},
+        "files": files_digest(_array_files(folder)),
     }
     _write_manifest(folder, manifest)
     examples = _find_examples(Selection(folder), parts, swapped=swapped)
@@ -167,6 +184,10 @@ def _number_runs(pairs: Sequence[Sequence[int]]) -> list[Run]:
             runs.append(Run(len(runs), part, number, first, size))
             first += size
     return runs
+
+
+def _array_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.npy"))
 
 
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
