@@ -155,6 +155,7 @@ class PreparedPairs(PairStore):
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         try:
             manifest = json.loads((folder / "manifest.json").read_text())
             self.shards = [Shard(**shard) for shard in manifest["shards"]]
