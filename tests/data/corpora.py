@@ -16,7 +16,7 @@ from heed.data.cleaning import Cleaning
 from heed.data.corpus import Corpus, HubCorpus
 from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.preparation.corpus import Preparation, TrainingText
+from heed.data.preparation.corpus import Preparation, TrainingText, TrainingTexts
 from heed.data.store import PairStore, StoredShard, chunk_size
 from heed.data.text import Block, ParallelText, TextInMemory
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
@@ -94,10 +94,12 @@ def training_text(
 
 
 def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = (), **changes: Any) -> Tokenizer:
-    return TokenizerTrainer(**(TOKENIZER | changes)).train(training_text(text, cache), cache, tags=tags)
+    return TokenizerTrainer(**(TOKENIZER | changes)).train(
+        TrainingTexts.single(training_text(text, cache)), cache, tags=tags
+    )
 
 
-def sentence_pairs(text: ParallelText | TrainingText) -> list[tuple[str, str]]:
+def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:
     """Return the pairs, in the order of the text."""
     blocks: Sequence[ParallelText | Block] = [text] if isinstance(text, ParallelText) else list(text.blocks())
     return [pair for block in blocks for pair in zip(block.src, block.tgt, strict=True)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from heed.data.encoded import Ragged
+from heed.data.ragged import Ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

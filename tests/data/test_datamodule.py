@@ -16,6 +16,7 @@ from heed.data.batch import Batch
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.micro_batches import Planner
+from heed.data.preparation.corpus import TrainingTexts
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
@@ -31,7 +32,7 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
         name="dogs",
         src_lang="en",
         tgt_lang=tgt_lang,
-        train=training_text(PAIRS, cache),
+        train=TrainingTexts.single(training_text(PAIRS, cache)),
         valid=HELD_OUT,
         tests={},
         both_directions=both_directions,

@@ -13,6 +13,7 @@ import sentencepiece as spm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heed.data.preparation.corpus import TrainingTexts
 from heed.data.ragged import Ragged
 from heed.data.text import Block, ParallelText, WordCounts
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
@@ -291,9 +292,10 @@ def test_sampling_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
 
 def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
+    text = TrainingTexts.single(training_text(toy_language(), tmp_path))
     plain, both = (
-        trainer.train(training_text(toy_language(), tmp_path), tmp_path),
-        trainer.train(training_text(toy_language(), tmp_path), tmp_path, tags=("<2de>", "<2en>")),
+        trainer.train(text, tmp_path),
+        trainer.train(text, tmp_path, tags=("<2de>", "<2en>")),
     )
     assert plain.tags == ()
     both.save(tmp_path / "saved")
@@ -310,4 +312,4 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
         assert tokenizer.decode_tgt([literal]) == ["<2de> The dog"]
     separate = TokenizerTrainer(**(TOKENIZER | {"joint": False}))
     with pytest.raises(HeedError, match=r"both_directions=true needs one vocabulary.*tokenizer.joint=true"):
-        separate.train(training_text(toy_language(), tmp_path), tmp_path, tags=("<2de>", "<2en>"))
+        separate.train(text, tmp_path, tags=("<2de>", "<2en>"))

@@ -9,6 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Interval
 
 from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import text_fingerprint
@@ -24,10 +27,10 @@ from heed.data.formats.entries import (
 from heed.data.formats.fields import Fields
 from heed.data.formats.hub import DatasetSource, load_split
 from heed.data.formats.inputs import TextFiles
-from heed.data.preparation.corpus import Preparation, TrainingText
+from heed.data.preparation.corpus import Preparation, TrainingCorpus, TrainingText, TrainingTexts
 from heed.data.text import ParallelText, Source, TextInMemory
 from heed.errors import HeedError
-from heed.options import AtLeast0, AtLeast1, validated
+from heed.options import AtLeast0, AtLeast1, Positive, find_problems, raise_problems, validated
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Corpus:
     name: str
     src_lang: str
     tgt_lang: str
-    train: TrainingText
+    train: TrainingTexts
     valid: ParallelText
     tests: dict[str, ParallelText]
     """Test sets by name."""
@@ -62,6 +65,11 @@ class Corpus:
         """The language tags of both directions, this direction's first; empty for a model of one direction."""
         return (language_tag(self.tgt_lang), language_tag(self.src_lang)) if self.both_directions else ()
 
+    @property
+    def all_tags(self) -> tuple[str, ...]:
+        """The language tags and those of the training texts."""
+        return self.tags + self.train.tags
+
 
 def language_tag(tgt_lang: str) -> str:
     """Return the first token of a source that tells the model the target language (Johnson et al. 2017, §3)."""
@@ -80,16 +88,21 @@ class _Assembly:
     preparation: Preparation
     cache_dir: Path
     min_score: float | None = None
+    temperature: float = 1.0
 
     def assemble(
         self,
         name: str,
         languages: tuple[str, str],
-        train: Sequence[Source],
+        train: Sequence[Source] | Sequence["MixtureEntry"],
         valid: ParallelText,
         tests: dict[str, ParallelText],
     ) -> Corpus:
-        """Return the corpus."""
+        """Return the corpus.
+
+        Args:
+            train: the inputs of one text, or the texts of a mixture.
+        """
         if self.reverse:
             languages = languages[1], languages[0]
             valid, tests = _swap_sides(valid), {test: _swap_sides(text) for test, text in tests.items()}
@@ -98,19 +111,68 @@ class _Assembly:
                 f"data.both_directions=true needs two different languages, but both are {languages[0]!r}: set "
                 "data.src_lang and data.tgt_lang."
             )
+        held_out = [valid, *tests.values()]
+        if any(isinstance(part, MixtureEntry) for part in train):
+            texts = self._mix([part for part in train if isinstance(part, MixtureEntry)], held_out)
+        else:
+            sources = [part for part in train if not isinstance(part, MixtureEntry)]
+            texts = TrainingTexts.single(self._select(sources, held_out))
+        return Corpus(name, *languages, texts, valid, tests, self.both_directions, self.max_eval_tokens)
+
+    def _mix(self, entries: Sequence["MixtureEntry"], held_out: Sequence[ParallelText]) -> TrainingTexts:
+        """Return a mixture. Of duplicates across its texts, the heaviest text keeps its own."""
+        selected: dict[str, TrainingText] = {}
+        for entry in sorted(entries, key=lambda entry: -(entry.weight or 0)):
+            selected[entry.name] = self._select(entry.sources, held_out, heavier=list(selected.values()), of=entry.name)
+        corpora = []
+        for entry in entries:
+            text = selected[entry.name]
+            weight = float(len(text)) ** (1 / self.temperature) if entry.weight is None else entry.weight
+            corpora.append(TrainingCorpus(entry.name, text, weight, entry.from_step, entry.tag))
+        return TrainingTexts(corpora)
+
+    def _select(
+        self,
+        sources: Sequence[Source],
+        held_out: Sequence[ParallelText],
+        *,
+        heavier: Sequence[TrainingText] = (),
+        of: str = "",
+    ) -> TrainingText:
         text = TrainingText(
-            train,
-            held_out=[valid, *tests.values()],
+            sources,
+            held_out=held_out,
             cleaning=self.cleaning,
             min_score=self.min_score,
             at_most=self.max_train,
             swapped=self.reverse,
             preparation=self.preparation,
             cache_dir=self.cache_dir,
+            heavier=heavier,
         )
         if not len(text):
-            raise HeedError(f"Cleaning left nothing to train on (the rules are data.cleaning.*).\n{text.report}")
-        return Corpus(name, *languages, text, valid, tests, self.both_directions, self.max_eval_tokens)
+            where = f" in data.train.{of}" if of else ""
+            raise HeedError(f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{text.report}")
+        return text
+
+
+@dataclass(frozen=True)
+class MixtureEntry:
+    """A text of a mixture.
+
+    Args:
+        name: its name.
+        sources: its inputs.
+        weight: its share of the sentences, relative to the other texts; None: decided by its size.
+        from_step: optimizer step from which on it is drawn.
+        tag: first token of its sources; None: no tag.
+    """
+
+    name: str
+    sources: Sequence[Source]
+    weight: float | None
+    from_step: int
+    tag: str | None
 
 
 def _swap_sides(text: ParallelText) -> ParallelText:
@@ -201,7 +263,10 @@ class FilesCorpus:
     folder stands for the files in it.
 
     Args:
-        train, valid: lists of entries, which are concatenated.
+        train, valid: lists of entries, which are concatenated. ``train`` may also be a mixture: a mapping from names to
+            `MixtureOptions`.
+        temperature: of a mixture without weights: a text of n pairs gets the weight n^(1 / temperature), so that a
+            higher temperature draws small texts more often (Arivazhagan et al. 2019, §4.2). None: 1.
         test: a mapping from names of test sets to lists of entries, or one list. A list of one entry is the test set
             "test"; each entry of a longer list is a test set named after its (source) file. None: there is no test set.
         src_field, tgt_field: fields of a file with both sides: columns of a table by their names in the first line or
@@ -226,7 +291,8 @@ class FilesCorpus:
     def __init__(
         self,
         *,
-        train: Sequence[FileEntry],
+        train: Sequence[FileEntry] | Mapping[str, Mapping[str, Any]],
+        temperature: Annotated[float, Interval(ge=1)] | None,
         valid: Sequence[FileEntry],
         test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
         src_field: str,
@@ -243,7 +309,10 @@ class FilesCorpus:
         preparation: Preparation,
         cache_dir: str,
     ) -> None:
-        self.train = parse_entries("train", train)
+        self.train = [] if isinstance(train, Mapping) else parse_entries("train", train)
+        self.mixture = _parse_mixture(train) if isinstance(train, Mapping) else {}
+        if temperature is not None and not (self.mixture and all(o.weight is None for o in self.mixture.values())):
+            raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
         self.valid = parse_entries("valid", valid)
         self.tests = _parse_tests(test)
         if min_score is not None and score_field is None:
@@ -252,7 +321,15 @@ class FilesCorpus:
         self.fields = Fields(src_field, tgt_field, score_field, languages)
         self.languages = languages
         self.assembly = _Assembly(
-            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir), min_score
+            reverse,
+            both_directions,
+            max_train,
+            max_eval_tokens,
+            cleaning,
+            preparation,
+            Path(cache_dir),
+            min_score,
+            temperature or 1.0,
         )
 
     def load(self) -> Corpus:
@@ -265,13 +342,60 @@ class FilesCorpus:
         without_scores = replace(self.fields, score=None)
         valid = ParallelText.read(_find_all(self.valid, without_scores))
         tests = {name: ParallelText.read(_find_all(entries, without_scores)) for name, entries in self.tests.items()}
-        guesses = guess_languages_from_names(self.train[0], self.fields)
+        first = next(iter(self.train or next(iter(self.mixture.values())).entries))
+        guesses = guess_languages_from_names(first, self.fields)
         languages = [
             given or guess or guess_language_from_script((valid.src, valid.tgt)[side])
             for side, (given, guess) in enumerate(zip(self.languages, guesses, strict=True))
         ]
-        train = _find_all(self.train, self.fields)
+        train: Sequence[Source] | Sequence[MixtureEntry] = _find_all(self.train, self.fields) or [
+            MixtureEntry(name, _find_all(text.entries, self.fields), text.weight, text.from_step, text.tag)
+            for name, text in self.mixture.items()
+        ]
         return self.assembly.assemble("files", (languages[0], languages[1]), train, valid, tests)
+
+
+class MixtureOptions:
+    """The options of a text of a mixture.
+
+    Args:
+        files: list of entries, as ``train``.
+        weight: its share of the sentences, relative to the other texts. None: by its size and ``data.temperature``.
+        from_step: optimizer step from which on it is drawn.
+        tag: first token of its sources, such as "<crawl>", which tells the model what kind of text it is (Caswell et
+            al. 2019). None: no tag.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: Sequence[FileEntry],
+        weight: Positive | None = None,
+        from_step: AtLeast0 = 0,
+        tag: str | None = None,
+    ) -> None:
+        self.entries = parse_entries("train", files)
+        self.weight, self.from_step, self.tag = weight, from_step, tag
+        if tag is not None and (not re.fullmatch(r"<[^<>\s]+>", tag) or tag.startswith("<2")):
+            raise HeedError(
+                f"data.train: tag={tag} must be a word in angle brackets that does not start with 2: <crawl>."
+            )
+
+
+def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, MixtureOptions]:
+    """Return the options of each text of a mixture."""
+    mixture: dict[str, MixtureOptions] = {}
+    for name, given in train.items():
+        where = f"data.train.{name}."
+        if not isinstance(given, Mapping):
+            raise HeedError(f"data.train.{name}={given} must be a mapping such as {{files: [[a.en,a.de]], weight: 2}}.")
+        raise_problems(find_problems(MixtureOptions, given, where=where))
+        mixture[str(name)] = MixtureOptions(**given)
+    if not mixture:
+        raise HeedError("data.train is empty: give a list of pairs such as '[[a.en,a.de]]', or named texts.")
+    if len({text.weight is None for text in mixture.values()}) > 1:
+        raise HeedError("data.train: give every text a weight, or none of them.")
+    return mixture
 
 
 def _parse_tests(

@@ -11,11 +11,12 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus, language_tag
-from heed.data.micro_batches import Planner, Pool, padded_tokens, shard
+from heed.data.micro_batches import Planner, Pool, Step, padded_tokens, shard
+from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.ragged import Ragged
 from heed.data.sampling import GROWTH_PAIRS, Sampler
-from heed.data.store import Pairs
+from heed.data.store import Pairs, PairStore
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -41,6 +42,8 @@ class StepShard:
     """(index within the step, batch) of this process's micro-batches."""
     last: bool
     """Whether this is the last step of the training."""
+    corpora: tuple[tuple[int, int], ...] = ()
+    """Sentences and target tokens of each corpus in the whole step; empty unless corpora are mixed."""
 
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""
@@ -94,6 +97,7 @@ class StepStream(IterableDataset[StepShard]):
                         for i, index in shard(step, self.rank, self.world_size)
                     ),
                     last=place.is_last and step is steps[-1],
+                    corpora=self.data.count_corpora(pairs, step),
                 )
 
 
@@ -152,16 +156,17 @@ class TranslationData(L.LightningDataModule):
         """Token ids of ``texts``, with tags."""
         for name in self.evaluated:
             self._check_lengths(name)
-        store = corpus.train.encode(tokenizer)
-        tags: list[tuple[int, ...]] = [(tag,) for tag in tokenizer.tag_ids] or [()]
-        directions = [View(store, tags=tags[0])]
+        stores = corpus.train.encode(tokenizer)
+        self.corpora = _mixed_corpora(corpus, tokenizer, stores)
+        """The corpora of a mixture, or the only corpus."""
+        self.train = TrainingPairs([view for part in self.corpora for view in part.pairs.views])
+        tags = max(len(view.tags) for view in self.train.views)
+        src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
         if corpus.both_directions:
-            directions.append(View(store, swapped=True, tags=tags[1]))
-        self.train = TrainingPairs(directions)
-        src, tgt, pair = store.longest
-        self.longest = (src + len(tags[0]) + 1, tgt + 1)
+            src = tgt = max(src, tgt)
+        self.longest = (src + tags + 1, tgt + 1)
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
-        planner.check_length(pair + len(tags[0]) + 2)
+        planner.check_length(pair + tags + 2)
         self.sampler = Sampler(tokenizer, sampling) if sampling else None
         self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
@@ -179,6 +184,9 @@ class TranslationData(L.LightningDataModule):
         return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
 
     def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        if self.corpus.train.is_mixture:
+            yield from self._mixed_places(start)
+            return
         while self.max_epochs is None or epoch < self.max_epochs:
             seed = self.planner.seed, epoch
             order = EpochOrder(self.train, seed=seed)
@@ -187,11 +195,36 @@ class TranslationData(L.LightningDataModule):
                 yield PoolPlace(epoch, pool, is_last, f"{seed}"), order.read(pool.first, pool.stop)
             epoch, start = epoch + 1, 0
 
+    def _mixed_places(self, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        """Yield the pools of a mixture, which has one endless epoch; ``max_epochs`` counts its tokens."""
+        step_tokens = self.planner.batch_tokens / self.growth
+        order = MixtureOrder(self.corpora, seed=self.planner.seed, step_tokens=step_tokens)
+        if self.max_epochs is not None:
+            last = max(1, round(self.max_epochs * self.train.tgt_tokens / step_tokens))
+            order.boundaries = sorted({*order.boundaries, last})
+        for pool in self.planner.pools(order, start=start, growth=self.growth):
+            is_last = self.max_epochs is not None and pool.first_step + pool.steps == last
+            # BPE-dropout draws anew about as often as the text is repeated.
+            seed = f"{(self.planner.seed, pool.first // len(self.train))}"
+            yield PoolPlace(0, pool, is_last, seed), order.read(pool.first, pool.stop)
+            if is_last:
+                return
+
     @property
     def max_epochs(self) -> int | None:
         """The trainer's ``max_epochs``; None: no limit."""
         limit = self.trainer.max_epochs if self.trainer else None
         return None if limit in (None, -1) else limit
+
+    def count_corpora(self, pairs: Pairs, step: Step) -> tuple[tuple[int, int], ...]:
+        """Return sentences and target tokens of each corpus in a step; nothing if there is only one corpus."""
+        if not self.corpus.train.is_mixture:
+            return ()
+        rows = np.concatenate(step.micro_batches)
+        corpus = corpus_of(self.corpora, pairs.rows[rows])
+        sentences = np.bincount(corpus, minlength=len(self.corpora))
+        tokens = np.bincount(corpus, pairs.tgt.lengths[rows] + 1, minlength=len(self.corpora))
+        return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
@@ -270,6 +303,21 @@ class TranslationData(L.LightningDataModule):
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[PairStore]) -> list[MixedCorpus]:
+    """Return the training corpora in their directions, with the ids of their tags."""
+    language_tags: list[tuple[int, ...]] = [(tag,) for tag in tokenizer.tag_ids] or [()]
+    found: list[MixedCorpus] = []
+    first_row = 0
+    for part, store in zip(corpus.train.corpora, stores, strict=True):
+        own: tuple[int, ...] = () if part.tag is None else (tokenizer.text_tags[part.tag],)
+        views = [View(store, tags=language_tags[0] + own)]
+        if corpus.both_directions:
+            views.append(View(store, swapped=True, tags=language_tags[1] + own))
+        found.append(MixedCorpus(part.name, TrainingPairs(views), part.weight, part.from_step, first_row))
+        first_row += len(found[-1].pairs)
+    return found
 
 
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:

@@ -108,11 +108,12 @@ class Planner:
         while order.length is None or number * self.pool < order.length:
             number += 1
             end = steps_before(number)
-            if end > begin:
-                stop = position_of(end, number)
-                if stop > first:  # a pair can be longer than several steps
-                    yield Pool(first, stop, begin, end - begin)
-                begin, first = end, stop
+            for cut in (*(step for step in order.boundaries if begin < step < end), end):
+                if cut > begin:
+                    stop = position_of(cut, number)
+                    if stop > first:  # a pair can be longer than several steps
+                        yield Pool(first, stop, begin, cut - begin)
+                    begin, first = cut, stop
 
     def _pool_of_step(self, step: int, steps_before: Callable[[int], int], length: int | None) -> int:
         """Return the last pool before which at most ``step`` steps are complete; pool 0 starts with step 0."""

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from heed.data.ragged import Ragged
+from heed.data.ragged import Ragged, take
 from heed.data.store import IntArray, Pairs, PairStore
 
 
@@ -96,13 +96,14 @@ class TrainingPairs:
         """Return pairs with the tags of their direction in front of their sources."""
         if not any(view.tags for view in self.views):
             return pairs
-        tags = np.array([view.tags for view in self.views], dtype=pairs.src.values.dtype)
-        view = np.searchsorted(self._first_row, pairs.rows, side="right") - 1
+        tags = Ragged.of([view.tags for view in self.views])
+        rows = pairs.rows % len(self)  # rows of a mixture count its epochs
+        view = np.searchsorted(self._first_row, rows, side="right") - 1
         lengths = pairs.src.lengths
         # An empty source stays empty.
-        counts = np.where(lengths > 0, tags.shape[1], 0)
+        counts = np.where(lengths > 0, tags.lengths[view], 0)
         starts = np.repeat(pairs.src.offsets[:-1], counts)
-        values = np.insert(pairs.src.values, starts, tags[view[lengths > 0]].ravel())
+        values = np.insert(pairs.src.values, starts, take(tags, view[lengths > 0]).values)
         return Pairs(pairs.rows, Ragged.of_lengths(values, lengths + counts), pairs.tgt)
 
 
@@ -112,6 +113,10 @@ class Order(Protocol):
     @property
     def length(self) -> int | None:
         """Number of pairs; None: endless."""
+
+    @property
+    def boundaries(self) -> Sequence[int]:
+        """Steps before which a pool must end, because other pairs start there."""
 
     def tokens_before(self, position: int) -> int:
         """Return the target tokens of all pairs before a position, including EOS."""
@@ -133,6 +138,8 @@ class EpochOrder:
         pairs: the training pairs.
         seed: of the order.
     """
+
+    boundaries: Sequence[int] = ()
 
     def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int]) -> None:
         self.pairs = pairs

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,13 +26,16 @@ from heed.progress import announced
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
-    from heed.data.preparation.corpus import TrainingText
+    from heed.data.preparation.corpus import TrainingTexts
 
 THREADS = 4
 """Threads of SentencePiece's training. A constant, because unigram models depend on the number of threads."""
 
-TAGS = EOS + 1, EOS + 2
-"""Ids of the language tags, in a vocabulary with tags."""
+FIRST_TAG = EOS + 1
+"""Id of the first tag, in a vocabulary with tags."""
+
+LANGUAGE_TAG = "<2"
+"""How the tag of a target language starts: "<2de>"."""
 
 SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, which reports no progress."""
@@ -61,7 +64,11 @@ class Tokenizer:
         processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
         self._src, self._tgt = processors[0], processors[-1]
         self.hash = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
-        self._tags = [piece for piece in TAGS if piece < self.src_vocab and self._src.is_control(piece)]
+        pieces = range(FIRST_TAG, self.src_vocab)
+        tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
+        self._tags = [piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)]
+        self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
+        """Ids of the tags of training texts (`heed.data.preparation.corpus.TrainingCorpus`)."""
 
     @property
     def src_vocab(self) -> int:
@@ -225,7 +232,7 @@ class TokenizerTrainer:
         self.max_sentences = max_sentences
         self.sampling = sampling
 
-    def train(self, text: "TrainingText", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
+    def train(self, text: "TrainingTexts", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
         """Return a tokenizer trained on this text. It is cached: trained once per text and settings.
 
         Args:

@@ -55,7 +55,7 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
     parent = model_folder.find(Path(config["init_from"])) if config["init_from"] else None
 
     corpus = parts["data"].load()
-    print_line(str(corpus.cleaning))
+    print_line(corpus.train.describe_cleaning())
     tokenizer = Tokenizer.load(parent) if parent else _train_tokenizer(parts, config, corpus)
     data = TranslationData(
         corpus,
@@ -100,5 +100,5 @@ def _build_trainer(
 
 
 def _train_tokenizer(parts: Parts, config: dict[str, Any], corpus: Corpus) -> Tokenizer:
-    tokenizer: Tokenizer = parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.tags)
+    tokenizer: Tokenizer = parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
     return tokenizer

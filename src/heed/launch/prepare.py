@@ -33,22 +33,20 @@ def prepare(overrides: Sequence[str]) -> str:
             raise
         raise HeedError(message) from error
     corpus = parts["data"].load()
-    print_line(str(corpus.cleaning))
+    print_line(corpus.train.describe_cleaning())
     cache = config["cache_dir"]
     tokenizer: Tokenizer = (
         Tokenizer.load(model_folder.find(Path(config["init_from"])))
         if config["init_from"]
-        else parts["tokenizer"].train(corpus.train, cache, tags=corpus.tags)
+        else parts["tokenizer"].train(corpus.train, cache, tags=corpus.all_tags)
     )
-    pairs = corpus.train.encode(tokenizer)
-    src, tgt = (int(tokens.sum()) for tokens in pairs.chunk_tokens)
-    vocabulary = " + ".join(f"{size:,}" for size in dict.fromkeys((tokenizer.src_vocab, tokenizer.tgt_vocab)))
-    return "\n".join(
-        (
-            f"Prepared: {len(pairs):,} pairs with {src:,} source and {tgt:,} target tokens in {len(pairs.shards):,} "
-            f"shard{'s' if len(pairs.shards) > 1 else ''}; {vocabulary} subwords",
+    lines = []
+    for part, pairs in zip(corpus.train.corpora, corpus.train.encode(tokenizer), strict=True):
+        src, tgt = (int(tokens.sum()) for tokens in pairs.chunk_tokens)
+        lines += [
+            f"Prepared: {part.name}{': ' if part.name else ''}{len(pairs):,} pairs with {src:,} source and {tgt:,} "
+            f"target tokens in {len(pairs.shards):,} shard{'s' if len(pairs.shards) > 1 else ''}",
             f"Folder:   {pairs.folder}",
-            f"Text:     {corpus.fingerprint}",
             f"Digest:   {pairs.digest}",
-        )
-    )
+        ]
+    return "\n".join([*lines, f"Text:     {corpus.fingerprint}"])

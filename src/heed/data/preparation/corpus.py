@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from heed.data.cleaning import Cleaning, CleaningReport
+from heed.data.cleaning import RULES, Cleaning, CleaningReport
 from heed.data.digests import source_digests
 from heed.data.preparation.encode import (
     EncodeTask,
@@ -81,6 +81,7 @@ class TrainingText:
         swapped: swap source and target.
         preparation: how it is prepared.
         cache_dir: folder of the cache.
+        heavier: texts of the same mixture; their pairs are duplicates in this one.
 
     Raises:
         HeedError: if the text is invalid.
@@ -97,19 +98,21 @@ class TrainingText:
         swapped: bool,
         preparation: Preparation,
         cache_dir: Path,
+        heavier: "Sequence[TrainingText]" = (),
     ) -> None:
         self.sources, self.swapped, self.preparation, self.cache_dir = sources, swapped, preparation, cache_dir
         settings = SelectionSettings(cleaning, min_score, at_most)
         leaked = source_digests(held_out) if cleaning.drop_leaked else np.zeros(0, np.uint64)
         identity = [source.identity() for source in sources]
         rules = sorted(vars(cleaning).items())
-        key = _digest(FORMAT, identity, rules, min_score, at_most, swapped, leaked.tobytes())
+        others = [text.selection.folder for text in heavier] if cleaning.drop_duplicates else []
+        key = _digest(FORMAT, identity, rules, min_score, at_most, swapped, leaked.tobytes(), [f.name for f in others])
 
         def build(folder: Path) -> None:
-            with Workers.started(self._processes()) as workers:
-                select_pairs(folder, self.parts, settings, leaked, workers, swapped=swapped)
+            with Workers.started(self.processes) as workers:
+                select_pairs(folder, self.parts, settings, leaked, workers, swapped=swapped, heavier=others)
 
-        self.selection = open_or_build(
+        self.selection: Selection = open_or_build(
             cache_dir / "text" / key, _load_selection, build, wait_minutes=preparation.wait_minutes
         )
 
@@ -118,12 +121,15 @@ class TrainingText:
         """The parts of all sources."""
         return [part for source in self.sources for part in source.parts()]
 
-    def _size(self) -> int:
+    @property
+    def size(self) -> int:
+        """Bytes of the text."""
         return sum(part.size for part in self.parts)
 
-    def _processes(self) -> int:
-        """Return the number of worker processes; none for a small text."""
-        return 0 if self._size() <= SMALL else self.preparation.processes
+    @property
+    def processes(self) -> int:
+        """Number of worker processes; none for a small text."""
+        return 0 if self.size <= SMALL else self.preparation.processes
 
     def __len__(self) -> int:
         return len(self.selection)
@@ -144,19 +150,15 @@ class TrainingText:
             for _, block, _ in read_selected(self.selection, part, number, lambda _: None, swapped=self.swapped):
                 yield block
 
-    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
-        """Return the result of a function of the words in a sample of about ``at_most`` pairs.
-
-        If the text is large, the function is called in a worker process, whose memory is freed with it.
-        """
+    def write_words(self, at_most: int, folder: Path, workers: Workers) -> list[Path]:
+        """Write the word counts of a sample of about ``at_most`` pairs, and return the files."""
         threshold = _bound(self.selection) * min(at_most, len(self)) // len(self)
-        with TemporaryDirectory(dir=self.cache_dir) as folder, Workers.started(self._processes()) as workers:
-            tasks = [
-                _CountTask(number, part, self.swapped, self.selection.folder, threshold, Path(folder, f"{number}"))
-                for number, part in enumerate(self.parts)
-            ]
-            workers.map(_count_part, tasks, description="Counting words", total=self._size(), unit="B")
-            return workers.call(partial(_call_with_words, function), [task.file for task in tasks])
+        tasks = [
+            _CountTask(number, part, self.swapped, self.selection.folder, threshold, folder / f"{number}")
+            for number, part in enumerate(self.parts)
+        ]
+        workers.map(_count_part, tasks, description="Counting words", total=self.size, unit="B")
+        return [task.file for task in tasks]
 
     def encode(self, tokenizer: Tokenizer) -> PreparedPairs:
         """Return the token ids of all pairs, from the cache if they are there.
@@ -167,7 +169,7 @@ class TrainingText:
         key = _digest(FORMAT, self.fingerprint, tokenizer.hash)
 
         def build(folder: Path) -> None:
-            with Workers.started(self._processes()) as workers:
+            with Workers.started(self.processes) as workers:
                 self._encode(folder, tokenizer, workers)
 
         return open_or_build(
@@ -183,7 +185,7 @@ class TrainingText:
             EncodeTask(number, part, self.swapped, self.selection.folder, tokenizer_folder, runs_folder)
             for number, part in enumerate(self.parts)
         ]
-        workers.map(encode_part, tasks, description="Encoding", total=self._size(), unit="B")
+        workers.map(encode_part, tasks, description="Encoding", total=self.size, unit="B")
         runs = [run_path(runs_folder, run.part, run.number) for run in self.selection.runs]
         shards = workers.map(
             merge_shard,
@@ -214,6 +216,105 @@ class TrainingText:
                 f"{folder.parent} has {free / 1e9:.1f} GB of free space, but preparing {len(self):,} pairs needs about "
                 f"{ROOM * needed / 1e9:.1f} GB: make room, or set cache_dir=DIR to a folder on another disk."
             )
+
+
+@dataclass(frozen=True)
+class TrainingCorpus:
+    """A training text, and how it is mixed with others.
+
+    Args:
+        name: its name in a mixture; "" if there is no other.
+        text: the text.
+        weight: its share of the sentences, relative to the other texts.
+        from_step: optimizer step from which on it is drawn.
+        tag: first token of its sources, such as "<crawl>"; None: no tag.
+    """
+
+    name: str
+    text: TrainingText
+    weight: float = 1.0
+    from_step: int = 0
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class TrainingTexts:
+    """All training text: one text, or several that are mixed."""
+
+    corpora: Sequence[TrainingCorpus]
+
+    @classmethod
+    def single(cls, text: TrainingText) -> "TrainingTexts":
+        """Return one text that is not mixed with others."""
+        return cls([TrainingCorpus("", text)])
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether texts are mixed by weight."""
+        return any(corpus.name for corpus in self.corpora)
+
+    def __len__(self) -> int:
+        return sum(len(corpus.text) for corpus in self.corpora)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all selected pairs, text by text."""
+        for corpus in self.corpora:
+            yield from corpus.text.blocks()
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the texts."""
+        return tuple(dict.fromkeys(corpus.tag for corpus in self.corpora if corpus.tag is not None))
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the selected pairs; of a mixture, of its texts and their weights."""
+        if not self.is_mixture:
+            return self.corpora[0].text.fingerprint
+        mixed = [(c.name, c.text.fingerprint, c.weight, c.from_step, c.tag) for c in self.corpora]
+        return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()
+
+    @property
+    def report(self) -> CleaningReport:
+        """What the cleaning rules dropped, in all texts."""
+        reports = [corpus.text.report for corpus in self.corpora]
+        if len(reports) == 1:
+            return reports[0]
+        return CleaningReport(
+            sum(report.total for report in reports),
+            {rule: sum(report.dropped[rule] for report in reports) for rule in RULES},
+            {rule: [pair for report in reports for pair in report.examples[rule]] for rule in RULES},
+        )
+
+    def describe_cleaning(self) -> str:
+        """Return what the cleaning rules dropped, text by text, for the user."""
+        if not self.is_mixture:
+            return str(self.report)
+        return "\n".join(f"{corpus.name}: {corpus.text.report}" for corpus in self.corpora)
+
+    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
+        """Return the result of a function of the words in a sample of about ``at_most`` pairs.
+
+        A mixture is sampled in proportion to the weights. If a text is large, the function is called in a worker
+        process, whose memory is freed with it.
+        """
+        weights = sum(corpus.weight for corpus in self.corpora)
+        processes = max(corpus.text.processes for corpus in self.corpora)
+        files = []
+        with (
+            TemporaryDirectory(dir=self.corpora[0].text.cache_dir) as folder,
+            Workers.started(processes) as workers,
+        ):
+            for number, corpus in enumerate(self.corpora):
+                share = Path(folder, f"{number}")
+                share.mkdir()
+                sample = max(1, round(at_most * corpus.weight / weights))
+                files += corpus.text.write_words(sample, share, workers)
+            return workers.call(partial(_call_with_words, function), files)
+
+    def encode(self, tokenizer: Tokenizer) -> list[PreparedPairs]:
+        """Return the token ids of each text, see `TrainingText.encode`."""
+        return [corpus.text.encode(tokenizer) for corpus in self.corpora]
 
 
 def _load_selection(folder: Path) -> Selection:

@@ -131,6 +131,7 @@ def select_pairs(
     workers: Workers,
     *,
     swapped: bool,
+    heavier: Sequence[Path] = (),
 ) -> Selection:
     """Scan a text and select its training pairs. What an interrupted selection has scanned is not scanned again.
 
@@ -139,6 +140,7 @@ def select_pairs(
         parts: the text.
         held_out: digests of the evaluation sets' sources, see `Cleaning.violations`.
         swapped: swap source and target.
+        heavier: folders of the selections whose pairs are duplicates here.
 
     Raises:
         HeedError: if the text is invalid or has no sentences.
@@ -155,7 +157,7 @@ def select_pairs(
     if not runs:
         raise HeedError(f"{', '.join(part.name for part in parts)}: no sentences.")
     violations = np.sum([part.violations for part in scanned], axis=0)
-    ranges = _Ranges(folder, runs, clean=int(violations[NO_RULE]), settings=settings)
+    ranges = _Ranges(folder, runs, heavier, clean=int(violations[NO_RULE]), settings=settings)
     selected = ranges.select(workers)
     dropped = dict(zip(RULES, violations.tolist(), strict=False))
     manifest = {
@@ -204,6 +206,7 @@ class RangeTask:
 
     folder: Path
     runs: Sequence[Run]
+    heavier: Sequence[Path]
     number: int
     low: int
     high: int
@@ -222,8 +225,8 @@ class RangeResult:
 
 def select_range(task: RangeTask, advance: Advance) -> RangeResult:
     """Write which pairs of a range occurred before, and count the selected ones."""
-    digests, runs, rows = _read_range(task)
-    occurrence = _occurrences(digests)
+    digests, runs, rows = _read_range(task.folder, task.runs, task.low, task.high)
+    occurrence = _occurrences(digests) + _is_heavier(task, digests)
     again = np.flatnonzero(occurrence)
     repeated = np.empty(len(again), REPEATED_PAIR)
     repeated["run"], repeated["row"], repeated["occurrence"] = runs[again], rows[again], occurrence[again]
@@ -238,13 +241,24 @@ def select_range(task: RangeTask, advance: Advance) -> RangeResult:
     return RangeResult(len(digests), int(selected.sum()), checksum)
 
 
-def _read_range(task: RangeTask) -> tuple[Digests, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+def _is_heavier(task: RangeTask, digests: Digests) -> npt.NDArray[np.uint32]:
+    """Return 1 for the pairs that a heavier text has, too, and 0 for the others."""
+    found = np.zeros(len(digests), np.uint32)
+    for folder in task.heavier:
+        theirs, _, _ = _read_range(folder, Selection(folder).runs, task.low, task.high)
+        found |= np.isin(digests, theirs)
+    return found
+
+
+def _read_range(
+    folder: Path, all_runs: Sequence[Run], low: int, high: int
+) -> tuple[Digests, npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Return digest, run and row of the clean pairs of a range, by digest and then in the order of the text."""
     pieces, runs = [], []
-    for run in task.runs:
-        pairs = map_array(run_path(task.folder, run.part, run.number).with_suffix(".pairs.npy"))
-        start = np.searchsorted(pairs["digest"], np.uint64(task.low))
-        stop = np.searchsorted(pairs["digest"], np.uint64(task.high - 1), side="right")
+    for run in all_runs:
+        pairs = map_array(run_path(folder, run.part, run.number).with_suffix(".pairs.npy"))
+        start = np.searchsorted(pairs["digest"], np.uint64(low))
+        stop = np.searchsorted(pairs["digest"], np.uint64(high - 1), side="right")
         pieces.append(pairs[start:stop])
         runs.append(np.full(int(stop - start), run.index, dtype=np.uint32))
     pairs = np.concatenate(pieces)
@@ -270,12 +284,14 @@ class _Selected:
 class _Ranges:
     """All ranges of digests of a scanned text."""
 
-    def __init__(self, folder: Path, runs: Sequence[Run], *, clean: int, settings: SelectionSettings) -> None:
+    def __init__(
+        self, folder: Path, runs: Sequence[Run], heavier: Sequence[Path], *, clean: int, settings: SelectionSettings
+    ) -> None:
         count = max(1, -(-clean // RANGE))
         bounds = [number * DIGEST_LIMIT // count for number in range(count + 1)]
         keep = not settings.cleaning.drop_duplicates
         self.tasks = [
-            RangeTask(folder, runs, number, low, high, keep, None)
+            RangeTask(folder, runs, heavier, number, low, high, keep, None)
             for number, (low, high) in enumerate(pairwise(bounds))
         ]
         self.clean = clean
@@ -301,8 +317,8 @@ class _Ranges:
         before = np.cumsum([0, *(result.selected for result in results)])
         number = int(np.searchsorted(before, at_most, side="right")) - 1
         task = self.tasks[number]
-        digests, _, _ = _read_range(task)
-        occurrence = _occurrences(digests)
+        digests, _, _ = _read_range(task.folder, task.runs, task.low, task.high)
+        occurrence = _occurrences(digests) + _is_heavier(task, digests)
         candidates = np.arange(len(digests)) if task.keep_duplicates else np.flatnonzero(occurrence == 0)
         first = candidates[at_most - before[number]]
         limit = int(digests[first]), int(occurrence[first])
