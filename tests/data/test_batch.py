@@ -2,11 +2,11 @@
 
 import numpy as np
 import torch
-from heed.data.ragged import Ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.batch import collate
+from heed.data.ragged import Ragged
 from heed.symbols import BOS, EOS, PAD
 
 sentences = st.lists(st.integers(4, 50), max_size=9)

@@ -16,7 +16,7 @@ from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.ragged import Ragged
 from heed.data.sampling import GROWTH_PAIRS, Sampler
-from heed.data.store import Pairs, PairStore
+from heed.data.store import IntArray, Pairs, PairStore
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -93,8 +93,7 @@ class StepStream(IterableDataset[StepShard]):
                         padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
                     ),
                     micro_batches=tuple(
-                        (i, collate(index, pairs.src, pairs.tgt))
-                        for i, index in shard(step, self.rank, self.world_size)
+                        (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
                     ),
                     last=place.is_last and step is steps[-1],
                     corpora=self.data.count_corpora(pairs, step),
@@ -225,6 +224,13 @@ class TranslationData(L.LightningDataModule):
         sentences = np.bincount(corpus, minlength=len(self.corpora))
         tokens = np.bincount(corpus, pairs.tgt.lengths[rows] + 1, minlength=len(self.corpora))
         return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
+
+    def collate(self, index: IntArray, pairs: Pairs) -> Batch:
+        """Return some pairs of a pool as a batch."""
+        if not self.corpus.train.is_mixture:
+            return collate(index, pairs.src, pairs.tgt)
+        corpus = corpus_of(self.corpora, pairs.rows[index])
+        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.corpora))
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""

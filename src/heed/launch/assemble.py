@@ -22,6 +22,7 @@ from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.weights import load_selection
 from heed.progress import print_line
 from heed.runs.selection import Selection
+from heed.training.callbacks.corpora import CountCorpora
 from heed.training.module import TranslationModule
 
 
@@ -64,6 +65,9 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         sampling=parts["tokenizer"].sampling,
         with_tests=config["test"],
     )
+    if corpus.train.is_mixture:
+        names = [part.name for part in corpus.train.corpora]
+        trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
     torch.manual_seed(config["seed"])
     model = build_model(
         parts["model"], src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint

@@ -19,6 +19,7 @@ from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
@@ -39,6 +40,7 @@ def write_run(
     corpus, tokenizer = data.corpus, module.tokenizer
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
+    corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
     checkpoints = find_checkpoints(trainer.callbacks)
     used_steps = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
 
@@ -75,6 +77,7 @@ def write_run(
         "init_from": config["init_from"],
         "initial_scores": read_initial_scores(run.path),
         "alignment": alignment,
+        **({} if corpora is None else {"corpora": corpora}),
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
         "config_hash": config_hash(config),
