@@ -113,7 +113,11 @@ class TrainingText:
                 select_pairs(folder, self.parts, settings, leaked, workers, swapped=swapped, heavier=others)
 
         self.selection: Selection = open_or_build(
-            cache_dir / "text" / key, _load_selection, build, wait_minutes=preparation.wait_minutes
+            cache_dir / "text" / key,
+            _load_selection,
+            build,
+            wait_minutes=preparation.wait_minutes,
+            keep_failed=False,  # after a correction of the text, nothing would continue it
         )
 
     @cached_property

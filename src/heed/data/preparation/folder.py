@@ -19,7 +19,12 @@ POLL = 0.5
 
 
 def open_or_build(
-    folder: Path, load: Callable[[Path], Content], build: Callable[[Path], None], *, wait_minutes: float
+    folder: Path,
+    load: Callable[[Path], Content],
+    build: Callable[[Path], None],
+    *,
+    wait_minutes: float,
+    keep_failed: bool = True,
 ) -> Content:
     """Return the content of a folder, after building the folder if it is missing or damaged.
 
@@ -30,6 +35,7 @@ def open_or_build(
         load: reads the content. Raises a ValueError if it is incomplete or damaged.
         build: writes the content to the given folder, which may hold the beginnings of an earlier attempt.
         wait_minutes: how long to wait for another process that builds.
+        keep_failed: whether the unfinished folder is kept after a HeedError, as it is after an interruption.
 
     Raises:
         HeedError: if the folder cannot be written, or another process needs longer than ``wait_minutes``.
@@ -48,7 +54,12 @@ def open_or_build(
             remove(folder)
             partial = folder.with_name(f"{folder.name}.partial")
             partial.mkdir(exist_ok=True)
-            build(partial)
+            try:
+                build(partial)
+            except HeedError:
+                if not keep_failed:
+                    remove(partial)
+                raise
             partial.replace(folder)
             return load(folder)
     except OSError as error:

@@ -56,7 +56,7 @@ class Workers:
             if isinstance(error, BrokenProcessPool):
                 raise HeedError(
                     "A process that prepares the training text was killed, probably for lack of memory: start again "
-                    "with a smaller data.preparation.num_proc. What is prepared so far is kept."
+                    "with a smaller data.preparation.num_proc."
                 ) from error
             raise
         finally:
