@@ -1,0 +1,122 @@
+"""Models that the server offers, chosen by languages or by name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+from heed.errors import HeedError
+from heed.serve.errors import ApiError
+from heed.serve.languages import language_name
+
+if TYPE_CHECKING:
+    from heed.inference.translator import Translator
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model with the name under which clients find it."""
+
+    name: str
+    translator: "Translator"
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Sentences of its languages, from which the server learns to detect them."""
+
+
+class Route(NamedTuple):
+    """A model and one of its directions."""
+
+    model: str
+    translator: "Translator"
+
+    @property
+    def source(self) -> str:
+        """The language code of the source."""
+        return self.translator.src_lang
+
+    @property
+    def target(self) -> str:
+        """The language code of the target."""
+        return self.translator.tgt_lang
+
+
+class Models:
+    """The served models.
+
+    Args:
+        models: where several have the same direction, the first is the default.
+
+    Raises:
+        HeedError: if there is none, two have the same name, or the languages of one are unknown.
+    """
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        if not models:
+            raise HeedError("There is no model to serve: give a run or a model folder.")
+        self.names = [model.name for model in models]
+        if len(set(self.names)) < len(self.names):
+            raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
+        self.routes = [route for model in models for route in _routes(model)]
+
+    @property
+    def sources(self) -> list[str]:
+        """The source languages, each once, in the order of the models."""
+        return list(dict.fromkeys(route.source for route in self.routes))
+
+    @property
+    def languages(self) -> list[str]:
+        """All languages, each once, sources first."""
+        return list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))
+
+    def targets(self, source: str) -> list[str]:
+        """Return the languages into which a source language can be translated."""
+        return list(dict.fromkeys(route.target for route in self.routes if route.source == source))
+
+    def find_language(self, code: str) -> str:
+        """Return the server's code for a language: the same without regard to case, or without the region.
+
+        Raises:
+            ApiError: if no model has this language.
+        """
+        known = {language.lower(): language for language in self.languages}
+        wanted = code.lower().replace("_", "-")
+        for candidate in (code.lower(), wanted, wanted.replace("-", "_"), wanted.partition("-")[0]):
+            if candidate in known:
+                return known[candidate]
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST, f"{code[:40]} is not supported: this server has {', '.join(self.languages)}."
+        )
+
+    def find(self, source: str, target: str, model: str | None = None) -> Route:
+        """Return the model for two languages of the server.
+
+        Args:
+            model: its name; None for the first with these languages.
+
+        Raises:
+            ApiError: if there is no such model.
+        """
+        if model is not None and model not in self.names:
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST, f"{model[:100]} is not a model of this server: it has {', '.join(self.names)}."
+            )
+        for route in self.routes:
+            if (route.source, route.target) == (source, target) and model in (None, route.model):
+                return route
+        routes = [route for route in self.routes if model in (None, route.model)]
+        known = ", ".join(dict.fromkeys(f"{route.source}-{route.target}" for route in routes))
+        raise ApiError(
+            HTTPStatus.BAD_REQUEST,
+            f"{language_name(target)} ({target}) is not available as a target language from {language_name(source)} "
+            f"({source}): {model or 'this server'} has {known}.",
+        )
+
+
+def _routes(model: ServedModel) -> Iterator[Route]:
+    translator = model.translator
+    if not (translator.src_lang and translator.tgt_lang):
+        raise HeedError(
+            f"The languages of {model.name} are unknown: set src_lang and tgt_lang in its model/config.yaml."
+        )
+    for direction in translator.directions:
+        yield Route(model.name, translator.in_direction(direction))

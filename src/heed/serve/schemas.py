@@ -1,0 +1,126 @@
+"""What requests and responses contain."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+LanguageCode = Annotated[str, Field(min_length=1, examples=["en"])]
+ApiKey = Annotated[str | None, Field(description="A key, if the server asks for one.")]
+
+
+def _empty_is_missing(value: Any) -> Any:
+    """Take an empty field of a form for a field that is not there."""
+    return None if value == "" else value
+
+
+class CamelCase(BaseModel):
+    """A response whose keys are written likeThis."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class ErrorResponse(BaseModel):
+    """Any error."""
+
+    error: str
+
+
+class TranslateRequest(BaseModel):
+    """``POST /translate``."""
+
+    q: Annotated[str | list[str], Field(description="A text, or several.", examples=["The dog runs."])]
+    source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
+    target: LanguageCode
+    format: Annotated[Literal["text", "html"] | None, BeforeValidator(_empty_is_missing)] = "text"
+    alternatives: Annotated[
+        Annotated[int, Field(ge=0)] | None,
+        BeforeValidator(_empty_is_missing),
+        Field(description="Further translations to return."),
+    ] = 0
+    beam: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        BeforeValidator(_empty_is_missing),
+        Field(description="Beam size. Default: the one that the model was scored with."),
+    ] = None
+    model: Annotated[
+        str | None, BeforeValidator(_empty_is_missing), Field(description="A name of `/models`. Default: the first.")
+    ] = None
+    api_key: ApiKey = None
+
+
+class Detection(BaseModel):
+    """A language, and how likely it is among the source languages of the server."""
+
+    language: str
+    confidence: Annotated[float, Field(ge=0, le=100)]
+
+
+class TranslateResponse(CamelCase):
+    """Translations; lists if ``q`` was a list."""
+
+    translated_text: str | list[str]
+    alternatives: list[str] | list[list[str]] | None = None
+    detected_language: Detection | list[Detection] | None = None
+
+
+class DetectRequest(BaseModel):
+    """``POST /detect``."""
+
+    q: Annotated[str, Field(min_length=1, examples=["The dog runs."])]
+    api_key: ApiKey = None
+
+
+class Language(BaseModel):
+    """A language of the server."""
+
+    code: str
+    name: str
+    targets: Annotated[list[str], Field(description="Languages into which it can be translated.")]
+
+
+class Direction(BaseModel):
+    """A direction of a model."""
+
+    source: str
+    target: str
+
+
+class ModelDescription(BaseModel):
+    """A model of the server."""
+
+    name: str
+    directions: list[Direction]
+
+
+class Health(BaseModel):
+    """``GET /health``."""
+
+    status: Literal["ok"] = "ok"
+
+
+class NamedLanguage(BaseModel):
+    """A language with its English name."""
+
+    code: str
+    name: str
+
+
+class LanguagePair(BaseModel):
+    """The languages that a page shows first."""
+
+    source: NamedLanguage
+    target: NamedLanguage
+
+
+class FrontendSettings(CamelCase):
+    """``GET /frontend/settings``."""
+
+    char_limit: int
+    frontend_timeout: int = 500
+    api_keys: bool
+    key_required: bool
+    suggestions: bool = False
+    files_translation: bool = False
+    supported_files_format: list[str] = []
+    language: LanguagePair

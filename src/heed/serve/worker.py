@@ -1,0 +1,238 @@
+"""A thread per model that translates the sentences of concurrent requests together."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from heed.serve.errors import ApiError
+
+if TYPE_CHECKING:
+    from heed.inference.outputs import Translation
+    from heed.inference.translator import Translator
+
+T = TypeVar("T")
+
+OnBatch = Callable[[int, float], object]
+
+_ON_CPU = threading.Lock()
+"""Models on the CPU take turns: one uses all cores, and `heed.kernels.packing` is for one thread at a time."""
+
+
+@dataclass(eq=False)
+class Job(Generic[T]):
+    """What a request wants from a model."""
+
+    size: int
+    """Sentences, for the limit of waiting ones."""
+    result: "Future[T]" = field(default_factory=Future)
+
+
+@dataclass(eq=False)
+class TranslationJob(Job["list[list[Translation]]"]):
+    """Sentences to translate. Jobs with the same translator and options share batches."""
+
+    translator: "Translator" = field(kw_only=True)
+    sentences: Sequence[str] = field(kw_only=True)
+    n_best: int = field(kw_only=True)
+    beam: int | None = field(kw_only=True)
+    done: "list[list[Translation]]" = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[int, int, int | None]:
+        """Equal for jobs that may share a batch."""
+        return id(self.translator), self.n_best, self.beam
+
+
+@dataclass(eq=False)
+class CallJob(Job[Any]):
+    """Any other use of the model."""
+
+    function: Callable[[], Any] = field(kw_only=True)
+
+
+class Worker:
+    """Runs the jobs of one model in a thread of its own.
+
+    Each round takes sentences of all waiting jobs with the options of the oldest one, so that a short request does not
+    wait for the end of a long one. The translator sorts them by length and divides them into its own batches.
+
+    Args:
+        batch_sentences: sentences per round.
+        max_waiting: sentences that may wait. Further jobs are refused.
+        on_cpu: whether the model shares the CPU with other models.
+        on_batch: called after each round with its sentences and seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        batch_sentences: int,
+        max_waiting: int,
+        on_cpu: bool = True,
+        on_batch: OnBatch | None = None,
+    ) -> None:
+        self.batch_sentences = batch_sentences
+        self.max_waiting = max_waiting
+        self._turn: AbstractContextManager[Any] = _ON_CPU if on_cpu else nullcontext()
+        self._on_batch = on_batch
+        self._jobs: deque[Job[Any]] = deque()
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"heed-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Sentences of jobs that are not finished."""
+        return self._waiting
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs and accepts jobs."""
+        return self._thread.is_alive() and not self._stopping
+
+    async def translate(
+        self, translator: "Translator", sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
+    ) -> "list[list[Translation]]":
+        """Return the ``n_best`` translations of each sentence. If the task is cancelled, so is the job.
+
+        Raises:
+            ApiError: if too many sentences wait, or the server stops.
+        """
+        return await self._submit(
+            TranslationJob(len(sentences), translator=translator, sentences=sentences, n_best=n_best, beam=beam)
+        )
+
+    async def call(self, function: Callable[[], T], *, size: int = 1) -> T:
+        """Run a function that uses the model in the worker's thread, for example `Translator.attend`.
+
+        Args:
+            size: sentences that it processes.
+
+        Raises:
+            ApiError: if too many sentences wait, or the server stops.
+        """
+        job: Job[T] = CallJob(size, function=function)
+        return await self._submit(job)
+
+    def stop(self) -> None:
+        """Finish the accepted jobs, then end the thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    async def _submit(self, job: Job[T]) -> T:
+        with self._changed:
+            if not self.is_alive:
+                raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is stopping.", retry_after=10)
+            if self._waiting + job.size > self.max_waiting:
+                raise ApiError(
+                    HTTPStatus.TOO_MANY_REQUESTS, "Slow down: too many sentences wait for this model.", retry_after=2
+                )
+            self._waiting += job.size
+            self._jobs.append(job)
+            self._changed.notify()
+        return await asyncio.wrap_future(job.result)
+
+    def _run(self) -> None:
+        while jobs := self._next_jobs():
+            if isinstance(jobs[0], CallJob):
+                with self._turn:
+                    self._resolve(jobs[0], jobs[0].function)
+                continue
+            self._translate([job for job in jobs if isinstance(job, TranslationJob)])
+
+    def _next_jobs(self) -> list[Job[Any]]:
+        """Return the oldest job and those that may share a batch with it; none to end the thread."""
+        with self._changed:
+            while True:
+                for job in [job for job in self._jobs if job.result.done()]:  # cancelled, or failed
+                    self._remove(job)
+                if self._jobs:
+                    break
+                if self._stopping:
+                    return []
+                self._changed.wait()
+            first = self._jobs[0]
+            if not isinstance(first, TranslationJob):
+                return [first]
+            return [job for job in self._jobs if isinstance(job, TranslationJob) and job.key == first.key]
+
+    def _remove(self, job: Job[Any]) -> None:
+        with self._changed:
+            self._jobs.remove(job)
+            self._waiting -= job.size
+
+    def _resolve(self, job: Job[T], compute: Callable[[], T]) -> None:
+        """Give a job the result of a function, or its exception, and remove it. A cancelled job gets nothing."""
+        try:
+            result = compute()
+        except Exception as error:
+            if job.result.set_running_or_notify_cancel():
+                job.result.set_exception(error)
+        else:
+            if job.result.set_running_or_notify_cancel():
+                job.result.set_result(result)
+        self._remove(job)
+
+    def _translate(self, jobs: list[TranslationJob]) -> None:
+        """Translate some sentences of each job together, and give the jobs that are complete their results."""
+        first = jobs[0]
+        remaining = [len(job.sentences) - len(job.done) for job in jobs]
+        shares = divide(self.batch_sentences, remaining)
+        parts = [job.sentences[len(job.done) : len(job.done) + share] for job, share in zip(jobs, shares, strict=True)]
+        try:
+            found = iter(self._translations(first, [sentence for part in parts for sentence in part]))
+        except Exception as error:
+            self._isolate(jobs, error)
+            return
+        for job, part in zip(jobs, parts, strict=True):
+            job.done += [next(found) for _ in part]
+            if len(job.done) == len(job.sentences):
+                self._resolve(job, partial(list, job.done))
+
+    def _translations(self, job: TranslationJob, sentences: Sequence[str]) -> "list[list[Translation]]":
+        if not sentences:
+            return []
+        start = time.perf_counter()
+        with self._turn:
+            found = job.translator.translate(sentences, n_best=job.n_best, beam=job.beam)
+        if self._on_batch:
+            self._on_batch(len(sentences), time.perf_counter() - start)
+        return found
+
+    def _isolate(self, jobs: list[TranslationJob], error: Exception) -> None:
+        """After an error in a batch of several jobs, translate each alone, so that only the one at fault fails."""
+        for job in jobs:
+            if len(jobs) == 1:
+                self._resolve(job, partial(_raise, error))
+            else:
+                self._resolve(job, partial(self._translations, job, job.sentences))
+
+
+def divide(total: int, wanted: Sequence[int]) -> list[int]:
+    """Divide a number of places among jobs as evenly as possible, but give none more than it wants.
+
+    The first jobs get what does not divide evenly. The places may not suffice for one each.
+    """
+    shares = [0] * len(wanted)
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    for position, index in enumerate(order):
+        shares[index] = min(wanted[index], -(-total // (len(order) - position)))
+        total -= shares[index]
+    return shares
+
+
+def _raise(error: Exception) -> Any:
+    raise error
