@@ -39,3 +39,10 @@ def test_wrong_options_are_sentences(
     assert main(["prepare", *OPTIONS, wrong, f"cache_dir={tmp_path}/cache"]) == 2
     assert message in capfd.readouterr().err
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_test_set_that_is_wanted_and_missing_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pairs = f"[['{tmp_path}/a','{tmp_path}/b']]"
+    options = ["data=files", f"data.train={pairs}", f"data.valid={pairs}", "data.test=null", "logger=none"]
+    assert main(["train", *options, f"hydra.run.dir={tmp_path}/run"]) == 2
+    assert "data.test=null: there is no test set. Add test=false" in capfd.readouterr().err
