@@ -27,6 +27,7 @@ from heed.data.formats.entries import (
 from heed.data.formats.fields import Fields
 from heed.data.formats.hub import DatasetSource, load_split
 from heed.data.formats.inputs import TextFiles
+from heed.data.noise import Noise
 from heed.data.preparation.corpus import Preparation, TrainingCorpus, TrainingText, TrainingTexts
 from heed.data.text import ParallelText, Source, TextInMemory
 from heed.errors import HeedError
@@ -87,6 +88,7 @@ class _Assembly:
     cleaning: Cleaning
     preparation: Preparation
     cache_dir: Path
+    noise: Noise | None
     min_score: float | None = None
     temperature: float = 1.0
 
@@ -116,7 +118,7 @@ class _Assembly:
             texts = self._mix([part for part in train if isinstance(part, MixtureEntry)], held_out)
         else:
             sources = [part for part in train if not isinstance(part, MixtureEntry)]
-            texts = TrainingTexts.single(self._select(sources, held_out))
+            texts = TrainingTexts.single(self._select(sources, held_out), self.noise)
         return Corpus(name, *languages, texts, valid, tests, self.both_directions, self.max_eval_tokens)
 
     def _mix(self, entries: Sequence["MixtureEntry"], held_out: Sequence[ParallelText]) -> TrainingTexts:
@@ -128,7 +130,9 @@ class _Assembly:
         for entry in entries:
             text = selected[entry.name]
             weight = float(len(text)) ** (1 / self.temperature) if entry.weight is None else entry.weight
-            corpora.append(TrainingCorpus(entry.name, text, weight, entry.from_step, entry.tag))
+            corpora.append(
+                TrainingCorpus(entry.name, text, weight, entry.from_step, entry.tag, entry.noise or self.noise)
+            )
         return TrainingTexts(corpora)
 
     def _select(
@@ -166,6 +170,7 @@ class MixtureEntry:
         weight: its share of the sentences, relative to the other texts; None: decided by its size.
         from_step: optimizer step from which on it is drawn.
         tag: first token of its sources; None: no tag.
+        noise: of its sources; None: that of the corpus.
     """
 
     name: str
@@ -173,6 +178,7 @@ class MixtureEntry:
     weight: float | None
     from_step: int
     tag: str | None
+    noise: Noise | None
 
 
 def _swap_sides(text: ParallelText) -> ParallelText:
@@ -198,7 +204,7 @@ class SyntheticCorpus:
         train, valid, test, long: pairs per split.
         src_lang, tgt_lang: "en" and "de", or "de" and "en".
         reverse: swap source and target.
-        both_directions, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in `FilesCorpus`.
+        both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in `FilesCorpus`.
     """
 
     def __init__(
@@ -213,6 +219,7 @@ class SyntheticCorpus:
         tgt_lang: str,
         reverse: bool,
         both_directions: bool,
+        noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
@@ -228,7 +235,14 @@ class SyntheticCorpus:
         self.seed = seed
         reverse = reverse != (src_lang == "de")  # the grammar generates English sources
         self.assembly = _Assembly(
-            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir)
+            reverse,
+            both_directions,
+            max_train,
+            max_eval_tokens,
+            cleaning,
+            preparation,
+            Path(cache_dir),
+            parse_noise(noise),
         )
 
     def load(self) -> Corpus:
@@ -278,6 +292,7 @@ class FilesCorpus:
         reverse: swap source and target.
         both_directions: train one model on every pair in both directions, distinguished by language tags; validate and
             test on this direction only.
+        noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
         max_train: train on a sample of this many clean pairs; None: on all.
         max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
         cleaning: the rules for training pairs.
@@ -303,6 +318,7 @@ class FilesCorpus:
         tgt_lang: str | None,
         reverse: bool,
         both_directions: bool,
+        noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
@@ -328,6 +344,7 @@ class FilesCorpus:
             cleaning,
             preparation,
             Path(cache_dir),
+            parse_noise(noise),
             min_score,
             temperature or 1.0,
         )
@@ -349,7 +366,7 @@ class FilesCorpus:
             for side, (given, guess) in enumerate(zip(self.languages, guesses, strict=True))
         ]
         train: Sequence[Source] | Sequence[MixtureEntry] = _find_all(self.train, self.fields) or [
-            MixtureEntry(name, _find_all(text.entries, self.fields), text.weight, text.from_step, text.tag)
+            MixtureEntry(name, _find_all(text.entries, self.fields), text.weight, text.from_step, text.tag, text.noise)
             for name, text in self.mixture.items()
         ]
         return self.assembly.assemble("files", (languages[0], languages[1]), train, valid, tests)
@@ -364,6 +381,7 @@ class MixtureOptions:
         from_step: optimizer step from which on it is drawn.
         tag: first token of its sources, such as "<crawl>", which tells the model what kind of text it is (Caswell et
             al. 2019). None: no tag.
+        noise: the arguments of its `heed.data.noise.Noise`. None: ``data.noise``.
     """
 
     def __init__(
@@ -373,13 +391,27 @@ class MixtureOptions:
         weight: Positive | None = None,
         from_step: AtLeast0 = 0,
         tag: str | None = None,
+        noise: Mapping[str, Any] | None = None,
     ) -> None:
         self.entries = parse_entries("train", files)
+        self.noise = parse_noise(noise)
         self.weight, self.from_step, self.tag = weight, from_step, tag
         if tag is not None and (not re.fullmatch(r"<[^<>\s]+>", tag) or tag.startswith("<2")):
             raise HeedError(
                 f"data.train: tag={tag} must be a word in angle brackets that does not start with 2: <crawl>."
             )
+
+
+def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:
+    """Return the noise with these arguments; None for none.
+
+    Raises:
+        HeedError: if an argument is unknown or out of range.
+    """
+    if given is None:
+        return None
+    raise_problems(find_problems(Noise, given, where="data.noise."))
+    return Noise(**given)
 
 
 def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, MixtureOptions]:
@@ -438,7 +470,8 @@ class HubCorpus:
             hub.
         stems: file names of "train", "valid" and "test" in ``root``, without suffix.
         src_lang, tgt_lang: language codes: columns of the repository or suffixes of the files.
-        reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in `FilesCorpus`.
+        reverse, both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in
+            `FilesCorpus`.
 
     Raises:
         HeedError: if both languages are the same.
@@ -458,6 +491,7 @@ class HubCorpus:
         tgt_lang: str,
         reverse: bool,
         both_directions: bool,
+        noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
@@ -471,7 +505,14 @@ class HubCorpus:
         self.root, self.stems = root, stems
         self.languages = src_lang, tgt_lang
         self.assembly = _Assembly(
-            reverse, both_directions, max_train, max_eval_tokens, cleaning, preparation, Path(cache_dir)
+            reverse,
+            both_directions,
+            max_train,
+            max_eval_tokens,
+            cleaning,
+            preparation,
+            Path(cache_dir),
+            parse_noise(noise),
         )
 
     def load(self) -> Corpus:

@@ -166,7 +166,8 @@ class TranslationData(L.LightningDataModule):
         self.longest = (src + tags + 1, tgt + 1)
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
         planner.check_length(pair + tags + 2)
-        self.sampler = Sampler(tokenizer, sampling) if sampling else None
+        noises = [part.noise for part in corpus.train.corpora]
+        self.sampler = Sampler(tokenizer, sampling, noises) if sampling or any(noises) else None
         self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.cursor = (0, 0)
@@ -179,7 +180,10 @@ class TranslationData(L.LightningDataModule):
     def pools(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
         """Yield the pools of all epochs, from the one with the step ``start`` of an epoch on, and their pairs."""
         places = self._places(epoch, start)
-        drawn = places if self.sampler is None else self.sampler.draw(places)
+        if self.sampler is None:
+            drawn: Iterator[tuple[PoolPlace, Pairs]] = places
+        else:
+            drawn = self.sampler.draw((place, pairs, corpus_of(self.corpora, pairs.rows)) for place, pairs in places)
         return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
 
     def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:

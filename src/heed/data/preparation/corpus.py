@@ -16,6 +16,7 @@ import numpy as np
 
 from heed.data.cleaning import RULES, Cleaning, CleaningReport
 from heed.data.digests import source_digests
+from heed.data.noise import Noise
 from heed.data.preparation.encode import (
     EncodeTask,
     Shard,
@@ -232,6 +233,7 @@ class TrainingCorpus:
         weight: its share of the sentences, relative to the other texts.
         from_step: optimizer step from which on it is drawn.
         tag: first token of its sources, such as "<crawl>"; None: no tag.
+        noise: of its sources; None: no noise.
     """
 
     name: str
@@ -239,6 +241,7 @@ class TrainingCorpus:
     weight: float = 1.0
     from_step: int = 0
     tag: str | None = None
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True)
@@ -248,9 +251,9 @@ class TrainingTexts:
     corpora: Sequence[TrainingCorpus]
 
     @classmethod
-    def single(cls, text: TrainingText) -> "TrainingTexts":
+    def single(cls, text: TrainingText, noise: Noise | None = None) -> "TrainingTexts":
         """Return one text that is not mixed with others."""
-        return cls([TrainingCorpus("", text)])
+        return cls([TrainingCorpus("", text, noise=noise)])
 
     @property
     def is_mixture(self) -> bool:
