@@ -7,12 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heed import __version__
-from heed.cli import align, attend, average, compare, evaluate, export, runs, score, serve, sweep, train, translate
+from heed.cli import (
+    align,
+    attend,
+    average,
+    compare,
+    evaluate,
+    export,
+    prepare,
+    runs,
+    score,
+    serve,
+    sweep,
+    train,
+    translate,
+)
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
 COMMANDS = [
     train.COMMAND,
+    prepare.COMMAND,
     translate.COMMAND,
     serve.COMMAND,
     score.COMMAND,
