@@ -14,9 +14,10 @@ from hydra.utils import instantiate
 
 from heed.data.cleaning import Cleaning
 from heed.data.corpus import Corpus, HubCorpus
+from heed.data.directions import Direction
 from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.preparation.corpus import Preparation, TrainingText, TrainingTexts
+from heed.data.preparation.corpus import Preparation, TrainingCorpus, TrainingText, TrainingTexts
 from heed.data.store import PairStore, StoredShard, chunk_size
 from heed.data.text import Block, ParallelText, TextInMemory
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
@@ -94,9 +95,12 @@ def training_text(
 
 
 def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = (), **changes: Any) -> Tokenizer:
-    return TokenizerTrainer(**(TOKENIZER | changes)).train(
-        TrainingTexts.single(training_text(text, cache)), cache, tags=tags
-    )
+    return TokenizerTrainer(**(TOKENIZER | changes)).train(only_text(training_text(text, cache)), cache, tags=tags)
+
+
+def only_text(text: TrainingText, *directions: Direction) -> TrainingTexts:
+    """Return a training text that is not mixed with others."""
+    return TrainingTexts([TrainingCorpus("", text, directions or (Direction("en", "de"),))])
 
 
 def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:

@@ -32,8 +32,8 @@ SHARED = ROOT.parent / "shared" / "data"
 def test_text_files_are_read_unchanged(folder: Path) -> None:
     corpus = load_files(folder)
     assert sentence_pairs(corpus.train) == list(zip(ENGLISH, GERMAN, strict=True))
-    assert sentence_pairs(corpus.valid) == [("Held out.", "Zurückgehalten.")]
-    assert {name: sentence_pairs(split) for name, split in corpus.tests.items()} == {
+    assert sentence_pairs(corpus.valid["valid"].text) == [("Held out.", "Zurückgehalten.")]
+    assert {name: sentence_pairs(held_out.text) for name, held_out in corpus.tests.items()} == {
         "test": [("The last.", "Das Letzte.")]
     }
     assert (corpus.src_lang, corpus.tgt_lang) == ("en", "de")
@@ -86,14 +86,14 @@ def test_several_training_files_and_test_sets(folder: Path) -> None:
         "names of test sets are unique and differ from the other splits"
     )
     named = load_files(folder, test="{news: [[{}/sub/test.en,{}/sub/test.de]], talks: [[{}/test.en,{}/test.de]]}")
-    assert {name: text.src[0] for name, text in named.tests.items()} == {"news": "Other.", "talks": "The last."}
+    assert {name: held_out.text.src[0] for name, held_out in named.tests.items()} == {"news": "Other.", "talks": "The last."}
 
 
 def test_reverse_swaps_text_and_languages(folder: Path) -> None:
     corpus = load_files(folder, reverse="true")
     assert (corpus.src_lang, corpus.tgt_lang) == ("de", "en")
     assert sentence_pairs(corpus.train) == list(zip(GERMAN, ENGLISH, strict=True))
-    assert sentence_pairs(corpus.tests["test"]) == [("Das Letzte.", "The last.")]
+    assert sentence_pairs(corpus.tests["test"].text) == [("Das Letzte.", "The last.")]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_published_corpus_from_a_folder_in_both_directions(folder: Path) -> None
     assert (forward.name, forward.src_lang, forward.tgt_lang, list(forward.tests)) == ("multi30k", "en", "de", ["test"])
     assert by_languages.fingerprint == by_reverse.fingerprint != forward.fingerprint
     assert by_reverse.src_lang == by_languages.src_lang == "de"
-    assert sentence_pairs(by_reverse.tests["test"]) == [("Das Letzte.", "The last.")]
+    assert sentence_pairs(by_reverse.tests["test"].text) == [("Das Letzte.", "The last.")]
 
 
 def test_published_corpus_from_a_repository(folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_published_corpus_from_a_repository(folder: Path) -> None:
     for split in ("train", "validation", "test"):
         (repository / f"{split}.jsonl").write_text(json.dumps({"en": f"{split}\nset", "de": f"{split}-Menge"}) + "\n")
     corpus = hub_corpus(repository=str(repository), cache_dir=str(folder / "cache")).load()
-    assert sentence_pairs(corpus.valid) == [("validation set", "validation-Menge")]
+    assert sentence_pairs(corpus.valid["valid"].text) == [("validation set", "validation-Menge")]
     with pytest.raises(HeedError, match=r"no column fr: set .* to two of .*de"):
         hub_corpus(repository=str(repository), tgt_lang="fr", cache_dir=str(folder / "cache")).load()
 
@@ -219,9 +219,9 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
     )
     assert list(corpus.tests) == ["test", "long"]
     assert corpus.fingerprint == again.fingerprint
-    assert (len(corpus.train), len(corpus.valid), len(corpus.tests["long"])) == (200, 20, 10)
+    assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["long"].text)) == (200, 20, 10)
     assert not any(corpus.cleaning.dropped.values()), "the grammar generates clean text"
-    there, back = corpus.tests["test"], reverse.tests["test"]
+    there, back = corpus.tests["test"].text, reverse.tests["test"].text
     assert (there.src, there.tgt) == (back.tgt, back.src)
     for meta, back_meta in zip(there.meta, back.meta, strict=True):
         alignment = json.loads(meta)["alignment"]
@@ -247,8 +247,8 @@ def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
         ("en", "de"), ("de", "en"), ("de", "en"), ("en", "de"),
     ]  # fmt: skip
     # Positions in the English sentence are dropped when it is no longer the source.
-    assert any(json.loads(meta)["roles"] for meta in forward.valid.meta)
-    assert not any(json.loads(meta)["roles"] or json.loads(meta)["antecedent"] for meta in by_languages.valid.meta)
+    assert any(json.loads(meta)["roles"] for meta in forward.valid["valid"].text.meta)
+    assert not any(json.loads(meta)["roles"] or json.loads(meta)["antecedent"] for meta in by_languages.valid["valid"].text.meta)
 
 
 @pytest.mark.parametrize("name", ["synthetic", "multi30k"])
@@ -272,6 +272,6 @@ def test_a_column_of_a_repository_that_is_not_text_is_refused(folder: Path, colu
 @pytest.mark.parametrize(("name", "sizes"), [("multi30k", (28_994, 1014, 1000)), ("tatoeba", (164_120, 2539, 2500))])
 def test_published_corpora(name: str, sizes: tuple[int, ...], tmp_path: Path) -> None:
     corpus = compose_data(name, f"data.root={SHARED / name}", f"data.cache_dir={tmp_path}").load()
-    assert (len(corpus.train), len(corpus.valid), len(corpus.tests["test"])) == sizes
+    assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["test"].text)) == sizes
     placeholders = [dropped.number for dropped in corpus.cleaning.examples["placeholder"]]
     assert placeholders == ([16510, 16664] if name == "multi30k" else [])

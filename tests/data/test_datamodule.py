@@ -13,29 +13,27 @@ from typing import Any
 import pytest
 
 from heed.data.batch import Batch
-from heed.data.corpus import Corpus
+from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.datamodule import StepShard, StepStream, TranslationData
+from heed.data.directions import Direction
 from heed.data.micro_batches import Planner
-from heed.data.preparation.corpus import TrainingTexts
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
 from heed.symbols import EOS, PAD
-from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer, training_text
+from tests.data.corpora import ROOT, numbered_dogs, only_text, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(60)
 HELD_OUT = ParallelText(["the dog sleeps", "a dog"], ["der Hund schläft", "ein Hund"])
 
 
 def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") -> Corpus:
+    direction = Direction("en", tgt_lang)
     return Corpus(
         name="dogs",
-        src_lang="en",
-        tgt_lang=tgt_lang,
-        train=TrainingTexts.single(training_text(PAIRS, cache)),
-        valid=HELD_OUT,
+        train=only_text(training_text(PAIRS, cache), direction, *([direction.reversed()] if both_directions else [])),
+        valid={"valid": EvaluationSet(HELD_OUT, direction)},
         tests={},
-        both_directions=both_directions,
         max_eval_tokens=None,
     )
 
@@ -86,7 +84,7 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
     assert sum(other[src] != epochs[0][src] for src in PAIRS.src) > 30
 
     # Validation does not sample.
-    (batch,) = sampled.val_dataloader()
+    ((batch,),) = sampled.val_dataloader()
     held_out = zip(tokenizer.encode_src(HELD_OUT.src), tokenizer.encode_tgt(HELD_OUT.tgt), strict=True)
     assert sorted(sentences(batch)) == [(n, *pair) for n, pair in enumerate(held_out)]
 
@@ -122,7 +120,7 @@ def test_both_directions_double_the_training_set_only(sampling: float, tmp_path:
     for text, (src, tgt) in pairs.items():
         assert tokenizer.src_pieces(src[:1]) == ["<2de>" if text in PAIRS.src else "<2en>"]
         assert tokenizer.decode_tgt([tgt]) == [translations[text]]
-    (batch,) = both.val_dataloader()
+    ((batch,),) = both.val_dataloader()
     assert [tokenizer.src_pieces(src[:1]) for _, src, _ in sentences(batch)] == [["<2de>"]] * 2
 
 
@@ -158,7 +156,8 @@ def test_an_evaluation_sentence_that_is_too_long_is_refused(split: str, tmp_path
     module = data(tmp_path)
     held_out = ParallelText(["a dog", "the dog", "a"], ["ein Hund", "der Hund " * 40, "b"])
     longest = max(len(ids) for ids in module.tokenizer.encode_tgt(held_out.tgt))
-    splits: dict[str, Any] = {"valid": held_out} if split == "valid" else {"tests": {"news": held_out}}
+    sets = {"valid" if split == "valid" else "news": EvaluationSet(held_out, Direction("en", "de"))}
+    splits: dict[str, Any] = {"valid": sets} if split == "valid" else {"tests": sets}
     name = "data.valid" if split == "valid" else "The test set 'news'"
     message = rf"{name}, sentence pair 2: \d+ source and {longest} target .*data\.max_eval_tokens={longest - 1} \('the"
     too_small = replace(corpus(tmp_path), max_eval_tokens=longest - 1, **splits)

@@ -73,7 +73,7 @@ def test_training_sources_have_noise_and_targets_have_none(sampling: float, tmp_
         for _, batch in shard.micro_batches:
             assert all(text.isupper() for text in tokenizer.decode_tgt(batch.src.tolist()))
             assert not any(text.isupper() for text in tokenizer.decode_tgt(batch.tgt_out.tolist()))
-    (valid,) = module.val_dataloader()
+    ((valid,),) = module.val_dataloader()
     assert tokenizer.decode_tgt(valid.src.tolist()) == ["a dog."]
 
 

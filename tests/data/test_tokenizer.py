@@ -13,13 +13,22 @@ import sentencepiece as spm
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heed.data.preparation.corpus import TrainingTexts
 from heed.data.ragged import Ragged
 from heed.data.text import Block, ParallelText, WordCounts
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
-from tests.data.corpora import GERMAN_NOUNS, NOUNS, ROOT, TOKENIZER, VERBS, toy_language, train_tokenizer, training_text
+from tests.data.corpora import (
+    GERMAN_NOUNS,
+    NOUNS,
+    ROOT,
+    TOKENIZER,
+    VERBS,
+    only_text,
+    toy_language,
+    train_tokenizer,
+    training_text,
+)
 
 
 def learn(cache: Path, text: ParallelText | None = None, **changes: Any) -> Tokenizer:
@@ -292,7 +301,7 @@ def test_sampling_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
 
 def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
-    text = TrainingTexts.single(training_text(toy_language(), tmp_path))
+    text = only_text(training_text(toy_language(), tmp_path))
     plain, both = (
         trainer.train(text, tmp_path),
         trainer.train(text, tmp_path, tags=("<2de>", "<2en>")),
@@ -301,7 +310,10 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
     both.save(tmp_path / "saved")
     for tokenizer in (both, Tokenizer.load(tmp_path / "saved")):
         assert tokenizer.tags == ("<2de>", "<2en>")
-        (ids, empty), (reverse,) = tokenizer.encode_src(["The dog", ""]), tokenizer.reversed().encode_src(["The dog"])
+        (ids, empty), (reverse,) = (
+            tokenizer.encode_src(["The dog", ""]),
+            tokenizer.towards("en").encode_src(["The dog"]),
+        )
         assert tokenizer.src_pieces([ids[0], reverse[0]]) == ["<2de>", "<2en>"]
         assert tokenizer.encode_src(["The dog"], tagged=False) == [ids[1:]]
         assert ids[1:] == reverse[1:] == tokenizer.encode_tgt(["The dog"])[0]
@@ -311,5 +323,5 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
         assert not {ids[0], reverse[0]} & set(literal)
         assert tokenizer.decode_tgt([literal]) == ["<2de> The dog"]
     separate = TokenizerTrainer(**(TOKENIZER | {"joint": False}))
-    with pytest.raises(HeedError, match=r"both_directions=true needs one vocabulary.*tokenizer.joint=true"):
+    with pytest.raises(HeedError, match=r"several target languages needs one vocabulary.*tokenizer.joint=true"):
         separate.train(text, tmp_path, tags=("<2de>", "<2en>"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,16 +47,23 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
     references = [f"ein Hund schläft auf dem Sofa {i}" for i in range(60)]
     translations = [line if i < 30 else "etwas ganz anderes" for i, line in enumerate(references)]
     tags = ["easy"] * 30 + ["hard"] * 30
-    split = CardSplit(['a "dog" sleeps'] * 60, references, translations, tags)
-    facts = results(references, translations)
-    write_model_card(tmp_path, facts, options=["model=rnn"], splits={"valid": split}, word_counts={"dog": 5})
+    facts: dict[str, Any] = results(references, translations)
+    split = CardSplit(['a "dog" sleeps'] * 60, references, translations, facts["valid"], "de", tags)
+    write_model_card(
+        tmp_path,
+        facts,
+        options=["model=rnn"],
+        splits={"valid": split},
+        word_counts={"dog": 5},
+        directions=[("en", "de")],
+    )
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     _, front, body = text.split("---\n", 2)
     matter = yaml.safe_load(front)
     assert matter["language"] == ["en", "de"]
     assert matter["pipeline_tag"] == "translation"
     assert matter["license"] == "unknown"
-    bleu = facts["valid"]["bleu"]  # type: ignore[index]
+    bleu = facts["valid"]["bleu"]
     assert matter["model-index"][0]["results"][0]["metrics"] == [{"type": "bleu", "value": round(bleu, 2)}]
     for part in (f"| valid | BLEU | {bleu:.2f} | ", "it is lower-cased", "`model=rnn`", "| Phenomenon: hard | 30 |"):
         assert part in body
@@ -68,10 +76,18 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
 
 
 def test_the_licence_is_that_of_the_option(tmp_path: Path) -> None:
-    facts = results(["ein Hund"], ["ein Hund"])
-    split = CardSplit(["a dog"], ["ein Hund"], ["ein Hund"])
+    facts: dict[str, Any] = results(["ein Hund"], ["ein Hund"])
+    split = CardSplit(["a dog"], ["ein Hund"], ["ein Hund"], facts["valid"], "de")
     for chosen, matter, section in (("cc-by-4.0", "cc-by-4.0", "cc-by-4.0"), (None, "unknown", "Not chosen yet")):
-        write_model_card(tmp_path, facts, options=[], splits={"valid": split}, word_counts={}, license=chosen)
+        write_model_card(
+            tmp_path,
+            facts,
+            options=[],
+            splits={"valid": split},
+            word_counts={},
+            directions=[("en", "de")],
+            license=chosen,
+        )
         _, front, body = (tmp_path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         assert yaml.safe_load(front)["license"] == matter
         assert body.split("## Licence\n\n")[1].startswith(section)

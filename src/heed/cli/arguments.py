@@ -54,9 +54,10 @@ def add_batch_options(parser: argparse.ArgumentParser, *, direction: bool = True
     if direction:
         parser.add_argument(
             "--direction",
+            "--to",
             metavar="SRC-TGT",
-            help="languages to translate from and to, such as de-en, for a model trained with "
-            "data.both_directions=true (default: the model's first direction)",
+            help="languages to translate from and to, such as de-en, or only the language to translate to, for a model "
+            "of several directions (default: its first direction)",
         )
     parser.add_argument(
         "--batch-tokens",

@@ -46,6 +46,7 @@ def _run(args: argparse.Namespace) -> None:
         search,
         src_lang=folder.config.get("src_lang", ""),
         tgt_lang=folder.config.get("tgt_lang", ""),
+        directions=folder.config.get("directions", ()),
         packed=True,
     )
     out = _output(args, translator)

@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Interval
 
 from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import text_fingerprint
+from heed.data.directions import Direction
 from heed.data.formats.entries import (
     Entry,
     FileEntry,
@@ -34,26 +35,55 @@ from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, Positive, find_problems, raise_problems, validated
 
 
+class EvaluationSet(NamedTuple):
+    """A validation or test set."""
+
+    text: ParallelText
+    direction: Direction
+
+    def reversed(self) -> "EvaluationSet":
+        """Return the set with source and target swapped."""
+        return EvaluationSet(_swap_sides(self.text), self.direction.reversed())
+
+    def from_language(self, lang: str) -> ParallelText | None:
+        """Return the text with the sentences of a language as sources; None if it is in other languages."""
+        if self.direction.src_lang == lang:
+            return self.text
+        return _swap_sides(self.text) if self.direction.tgt_lang == lang else None
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Parallel text. ``train`` is cleaned; ``valid`` and ``tests`` are as published."""
 
     name: str
-    src_lang: str
-    tgt_lang: str
     train: TrainingTexts
-    valid: ParallelText
-    tests: dict[str, ParallelText]
+    valid: dict[str, EvaluationSet]
+    """The validation set "valid"; or for several directions one for each, such as "valid-en-de"."""
+    tests: dict[str, EvaluationSet]
     """Test sets by name."""
-    both_directions: bool
-    """Train on every pair in both directions. ``train`` contains it once."""
     max_eval_tokens: int | None
     """Largest accepted length of a validation or test sentence, in tokens of either side; None: no limit."""
 
     @property
+    def src_lang(self) -> str:
+        """The source language of the first direction."""
+        return self.directions[0].src_lang
+
+    @property
+    def tgt_lang(self) -> str:
+        """The target language of the first direction."""
+        return self.directions[0].tgt_lang
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """All directions of training and validation. That of the first validation set is the first."""
+        return tuple(dict.fromkeys((*(part.direction for part in self.valid.values()), *self.train.directions)))
+
+    @property
     def fingerprint(self) -> str:
         """Digest of all text after cleaning; independent of the machine."""
-        held_out = text_fingerprint(self.valid, *self.tests.values())
+        held_out = text_fingerprint(*(part.text for part in (*self.valid.values(), *self.tests.values())))
         return hashlib.blake2b(f"{self.train.fingerprint} {held_out}".encode(), digest_size=16).hexdigest()
 
     @property
@@ -63,18 +93,14 @@ class Corpus:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The language tags of both directions, this direction's first; empty for a model of one direction."""
-        return (language_tag(self.tgt_lang), language_tag(self.src_lang)) if self.both_directions else ()
+        """The language tags, that of the first direction first; empty if there is one target language."""
+        tags = tuple(dict.fromkeys(direction.tag for direction in self.directions))
+        return tags if len(tags) > 1 else ()
 
     @property
     def all_tags(self) -> tuple[str, ...]:
         """The language tags and those of the training texts."""
         return self.tags + self.train.tags
-
-
-def language_tag(tgt_lang: str) -> str:
-    """Return the first token of a source that tells the model the target language (Johnson et al. 2017, §3)."""
-    return f"<2{tgt_lang}>"
 
 
 @dataclass(frozen=True)
@@ -95,57 +121,51 @@ class _Assembly:
     def assemble(
         self,
         name: str,
-        languages: tuple[str, str],
-        train: Sequence[Source] | Sequence["MixtureEntry"],
-        valid: ParallelText,
-        tests: dict[str, ParallelText],
+        train: Sequence["MixtureEntry"],
+        valid: dict[str, EvaluationSet],
+        tests: dict[str, EvaluationSet],
     ) -> Corpus:
         """Return the corpus.
 
         Args:
-            train: the inputs of one text, or the texts of a mixture.
+            train: the texts of a mixture, or one with the name "".
+            valid, tests: sets by name.
         """
         if self.reverse:
-            languages = languages[1], languages[0]
-            valid, tests = _swap_sides(valid), {test: _swap_sides(text) for test, text in tests.items()}
-        if self.both_directions and languages[0] == languages[1]:
+            train = [replace(entry, direction=entry.direction.reversed()) for entry in train]
+            valid = name_validation_sets([part.reversed() for part in valid.values()])
+            tests = {split: part.reversed() for split, part in tests.items()}
+        if self.both_directions and (same := [e.direction for e in train if len(set(e.direction)) == 1]):
             raise HeedError(
-                f"data.both_directions=true needs two different languages, but both are {languages[0]!r}: set "
+                f"data.both_directions=true needs two different languages, but both are {same[0].src_lang!r}: set "
                 "data.src_lang and data.tgt_lang."
             )
-        held_out = [valid, *tests.values()]
-        if any(isinstance(part, MixtureEntry) for part in train):
-            texts = self._mix([part for part in train if isinstance(part, MixtureEntry)], held_out)
-        else:
-            sources = [part for part in train if not isinstance(part, MixtureEntry)]
-            texts = TrainingTexts.single(self._select(sources, held_out), self.noise)
-        return Corpus(name, *languages, texts, valid, tests, self.both_directions, self.max_eval_tokens)
+        held_out = [*valid.values(), *tests.values()]
+        corpus = Corpus(name, self._mix(train, held_out), valid, tests, self.max_eval_tokens)
+        _check_targets(corpus)
+        return corpus
 
-    def _mix(self, entries: Sequence["MixtureEntry"], held_out: Sequence[ParallelText]) -> TrainingTexts:
+    def _mix(self, entries: Sequence["MixtureEntry"], held_out: Sequence[EvaluationSet]) -> TrainingTexts:
         """Return a mixture. Of duplicates across its texts, the heaviest text keeps its own."""
         selected: dict[str, TrainingText] = {}
         for entry in sorted(entries, key=lambda entry: -(entry.weight or 0)):
-            selected[entry.name] = self._select(entry.sources, held_out, heavier=list(selected.values()), of=entry.name)
+            selected[entry.name] = self._select(entry, held_out, heavier=list(selected.values()))
         corpora = []
         for entry in entries:
-            text = selected[entry.name]
+            text, direction = selected[entry.name], entry.direction
+            directions = (direction, direction.reversed()) if self.both_directions else (direction,)
             weight = float(len(text)) ** (1 / self.temperature) if entry.weight is None else entry.weight
-            corpora.append(
-                TrainingCorpus(entry.name, text, weight, entry.from_step, entry.tag, entry.noise or self.noise)
-            )
+            noise = entry.noise or self.noise
+            corpora.append(TrainingCorpus(entry.name, text, directions, weight, entry.from_step, entry.tag, noise))
         return TrainingTexts(corpora)
 
     def _select(
-        self,
-        sources: Sequence[Source],
-        held_out: Sequence[ParallelText],
-        *,
-        heavier: Sequence[TrainingText] = (),
-        of: str = "",
+        self, entry: "MixtureEntry", held_out: Sequence[EvaluationSet], *, heavier: Sequence[TrainingText]
     ) -> TrainingText:
+        sources = [part.from_language(entry.direction.src_lang) for part in held_out]
         text = TrainingText(
-            sources,
-            held_out=held_out,
+            entry.sources,
+            held_out=[part for part in sources if part is not None],
             cleaning=self.cleaning,
             min_score=self.min_score,
             at_most=self.max_train,
@@ -155,7 +175,7 @@ class _Assembly:
             heavier=heavier,
         )
         if not len(text):
-            where = f" in data.train.{of}" if of else ""
+            where = f" in data.train.{entry.name}" if entry.name else ""
             raise HeedError(f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{text.report}")
         return text
 
@@ -165,8 +185,9 @@ class MixtureEntry:
     """A text of a mixture.
 
     Args:
-        name: its name.
+        name: its name; "" if there is no other text.
         sources: its inputs.
+        direction: its languages.
         weight: its share of the sentences, relative to the other texts; None: decided by its size.
         from_step: optimizer step from which on it is drawn.
         tag: first token of its sources; None: no tag.
@@ -175,10 +196,28 @@ class MixtureEntry:
 
     name: str
     sources: Sequence[Source]
-    weight: float | None
-    from_step: int
-    tag: str | None
-    noise: Noise | None
+    direction: Direction
+    weight: float | None = None
+    from_step: int = 0
+    tag: str | None = None
+    noise: Noise | None = None
+
+
+def name_validation_sets(sets: Sequence[EvaluationSet]) -> dict[str, EvaluationSet]:
+    """Return validation sets by name: "valid", or of several directions "valid-en-de" and so on."""
+    return {"valid" if len(sets) == 1 else f"valid-{part.direction}": part for part in sets}
+
+
+def _check_targets(corpus: Corpus) -> None:
+    """Raise a HeedError if an evaluation set has a target language that no training text has."""
+    trained = {direction.tgt_lang for direction in corpus.train.directions}
+    for name, part in {**corpus.valid, **corpus.tests}.items():
+        if part.direction.tgt_lang not in trained:
+            option = f"data.{name.replace('-', '.', 1)}" if name in corpus.valid else f"data.test.{name}"
+            raise HeedError(
+                f"{option} is a set of {part.direction}, but no training text has the target language "
+                f"{part.direction.tgt_lang}: add one, with `direction: {part.direction}`, or leave the set out."
+            )
 
 
 def _swap_sides(text: ParallelText) -> ParallelText:
@@ -257,13 +296,14 @@ class SyntheticCorpus:
             )
             for name, examples in generate(seed=self.seed, **self.sizes).items()
         }
+        direction = Direction("en", "de")
         key = "synthetic", text_fingerprint(splits["train"])
+        sets = {name: EvaluationSet(text, direction) for name, text in splits.items()}
         return self.assembly.assemble(
             "synthetic",
-            ("en", "de"),
-            [TextInMemory(splits["train"], key)],
-            splits["valid"],
-            {name: splits[name] for name in ("test", "long")},
+            [MixtureEntry("", [TextInMemory(splits["train"], key)], direction)],
+            {"valid": sets["valid"]},
+            {name: sets[name] for name in ("test", "long")},
         )
 
 
@@ -278,11 +318,13 @@ class FilesCorpus:
 
     Args:
         train, valid: lists of entries, which are concatenated. ``train`` may also be a mixture: a mapping from names to
-            `MixtureOptions`.
+            `MixtureOptions`, and ``valid`` a mapping from directions ("en-de") to lists. Its first direction is that of
+            the texts and test sets that do not name theirs.
         temperature: of a mixture without weights: a text of n pairs gets the weight n^(1 / temperature), so that a
             higher temperature draws small texts more often (Arivazhagan et al. 2019, §4.2). None: 1.
         test: a mapping from names of test sets to lists of entries, or one list. A list of one entry is the test set
             "test"; each entry of a longer list is a test set named after its (source) file. None: there is no test set.
+            A name that is a direction or ends with one ("news-en-de") is a set of this direction.
         src_field, tgt_field: fields of a file with both sides: columns of a table by their names in the first line or
             by their numbers from 1; "translation.de" is a field of a nested mapping.
         score_field: field of a score of each pair, such as those of bicleaner or LASER; None: there is none.
@@ -290,8 +332,7 @@ class FilesCorpus:
         src_lang, tgt_lang: language codes. None: guess from the suffixes of the first training files (a.en, a.de) or
             from the field names; otherwise recognise Chinese, Japanese and Korean by their script; otherwise "und".
         reverse: swap source and target.
-        both_directions: train one model on every pair in both directions, distinguished by language tags; validate and
-            test on this direction only.
+        both_directions: train one model on every pair in both directions, distinguished by language tags.
         noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
         max_train: train on a sample of this many clean pairs; None: on all.
         max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
@@ -308,7 +349,7 @@ class FilesCorpus:
         *,
         train: Sequence[FileEntry] | Mapping[str, Mapping[str, Any]],
         temperature: Annotated[float, Interval(ge=1)] | None,
-        valid: Sequence[FileEntry],
+        valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
         test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
         src_field: str,
         tgt_field: str,
@@ -325,17 +366,16 @@ class FilesCorpus:
         preparation: Preparation,
         cache_dir: str,
     ) -> None:
-        self.train = [] if isinstance(train, Mapping) else parse_entries("train", train)
-        self.mixture = _parse_mixture(train) if isinstance(train, Mapping) else {}
-        if temperature is not None and not (self.mixture and all(o.weight is None for o in self.mixture.values())):
+        self.texts = _parse_mixture(train) if isinstance(train, Mapping) else {"": MixtureOptions(files=train)}
+        if temperature is not None and ("" in self.texts or any(text.weight for text in self.texts.values())):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
-        self.valid = parse_entries("valid", valid)
+        self.valid = _parse_valid(valid)
         self.tests = _parse_tests(test)
+        if None not in self.valid and (src_lang or tgt_lang):
+            raise HeedError("data.valid names its directions: leave out data.src_lang and data.tgt_lang.")
         if min_score is not None and score_field is None:
             raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
-        languages = src_lang, tgt_lang
-        self.fields = Fields(src_field, tgt_field, score_field, languages)
-        self.languages = languages
+        self.fields = Fields(src_field, tgt_field, score_field, (src_lang, tgt_lang))
         self.assembly = _Assembly(
             reverse,
             both_directions,
@@ -355,21 +395,63 @@ class FilesCorpus:
         Raises:
             HeedError: naming the invalid file, and its line if possible.
         """
-        # Scores are for training: evaluation sets are read as they are.
-        without_scores = replace(self.fields, score=None)
-        valid = ParallelText.read(_find_all(self.valid, without_scores))
-        tests = {name: ParallelText.read(_find_all(entries, without_scores)) for name, entries in self.tests.items()}
-        first = next(iter(self.train or next(iter(self.mixture.values())).entries))
-        guesses = guess_languages_from_names(first, self.fields)
+        valid = {direction: self._read(entries, direction) for direction, entries in self.valid.items()}
+        own = next(iter(self.valid)) or self._guess_direction(valid[None])
+        train = [
+            MixtureEntry(
+                name,
+                _find_all(text.entries, self._fields_of(text.direction)),
+                text.direction or own,
+                text.weight,
+                text.from_step,
+                text.tag,
+                text.noise,
+            )
+            for name, text in self.texts.items()
+        ]
+        tests = {}
+        for name, entries in self.tests.items():
+            direction = self._direction_of_test(name, own)
+            tests[name] = EvaluationSet(self._read(entries, direction), direction)
+        sets = [EvaluationSet(text, direction or own) for direction, text in valid.items()]
+        return self.assembly.assemble("files", train, name_validation_sets(sets), tests)
+
+    def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
+        """Read an evaluation set. It has no scores, which are for training."""
+        return ParallelText.read(_find_all(entries, replace(self._fields_of(direction), score=None)))
+
+    def _fields_of(self, direction: Direction | None) -> Fields:
+        """Return the fields of files of a direction; None: of that of the corpus, as far as it is given."""
+        return replace(self.fields, languages=direction or next(iter(self.valid)) or self.fields.languages)
+
+    def _direction_of_test(self, name: str, own: Direction) -> Direction:
+        """Return the direction of a test set: the one that its name ends with, or the only one.
+
+        Raises:
+            HeedError: if the name does not end with one of several directions.
+        """
+        known = {own, *self.valid, *(text.direction for text in self.texts.values())} - {None}
+        if self.assembly.both_directions:
+            known |= {direction.reversed() for direction in known if direction}
+        named = [direction for direction in known if re.search(rf"(^|[-.]){re.escape(str(direction))}$", name)]
+        if not named and len(self.valid) > 1:
+            raise HeedError(
+                f"data.test: the name of the test set {name} must end with its direction, such as {name}-{own}: there "
+                f"are {', '.join(sorted(map(str, known)))}."
+            )
+        return max(filter(None, named), key=lambda direction: len(str(direction)), default=own)
+
+    def _guess_direction(self, valid: ParallelText) -> Direction:
+        """Return the languages of the first training text: given, or guessed from names or from the script."""
+        first = next(iter(self.texts.values()))
+        if first.direction:
+            return first.direction
+        guesses = guess_languages_from_names(first.entries[0], self.fields)
         languages = [
             given or guess or guess_language_from_script((valid.src, valid.tgt)[side])
-            for side, (given, guess) in enumerate(zip(self.languages, guesses, strict=True))
+            for side, (given, guess) in enumerate(zip(self.fields.languages, guesses, strict=True))
         ]
-        train: Sequence[Source] | Sequence[MixtureEntry] = _find_all(self.train, self.fields) or [
-            MixtureEntry(name, _find_all(text.entries, self.fields), text.weight, text.from_step, text.tag, text.noise)
-            for name, text in self.mixture.items()
-        ]
-        return self.assembly.assemble("files", (languages[0], languages[1]), train, valid, tests)
+        return Direction(*languages)
 
 
 class MixtureOptions:
@@ -377,6 +459,7 @@ class MixtureOptions:
 
     Args:
         files: list of entries, as ``train``.
+        direction: its languages, such as "en-fr". None: those of the corpus.
         weight: its share of the sentences, relative to the other texts. None: by its size and ``data.temperature``.
         from_step: optimizer step from which on it is drawn.
         tag: first token of its sources, such as "<crawl>", which tells the model what kind of text it is (Caswell et
@@ -388,12 +471,14 @@ class MixtureOptions:
         self,
         *,
         files: Sequence[FileEntry],
+        direction: str | None = None,
         weight: Positive | None = None,
         from_step: AtLeast0 = 0,
         tag: str | None = None,
         noise: Mapping[str, Any] | None = None,
     ) -> None:
         self.entries = parse_entries("train", files)
+        self.direction = None if direction is None else Direction.parse(direction, where="data.train: direction=")
         self.noise = parse_noise(noise)
         self.weight, self.from_step, self.tag = weight, from_step, tag
         if tag is not None and (not re.fullmatch(r"<[^<>\s]+>", tag) or tag.startswith("<2")):
@@ -430,6 +515,20 @@ def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, MixtureO
     return mixture
 
 
+def _parse_valid(
+    valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
+) -> dict[Direction | None, list[Entry]]:
+    """Return the entries of the validation sets by direction; None for a set that does not name it."""
+    if not isinstance(valid, Mapping):
+        return {None: parse_entries("valid", valid)}
+    if not valid:
+        raise HeedError("data.valid is empty: give a list of pairs such as '[[a.en,a.de]]', or one for each direction.")
+    return {
+        Direction.parse(str(name), where="data.valid."): parse_entries(f"valid.{name}", entries)
+        for name, entries in valid.items()
+    }
+
+
 def _parse_tests(
     test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
 ) -> dict[str, list[Entry]]:
@@ -440,9 +539,9 @@ def _parse_tests(
         tests = {str(name): parse_entries(f"test.{name}", entries) for name, entries in test.items()}
     else:
         tests = name_test_sets(parse_entries("test", test))
-    if taken := {"train", "valid"} & set(tests):
-        raise HeedError(f"data.test: a test set cannot be called {taken.pop()}, the name of another split: rename it.")
     for name in tests:
+        if re.match(r"(train|valid)$|valid-", name):
+            raise HeedError(f"data.test: a test set cannot be called {name}, the name of another split: rename it.")
         if not re.fullmatch(r"[^/\0\ud800-\udfff]{1,100}", name) or name.startswith("."):
             raise HeedError(
                 f"data.test: {name!r} cannot name a test set, because its translations are written to files with "
@@ -521,9 +620,11 @@ class HubCorpus:
         Raises:
             HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
-        train, valid = self._source("train"), ParallelText.read([self._source("valid")])
-        tests = {"test": ParallelText.read([self._source("test")])} if self.splits["test"] else {}
-        return self.assembly.assemble(self.name, self.languages, [train], valid, tests)
+        direction = Direction(*self.languages)
+        valid = {"valid": EvaluationSet(ParallelText.read([self._source("valid")]), direction)}
+        has_test = self.splits["test"] is not None
+        tests = {"test": EvaluationSet(ParallelText.read([self._source("test")]), direction)} if has_test else {}
+        return self.assembly.assemble(self.name, [MixtureEntry("", [self._source("train")], direction)], valid, tests)
 
     def _source(self, split: str) -> Source:
         src, tgt = self.languages

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
-from heed.data.corpus import Corpus, language_tag
+from heed.data.corpus import Corpus
 from heed.data.micro_batches import Planner, Pool, Step, padded_tokens, shard
 from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
 from heed.data.order import EpochOrder, TrainingPairs, View
@@ -139,18 +139,22 @@ class TranslationData(L.LightningDataModule):
         super().__init__()
         _check_tags(corpus, tokenizer)
         self.corpus = corpus
-        self.tokenizer = tokenizer
+        self.tokenizer = tokenizer.towards(corpus.tgt_lang)
         self.planner = planner
-        self.texts = {"valid": corpus.valid, **(corpus.tests if with_tests else {})}
-        """Validation set and test sets by name."""
+        sets = {**corpus.valid, **(corpus.tests if with_tests else {})}
+        self.texts = {name: part.text for name, part in sets.items()}
+        """Validation and test sets by name."""
+        self.directions = {name: part.direction for name, part in sets.items()}
+        """Their directions."""
+        self.validated = list(corpus.valid)
         self.evaluated = list(self.texts)
         self.encoded = {
             name: Pairs(
                 np.arange(len(text)),
-                Ragged.of(tokenizer.encode_src(text.src)),
-                Ragged.of(tokenizer.encode_tgt(text.tgt)),
+                Ragged.of(self.tokenizer.towards(direction.tgt_lang).encode_src(text.src)),
+                Ragged.of(self.tokenizer.encode_tgt(text.tgt)),
             )
-            for name, text in self.texts.items()
+            for name, (text, direction) in sets.items()
         }
         """Token ids of ``texts``, with tags."""
         for name in self.evaluated:
@@ -161,7 +165,7 @@ class TranslationData(L.LightningDataModule):
         self.train = TrainingPairs([view for part in self.corpora for view in part.pairs.views])
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
-        if corpus.both_directions:
+        if any(view.swapped for view in self.train.views):
             src = tgt = max(src, tgt)
         self.longest = (src + tags + 1, tgt + 1)
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
@@ -261,8 +265,8 @@ class TranslationData(L.LightningDataModule):
     def train_dataloader(self) -> DataLoader[StepShard]:
         return DataLoader(StepStream(self, *self._rank_and_world_size()), batch_size=None)
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self._evaluation_dataloader("valid")
+    def val_dataloader(self) -> list[DataLoader[Batch]]:
+        return [self._evaluation_dataloader(name) for name in self.validated]
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
         return [self._evaluation_dataloader(name) for name in self.evaluated]
@@ -283,7 +287,7 @@ class TranslationData(L.LightningDataModule):
         longest = np.maximum(split.src.lengths, split.tgt.lengths)
         if limit is not None and longest.max() > limit:
             row = int(longest.argmax())
-            split_name = "data.valid" if name == "valid" else f"The test set {name!r}"
+            split_name = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
             raise HeedError(
                 f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
                 f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
@@ -317,14 +321,14 @@ class TranslationData(L.LightningDataModule):
 
 def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[PairStore]) -> list[MixedCorpus]:
     """Return the training corpora in their directions, with the ids of their tags."""
-    language_tags: list[tuple[int, ...]] = [(tag,) for tag in tokenizer.tag_ids] or [()]
     found: list[MixedCorpus] = []
     first_row = 0
     for part, store in zip(corpus.train.corpora, stores, strict=True):
         own: tuple[int, ...] = () if part.tag is None else (tokenizer.text_tags[part.tag],)
-        views = [View(store, tags=language_tags[0] + own)]
-        if corpus.both_directions:
-            views.append(View(store, swapped=True, tags=language_tags[1] + own))
+        views = [
+            View(store, swapped=swapped, tags=tokenizer.towards(direction.tgt_lang).tag_ids + own)
+            for swapped, direction in zip((False, True), part.directions, strict=False)
+        ]
         found.append(MixedCorpus(part.name, TrainingPairs(views), part.weight, part.from_step, first_row))
         first_row += len(found[-1].pairs)
     return found
@@ -333,13 +337,14 @@ def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[PairSt
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:
     """Raise a HeedError if the tokenizer's language tags are not those of the corpus.
 
-    The tokenizer of a finished model (``init_from``) may have been trained for other directions. A tokenizer for both
-    directions is accepted for a corpus of its first direction.
+    The tokenizer of a finished model (``init_from``) may have been trained for other directions. One with more language
+    tags is accepted.
     """
-    first_of_both = not corpus.both_directions and tokenizer.tags[:1] == (language_tag(corpus.tgt_lang),)
-    if tokenizer.tags != corpus.tags and not first_of_both:
+    needed = {direction.tag for direction in corpus.directions} if tokenizer.tags else set(corpus.tags)
+    if not needed <= set(tokenizer.tags):
         theirs, ours = (" or ".join(tags) or "no tag" for tags in (tokenizer.tags, corpus.tags))
+        directions = " and ".join(map(str, corpus.directions))
         raise HeedError(
-            f"This tokenizer starts a source with {theirs}, but {corpus.src_lang} → {corpus.tgt_lang} needs {ours}: "
+            f"This tokenizer starts a source with {theirs}, but {directions} needs {ours}: "
             "set data.both_directions, data.reverse and the languages as when its model was trained."
         )

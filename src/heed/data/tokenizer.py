@@ -18,6 +18,7 @@ from annotated_types import Interval
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.cache import build_once
+from heed.data.directions import LANGUAGE_TAG, language_tag
 from heed.data.text import WordCounts
 from heed.errors import HeedError
 from heed.files import replacing
@@ -34,9 +35,6 @@ THREADS = 4
 FIRST_TAG = EOS + 1
 """Id of the first tag, in a vocabulary with tags."""
 
-LANGUAGE_TAG = "<2"
-"""How the tag of a target language starts: "<2de>"."""
-
 SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, which reports no progress."""
 
@@ -47,8 +45,8 @@ BYTES = 256
 class Tokenizer:
     """Converts between sentences and token ids, with one SentencePiece model per language or a joint one.
 
-    For a model of both directions, every source starts with a tag for the target language (Johnson et al. 2017, §3).
-    The two tags are control pieces of the joint vocabulary; the first is of this direction.
+    For a model of several target languages, every source starts with a tag for the target language (Johnson et al.
+    2017, §3). The tags are control pieces of the joint vocabulary. Sources get the first one, see `towards`.
 
     Args:
         src, tgt: serialized SentencePiece models. ``tgt`` None: ``src`` is a joint model of both languages.
@@ -66,9 +64,11 @@ class Tokenizer:
         self.hash = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
         pieces = range(FIRST_TAG, self.src_vocab)
         tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
-        self._tags = [piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)]
+        self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
+        """Ids of the tags of target languages; empty for a tokenizer of one target language."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of training texts (`heed.data.preparation.corpus.TrainingCorpus`)."""
+        self._tag = list(self.language_tags.values())[:1]
 
     @property
     def src_vocab(self) -> int:
@@ -82,21 +82,21 @@ class Tokenizer:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The language tags of this direction and of the other one; empty for a tokenizer of one direction."""
-        return tuple(self.src_pieces(self._tags))
+        """The language tags, such as "<2de>"; empty for a tokenizer of one target language."""
+        return tuple(self.language_tags)
 
     @property
     def tag_ids(self) -> tuple[int, ...]:
-        """Ids of ``tags``."""
-        return tuple(self._tags)
+        """The id of the tag with which sources start; nothing if they have none."""
+        return tuple(self._tag)
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS.
 
         Args:
-            tagged: start every non-empty sentence with the tag of this direction, if there are tags.
+            tagged: start every non-empty sentence with the tag of the target language, if there are tags.
         """
-        tags = self._tags[:1] if tagged else []
+        tags = self._tag if tagged else []
         ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
         return [[*tags, *sentence] if sentence else [] for sentence in ids]
 
@@ -114,12 +114,12 @@ class Tokenizer:
         src = BPEDropout(self._src, rate=rate)
         return src, src if self.joint else BPEDropout(self._tgt, rate=rate)
 
-    def reversed(self) -> "Tokenizer":
-        """Return the tokenizer of the other direction, for a model of both directions."""
-        assert self.joint
-        reverse = copy(self)
-        reverse._tags = self._tags[::-1]
-        return reverse
+    def towards(self, tgt_lang: str) -> "Tokenizer":
+        """Return the tokenizer that tags sources for a target language, if there is a tag for it."""
+        other = copy(self)
+        if (tag := language_tag(tgt_lang)) in self.language_tags:
+            other._tag = [self.language_tags[tag]]
+        return other
 
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
@@ -238,14 +238,14 @@ class TokenizerTrainer:
         Args:
             text: the training pairs.
             cache_dir: folder of the cache.
-            tags: language tags of a model of several directions, see `Tokenizer`.
+            tags: language tags of a model of several target languages, and tags of texts, see `Tokenizer`.
 
         Raises:
             HeedError: if ``vocab_size`` is impossible for this text; the message contains the bound.
         """
         if tags and not self.joint:
             raise HeedError(
-                "data.both_directions=true needs one vocabulary for both languages: set tokenizer.joint=true."
+                "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
         learned = {name: value for name, value in vars(self).items() if name != "sampling"}
         settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.fingerprint, *tags))

@@ -110,6 +110,7 @@ def load(
         "alignment": folder.config.get("alignment"),
         "src_lang": folder.config.get("src_lang", ""),
         "tgt_lang": folder.config.get("tgt_lang", ""),
+        "directions": folder.config.get("directions", ()),
         "batch_tokens": batch_tokens,
         "max_tokens": max_tokens,
         "packed": True,

@@ -1,53 +1,50 @@
-"""The directions of a model: one, or two for a model trained with ``data.both_directions=true``."""
+"""The directions of a model: one, or several if language tags in its sources choose the target language."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from heed.data.directions import Direction, language_tag
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, argument
 
 
-class Direction(NamedTuple):
-    """A source and a target language, "" if unknown."""
-
-    src_lang: str
-    tgt_lang: str
-
-    def __str__(self) -> str:
-        return f"{self.src_lang}-{self.tgt_lang}"
-
-    def reversed(self) -> "Direction":
-        """Return the other direction of the two languages."""
-        return Direction(self.tgt_lang, self.src_lang)
-
-
-def directions(tokenizer: Tokenizer, trained: Direction) -> list[Direction]:
+def trained_directions(tokenizer: Tokenizer, own: Direction, others: Sequence[Direction]) -> list[Direction]:
     """Return the directions of a model, the one it is used for by default first.
 
     Args:
-        trained: the languages in the model folder's config.
+        own: the languages in the model folder's config.
+        others: all directions in the config; none for a model of one direction, or of both directions of two languages.
     """
-    return [trained, trained.reversed()] if tokenizer.tags else [trained]
+    both = [own.reversed()] if tokenizer.tags else []
+    return list(dict.fromkeys([own, *(others or both)]))
 
 
-def choose_direction(tokenizer: Tokenizer, trained: Direction, name: str | None) -> tuple[Tokenizer, Direction]:
-    """Return the tokenizer of a direction, which marks sources with the direction's tag, and its languages.
+def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str) -> Direction:
+    """Return the direction with a name.
+
+    A model with language tags can also be asked for a direction in which it was not trained, from one of its languages
+    to one of its target languages (zero-shot translation, Johnson et al. 2017, §4.5).
 
     Args:
-        trained: the languages in the model folder's config.
-        name: for example "de-en"; None for the model's first direction.
+        known: the directions in which the model was trained, see `trained_directions`.
+        name: for example "de-en", or only the target language, "en".
 
     Raises:
         HeedError: if the model does not have this direction.
     """
-    if name is None or name == str(trained):
-        return tokenizer, trained
-    known = directions(tokenizer, trained)
-    if name not in map(str, known):
-        if not any(trained):
-            has = "this model's languages are unknown"
-        elif len(known) == 1:
-            has = f"this model has {known[0]} only"
-        else:
-            has = f"this model has {' and '.join(map(str, known))}"
-        raise HeedError(f"{argument('direction', name)} is not a direction of this model: {has}.")
-    return tokenizer.reversed(), trained.reversed()
+    for direction in known:
+        if name in (str(direction), direction.tgt_lang):
+            return direction
+    src_lang, _, tgt_lang = name.partition("-")
+    if src_lang != tgt_lang and src_lang in _languages(known) and language_tag(tgt_lang) in tokenizer.tags:
+        return Direction(src_lang, tgt_lang)
+    if not any(known[0]):
+        has = "this model's languages are unknown"
+    elif len(known) == 1:
+        has = f"this model has {known[0]} only"
+    else:
+        has = f"this model has {', '.join(map(str, known[:-1]))} and {known[-1]}"
+    raise HeedError(f"{argument('direction', name)} is not a direction of this model: {has}.")
+
+
+def _languages(directions: Sequence[Direction]) -> set[str]:
+    return {language for direction in directions for language in direction}

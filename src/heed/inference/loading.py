@@ -28,7 +28,8 @@ def load(
         paths: a run (``runs/NAME/TIME``), a model folder, or a copy of either. The tokenizer, the languages and the
             search settings of an ensemble are those of the first.
         device: "cpu", "cuda", "cuda:1", "mps"; None: cuda if available, otherwise cpu.
-        direction: for example "de-en", for a model of both directions; None: the direction in the model's config.
+        direction: for example "de-en", or the target language "en", for a model of several directions; None: the first
+            one.
         batch_tokens, max_tokens: see `Translator`.
 
     Raises:
@@ -44,6 +45,7 @@ def load(
         alignment=folder.config.get("alignment"),
         src_lang=folder.config.get("src_lang", ""),
         tgt_lang=folder.config.get("tgt_lang", ""),
+        directions=folder.config.get("directions", ()),
         batch_tokens=batch_tokens,
         max_tokens=max_tokens,
         packed=True,

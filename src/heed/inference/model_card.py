@@ -25,6 +25,9 @@ class CardSplit:
     sources: Sequence[str]
     references: Sequence[str]
     translations: Sequence[str]
+    scores: Mapping[str, Any]
+    """As in ``results.json``."""
+    tgt_lang: str
     tags: Sequence[str] | None = None
     """The phenomenon of each sentence; None if the corpus is not annotated."""
 
@@ -36,7 +39,7 @@ def write_model_card(
     options: Sequence[str],
     splits: Mapping[str, CardSplit],
     word_counts: Mapping[str, int],
-    both_directions: bool = False,
+    directions: Sequence[tuple[str, str]],
     license: str | None = None,
 ) -> None:
     """Write the model card of a finished run.
@@ -47,7 +50,7 @@ def write_model_card(
         options: the options that differ from the defaults.
         splits: the scored data sets by name, as in ``results``.
         word_counts: how often source words occur in the training data.
-        both_directions: the model translates back, too.
+        directions: source and target language of each direction.
         license: of the model, such as "cc-by-4.0"; None: not chosen yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -59,10 +62,8 @@ def write_model_card(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = _facts(folder, results, splits, word_counts, license)
-    text = environment.get_template("model_card.md.j2").render(
-        **{**results, **facts}, options=options, both_directions=both_directions, license=license
-    )
+    facts = _facts(folder, results, splits, word_counts, directions, license)
+    text = environment.get_template("model_card.md.j2").render(**{**results, **facts}, options=options, license=license)
     with replacing(folder / CARD) as file:
         file.write_text(text, encoding="utf-8")
 
@@ -72,27 +73,27 @@ def _facts(
     results: Mapping[str, Any],
     splits: Mapping[str, CardSplit],
     word_counts: Mapping[str, int],
+    directions: Sequence[tuple[str, str]],
     license: str | None,
 ) -> dict[str, Any]:
     """Return what the template needs beyond ``results``."""
-    scores = {"valid": results["valid"], **results["tests"]}
-    rows = [row for name, split in splits.items() for row in _score_rows(name, split, scores[name], results)]
-    shown = next((name for name in splits if name != "valid"), "valid")
-    weak, overall = _weak_groups(splits[shown], word_counts, str(results["tgt_lang"])) if splits else ([], 0.0)
+    rows = [row for name, split in splits.items() for row in _score_rows(name, split)]
+    shown = next((name for name in splits if name in results["tests"]), next(iter(splits), ""))
+    weak, overall = _weak_groups(splits[shown], word_counts) if splits else ([], 0.0)
     seconds = results["decode_seconds"]
     speeds = [(name, len(split.sources), seconds.get(name, 0.0)) for name, split in splits.items()]
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
-    languages = [language for language in (results["src_lang"], results["tgt_lang"]) if language]
+    languages = list(dict.fromkeys(language for direction in directions for language in direction if language))
     return {
         "front_matter": _front_matter(languages, results, rows, license or "unknown"),
-        "direction": " → ".join(languages),
+        "directions": [f"{src or 'unknown'} → {tgt or 'unknown'}" for src, tgt in directions],
         "family": {"rnn": "recurrent network with attention"}.get(results["model"], results["model"]),
         "example": " ".join(splits[shown].sources[0].replace("\\", "").replace('"', "").split()) if splits else "…",
         "tests": rows,
         "notes": [
-            {"split": name, "reason": scores[name]["not_comparable"]}
-            for name in splits
-            if scores[name]["not_comparable"]
+            {"split": name, "reason": split.scores["not_comparable"]}
+            for name, split in splits.items()
+            if split.scores["not_comparable"]
         ],
         "weak": weak,
         "weak_split": shown,
@@ -131,11 +132,9 @@ def _front_matter(
     return yaml_text(matter).strip()
 
 
-def _score_rows(
-    name: str, split: CardSplit, scores: Mapping[str, Any], results: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _score_rows(name: str, split: CardSplit) -> list[dict[str, Any]]:
     """Return the score of each metric on a data set, with the interval over its sentences."""
-    statistics = sentence_statistics(split.translations, split.references, tgt_lang=results["tgt_lang"] or "")
+    statistics = sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)
     rows = []
     for label, metric in METRICS.items():
         key = label.lower()
@@ -144,18 +143,18 @@ def _score_rows(
             {
                 "split": name,
                 "metric": label,
-                "score": scores[key],
+                "score": split.scores[key],
                 "interval": f"{low:.2f} to {high:.2f}",
                 "sentences": f"{len(split.sources):,}",
-                "signature": scores[f"{key}_signature"],
+                "signature": split.scores[f"{key}_signature"],
             }
         )
     return rows
 
 
-def _weak_groups(split: CardSplit, word_counts: Mapping[str, int], tgt_lang: str) -> tuple[list[dict[str, Any]], float]:
+def _weak_groups(split: CardSplit, word_counts: Mapping[str, int]) -> tuple[list[dict[str, Any]], float]:
     """Return the groups of sentences with the lowest chrF below that of all sentences, and the latter."""
-    statistics = sentence_statistics(split.translations, split.references, tgt_lang=tgt_lang)["chrF"]
+    statistics = sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)["chrF"]
     overall = float(chrf(statistics.sum(0)))
     groupings: list[Bucketing] = [group_by_length(split.sources), group_by_rarest_word(split.sources, word_counts)]
     if split.tags is not None:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Len
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as serialize
@@ -27,7 +28,7 @@ from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
 from heed.inference.parameter_names import rename_parameters
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.options import format_value, from_plain
+from heed.options import find_wrong_values, format_value, from_plain
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
@@ -218,6 +219,8 @@ def _read_architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
     for key in ("src_lang", "tgt_lang"):
         if not isinstance(config.get(key, ""), str):
             raise HeedError(f"{path}: {key}={format_value(config[key])} must be text.")
+    if find_wrong_values({"directions": list[Annotated[list[str], Len(2, 2)]]}, config, where=""):
+        raise HeedError(f"{path}: directions must be a list of pairs of languages, such as [[en, de], [en, fr]].")
     try:
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")

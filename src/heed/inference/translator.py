@@ -9,6 +9,7 @@ from typing import Any, Literal, Unpack, overload
 
 import torch
 
+from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
@@ -19,7 +20,7 @@ from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
 from heed.inference.attention_maps import attended_pair, batch_maps
 from heed.inference.batching import length_batches, pad
-from heed.inference.directions import Direction, choose_direction, directions
+from heed.inference.directions import choose_direction, trained_directions
 from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line, pair_lengths
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
@@ -48,6 +49,7 @@ class Translator:
             that cannot be changed. None: heed's default search.
         alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
         src_lang, tgt_lang: language codes, "" if unknown.
+        directions: the source and target languages of a model of several directions.
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
             the square of the sentence length.
@@ -66,15 +68,18 @@ class Translator:
         alignment: Mapping[str, Any] | None = None,
         src_lang: str = "",
         tgt_lang: str = "",
+        directions: Sequence[Sequence[str]] = (),
         batch_tokens: AtLeast1 = BATCH_TOKENS,
         max_tokens: AtLeast1 | None = None,
         packed: bool = False,
     ) -> None:
         self.model = model
-        self.tokenizer = tokenizer
+        self.tokenizer = tokenizer.towards(tgt_lang)
         self.alignment = alignment
         self.src_lang = src_lang
         self.tgt_lang = tgt_lang
+        others = [Direction(*languages) for languages in directions]
+        self._directions = trained_directions(tokenizer, Direction(src_lang, tgt_lang), others)
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
         self.packed = packed
@@ -85,18 +90,22 @@ class Translator:
 
     @property
     def directions(self) -> list[str]:
-        """The directions that the model can translate, such as "en-de", its own first."""
-        return [str(each) for each in directions(self.tokenizer, Direction(self.src_lang, self.tgt_lang))]
+        """The directions in which the model was trained, such as "en-de". This translator's own is the first."""
+        return list(dict.fromkeys(map(str, [Direction(self.src_lang, self.tgt_lang), *self._directions])))
 
     def in_direction(self, name: str | None) -> "Translator":
-        """Return a translator of the same model for one of its `directions`; None for this translator's own.
+        """Return a translator of the same model for another direction.
+
+        Args:
+            name: one of `directions`, or only its target language; None for this translator's own direction.
 
         Raises:
-            HeedError: if the model does not have this direction.
+            HeedError: if the model does not have this direction, see `choose_direction`.
         """
-        tokenizer, chosen = choose_direction(self.tokenizer, Direction(self.src_lang, self.tgt_lang), name)
+        own = Direction(self.src_lang, self.tgt_lang)
+        chosen = own if name is None else choose_direction(self.tokenizer, self._directions, name)
         other = copy(self)
-        other.tokenizer, other.src_lang, other.tgt_lang = tokenizer, chosen.src_lang, chosen.tgt_lang
+        other.tokenizer, (other.src_lang, other.tgt_lang) = self.tokenizer.towards(chosen.tgt_lang), chosen
         other.search = other._build_search({})
         return other
 

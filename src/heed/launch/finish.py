@@ -17,7 +17,7 @@ from heed.launch.weights import choose_checkpoints
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
-from heed.runs.results import build_results
+from heed.runs.results import build_results, scores_by_split
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
@@ -52,7 +52,18 @@ def write_run(
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
     extraction = {"alignment": alignment["extraction"]} if alignment else {}
-    model_folder.save(run.path / "model", model, tokenizer, extra={**languages, "search": search, **extraction})
+    several = [list(direction) for direction in corpus.directions]
+    model_folder.save(
+        run.path / "model",
+        model,
+        tokenizer,
+        extra={
+            **languages,
+            **({"directions": several} if len(several) > 1 else {}),
+            "search": search,
+            **extraction,
+        },
+    )
 
     facts = {
         "name": config["name"],
@@ -85,7 +96,8 @@ def write_run(
         "data_fingerprint": corpus.fingerprint,
         "tokenizer_hash": tokenizer.hash,
     }
-    results = build_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
+    evaluated = {split: (scores, loss) for split, (scores, loss, _) in module.results.items()}
+    results = build_results(facts, evaluated, validated=data.validated)
     _write_card(run, results, module, options)
     run.write_results(results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
@@ -95,20 +107,20 @@ def write_run(
 def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationModule, options: Sequence[str]) -> None:
     """Write ``model/README.md``."""
     data = module.data
+    scores = scores_by_split(results)
     splits = {
-        split: CardSplit(text.src, text.tgt, translations, _tags(text))
+        split: CardSplit(text.src, text.tgt, translations, scores[split], data.directions[split].tgt_lang, _tags(text))
         for split, (_, _, translations) in module.results.items()
         for text in [data.texts[split]]
     }
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
-    both = data.corpus.both_directions
     write_model_card(
         run.path / "model",
         results,
         options=options,
         splits=splits,
         word_counts=counts,
-        both_directions=both,
+        directions=[(direction.src_lang, direction.tgt_lang) for direction in data.corpus.directions],
         license=run.config["license"],
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 import lightning as L
 
 from heed.data.datamodule import TranslationData
-from heed.runs.results import RESULTS
+from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 
@@ -29,6 +29,7 @@ def run_summary(
     """
     corpus, tokenizer, model = data.corpus, module.tokenizer, module.model
     counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
+    directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
     steps = planned_steps(trainer, data)
@@ -36,7 +37,7 @@ def run_summary(
     steps_per_epoch = data.train_tgt_tokens / data.planner.batch_tokens
     return "\n".join(
         (
-            f"Data:     {corpus.name}, {corpus.src_lang} → {corpus.tgt_lang}; pairs: {sizes}; {subwords} subwords",
+            f"Data:     {corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
             f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
             f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
             f"Training: {limit}, {steps_per_epoch:,.0f} an epoch, "
@@ -111,7 +112,9 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
         lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
     if skipped := results["skipped_steps"]:
         lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
-    scored = {"valid": results["valid"], **results["tests"]}
+    scored = scores_by_split(results)
+    if len(results["valid"].get("sets", ())) > 1:
+        scored = {"valid (mean)": results["valid"], **scored}
     initial = results["initial_scores"] or {}
     for split, scores in scored.items():
         loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from heed.errors import HeedError
@@ -44,16 +45,50 @@ SCORE_FIELDS: dict[str, Any] = {
 """Types in ``valid``, in ``test`` and in each of ``tests``."""
 
 
-def build_results(facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, Any]:
+def build_results(
+    facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]", *, validated: Sequence[str]
+) -> dict[str, Any]:
     """Return the content of ``results.json``.
 
     Args:
         facts: everything but the scores.
-        evaluated: scores and loss of each split; ``valid`` is one of them.
+        evaluated: scores and loss of each split.
+        validated: the splits that are validation sets, one for each direction.
     """
     tests = plain_scores(evaluated)
-    valid = tests.pop("valid")
-    return {"format": FORMAT, **facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
+    valid = {split: tests.pop(split) for split in validated}
+    if len(valid) == 1:
+        return {
+            "format": FORMAT,
+            **facts,
+            "valid": valid[validated[0]],
+            "test": next(iter(tests.values()), None),
+            "tests": tests,
+        }
+    test = mean_scores(tests) if tests else None
+    return {"format": FORMAT, **facts, "valid": {**mean_scores(valid), "sets": valid}, "test": test, "tests": tests}
+
+
+def mean_scores(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the means of the scores and losses of several sets."""
+    parts = list(sets.values())
+    losses = [part["loss"] for part in parts]
+    signatures = {
+        key: " and ".join(dict.fromkeys(part[key] for part in parts)) for key in ("bleu_signature", "chrf_signature")
+    }
+    return {
+        "bleu": fmean(part["bleu"] for part in parts),
+        "chrf": fmean(part["chrf"] for part in parts),
+        **signatures,
+        "not_comparable": f"the mean of {', '.join(sets)}",
+        "loss": None if None in losses else fmean(losses),
+    }
+
+
+def scores_by_split(results: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the scores of every validation and test set."""
+    valid = results["valid"]
+    return {**(valid.get("sets") or {"valid": valid}), **results["tests"]}
 
 
 def write_results(run: Path, results: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
+from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
 from heed.files import replacing
@@ -140,13 +141,13 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
     if results["tests"]:
         return dict(results["tests"])
     config = read_config(run)
-    corpus = build_part(config["data"], where="data.").load()
+    corpus: Corpus = build_part(config["data"], where="data.").load()
     translator = load(run)
     scored = {}
-    for name, split in corpus.tests.items():
-        translations = translator.translate(list(split["src"]))
-        RunFolder(run, config).write_translations(name, split, translations)
-        scores = corpus_scores(translations, list(split["tgt"]), tgt_lang=corpus.tgt_lang)
+    for name, (text, direction) in corpus.tests.items():
+        translations = translator.in_direction(str(direction)).translate(text.src)
+        RunFolder(run, config).write_translations(name, text, translations)
+        scores = corpus_scores(translations, text.tgt, tgt_lang=direction.tgt_lang)
         scored[name] = (scores, float("nan"))  # the loss is not measured here
     results["tests"] = plain_scores(scored)
     results["test"] = next(iter(results["tests"].values()), None)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import lightning as L
@@ -237,24 +238,41 @@ class TranslationModule(L.LightningModule):
 
     # ---- validation: greedy search, because it only has to rank checkpoints
 
-    def validation_step(self, batch: Batch, _: int) -> None:
-        self._evaluate("valid", batch, self.greedy)
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._evaluate(self.data.validated[dataloader_idx], batch, self.greedy)
 
     def on_validation_epoch_end(self) -> None:
-        scores, loss, translations = self.results["valid"] = self._gather("valid")
-        self.validation_scores = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
+        by_direction = {}
+        for name in self.data.validated:
+            self.results[name] = self._gather(name)
+            by_direction[str(self.data.directions[name])] = self._validation_scores(name)
+        self.validation_scores = {
+            metric: fmean(scores[metric] for scores in by_direction.values())
+            for metric in next(iter(by_direction.values()))
+        }
+        # logger=False: MetricsLogger logs them, because Lightning would log a validation after step n as step n - 1.
+        metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}
+        if len(by_direction) > 1:
+            metrics |= {
+                f"valid/{name}/{direction}": value
+                for direction, scores in by_direction.items()
+                for name, value in scores.items()
+            }
+        self.log_dict(metrics, sync_dist=True, logger=False)
+
+    def _validation_scores(self, name: str) -> dict[str, float]:
+        """Return the scores of a validation set, of which the results are there."""
+        scores, loss, translations = self.results[name]
         if not math.isfinite(loss):
             raise DivergedError(
                 "the validation loss is not finite", step=self.global_step, checkpoint=self.latest_checkpoint
             )
+        found = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
         if self.comet is not None:
-            valid = self.data.texts["valid"]
+            valid = self.data.texts[name]
             with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
-                comet = self.comet.score(valid.src, translations, [valid.tgt])
-            self.validation_scores["comet"] = comet.value
-        # logger=False: MetricsLogger logs them, because Lightning would log a validation after step n as step n - 1.
-        metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}
-        self.log_dict(metrics, sync_dist=True, logger=False)
+                found["comet"] = self.comet.score(valid.src, translations, [valid.tgt]).value
+        return found
 
     # ---- test
 
@@ -294,7 +312,7 @@ class TranslationModule(L.LightningModule):
         assert len(rows) == len(references), "each sentence is evaluated exactly once"
         self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
         return SplitResult(
-            scores=corpus_scores(translations, references, tgt_lang=self.data.corpus.tgt_lang),
+            scores=corpus_scores(translations, references, tgt_lang=self.data.directions[split].tgt_lang),
             loss=sum(part.nll for part in outputs) / sum(part.tgt_tokens for part in outputs),
             translations=translations,
         )

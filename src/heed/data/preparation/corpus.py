@@ -16,6 +16,7 @@ import numpy as np
 
 from heed.data.cleaning import RULES, Cleaning, CleaningReport
 from heed.data.digests import source_digests
+from heed.data.directions import Direction
 from heed.data.noise import Noise
 from heed.data.preparation.encode import (
     EncodeTask,
@@ -230,6 +231,7 @@ class TrainingCorpus:
     Args:
         name: its name in a mixture; "" if there is no other.
         text: the text.
+        directions: in which it is used: as it is, and if there are two, swapped too.
         weight: its share of the sentences, relative to the other texts.
         from_step: optimizer step from which on it is drawn.
         tag: first token of its sources, such as "<crawl>"; None: no tag.
@@ -238,6 +240,7 @@ class TrainingCorpus:
 
     name: str
     text: TrainingText
+    directions: tuple[Direction, ...]
     weight: float = 1.0
     from_step: int = 0
     tag: str | None = None
@@ -249,11 +252,6 @@ class TrainingTexts:
     """All training text: one text, or several that are mixed."""
 
     corpora: Sequence[TrainingCorpus]
-
-    @classmethod
-    def single(cls, text: TrainingText, noise: Noise | None = None) -> "TrainingTexts":
-        """Return one text that is not mixed with others."""
-        return cls([TrainingCorpus("", text, noise=noise)])
 
     @property
     def is_mixture(self) -> bool:
@@ -267,6 +265,11 @@ class TrainingTexts:
         """Yield all selected pairs, text by text."""
         for corpus in self.corpora:
             yield from corpus.text.blocks()
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions of all texts."""
+        return tuple(dict.fromkeys(direction for corpus in self.corpora for direction in corpus.directions))
 
     @property
     def tags(self) -> tuple[str, ...]:

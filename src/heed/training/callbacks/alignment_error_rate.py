@@ -58,7 +58,7 @@ class AlignmentErrorRate(Callback):
         return {"extraction": asdict(self.extraction), "sentences": self.sentences, "aer": self.error_rates}
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        counts = self._counts(trainer, pl_module, "valid")
+        counts = self._counts(trainer, pl_module, pl_module.data.validated[0])
         if counts is not None:
             pl_module.log(METRIC, float(aer(counts).min()), rank_zero_only=True, logger=False)
 
@@ -69,7 +69,7 @@ class AlignmentErrorRate(Callback):
             if counts is None:
                 continue
             if self.extraction is None:
-                assert split == "valid", "the extraction is chosen before a test set is evaluated"
+                assert split in pl_module.data.validated, "the extraction is chosen before a test set is evaluated"
                 self.extraction = best_extraction(aer(counts))
             self.error_rates[split] = float(aer(counts)[self.extraction.index])
 
@@ -82,7 +82,7 @@ class AlignmentErrorRate(Callback):
         if not pairs:
             return None
         translator = Translator(
-            module.model, module.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
+            module.model, module.data.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
         )
         sources, targets = [src for src, _, _ in pairs], [tgt for _, tgt, _ in pairs]
         counts = []

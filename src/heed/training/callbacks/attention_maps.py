@@ -85,12 +85,13 @@ class DrawAttentionMaps(Callback):
             The pictures by name; none for a model without attention.
         """
         assert isinstance(module, TranslationModule)
-        valid, translations = module.data.texts["valid"], module.results["valid"].translations
-        sentences = choose_sentences(valid, module.data.encoded["valid"].src.lengths, self.sentences)
+        name = module.data.validated[0]
+        valid, translations = module.data.texts[name], module.results[name].translations
+        sentences = choose_sentences(valid, module.data.encoded[name].src.lengths, self.sentences)
         if not sentences:
             return {}
         translator = Translator(
-            module.model, module.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
+            module.model, module.data.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
         )
         attended_pairs = translator.attend(
             [valid.src[row] for row in sentences.values()], [valid.tgt[row] for row in sentences.values()]

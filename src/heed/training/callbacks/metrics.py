@@ -122,7 +122,8 @@ class MetricsLogger(Callback):
         row = {f"valid_{key}": value for key, value in scores.items()}
         self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **row})
         for logger in trainer.loggers:
-            logger.log_metrics({f"valid/{key}": value for key, value in scores.items()}, step=trainer.global_step)
+            logged = {name: value for name, value in found.items() if name.startswith("valid/")}
+            logger.log_metrics(logged, step=trainer.global_step)
         self._update_fit_seconds()
         self._progress.print_validation(trainer, scores, epoch=self.epoch, train_seconds=self.train_seconds)
 
@@ -138,7 +139,7 @@ class MetricsLogger(Callback):
     def on_validation_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        self._progress.start_decoding(trainer, "valid")
+        self._progress.start_decoding(trainer, trainer.datamodule.validated[dataloader_idx])
 
     def on_validation_batch_end(
         self,
