@@ -86,7 +86,10 @@ def test_several_training_files_and_test_sets(folder: Path) -> None:
         "names of test sets are unique and differ from the other splits"
     )
     named = load_files(folder, test="{news: [[{}/sub/test.en,{}/sub/test.de]], talks: [[{}/test.en,{}/test.de]]}")
-    assert {name: held_out.text.src[0] for name, held_out in named.tests.items()} == {"news": "Other.", "talks": "The last."}
+    assert {name: held_out.text.src[0] for name, held_out in named.tests.items()} == {
+        "news": "Other.",
+        "talks": "The last.",
+    }
 
 
 def test_reverse_swaps_text_and_languages(folder: Path) -> None:
@@ -248,7 +251,9 @@ def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
     ]  # fmt: skip
     # Positions in the English sentence are dropped when it is no longer the source.
     assert any(json.loads(meta)["roles"] for meta in forward.valid["valid"].text.meta)
-    assert not any(json.loads(meta)["roles"] or json.loads(meta)["antecedent"] for meta in by_languages.valid["valid"].text.meta)
+    assert not any(
+        json.loads(meta)["roles"] or json.loads(meta)["antecedent"] for meta in by_languages.valid["valid"].text.meta
+    )
 
 
 @pytest.mark.parametrize("name", ["synthetic", "multi30k"])

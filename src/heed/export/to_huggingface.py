@@ -38,7 +38,7 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> R
     model = huggingface_model.check_supported(translator.model)
     if translator.tokenizer.tags:
         raise HeedError(
-            "The tokenizer of transformers cannot write the language tag of a model of both directions: use "
+            "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
             "`--to ctranslate2`."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
