@@ -4,6 +4,7 @@
     python scripts/benchmark decode [--peers hf,ctranslate2] [--model RUN]
     python scripts/benchmark plan
     python scripts/benchmark memory
+    python scripts/benchmark prepare [--pairs 100000,1000000] [--processes 1,2]
 
 heed and its peers alternate, round by round, on the same sentences: only ratios within one call are comparable. Each
 command writes its section of bench.json (--out). --data DIR holds Multi30k's files, as data.root; without it the
@@ -23,10 +24,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from heed.errors import HeedError
 
-COMMANDS = {"train": "training", "decode": "decoding", "plan": "planning", "memory": "memory"}
+COMMANDS = {
+    "train": "training",
+    "decode": "decoding",
+    "plan": "planning",
+    "memory": "memory",
+    "prepare": "preparing",
+}
 """Module of each command."""
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-PEERS = {"train": ("torch", "hf"), "decode": ("hf", "ctranslate2"), "plan": (), "memory": ()}
+PEERS = {"train": ("torch", "hf"), "decode": ("hf", "ctranslate2"), "plan": (), "memory": (), "prepare": ()}
 
 
 def main(argv: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
@@ -63,3 +64,9 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 def peak_mib() -> float:
     """Return the peak resident memory of this process so far, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def resident_mib() -> float:
+    """Return the resident memory of this process, in MiB (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20

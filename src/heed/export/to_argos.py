@@ -58,8 +58,8 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, q
     ctranslate2_model.check_supported(translator.model)
     if translator.tokenizer.tags:
         raise HeedError(
-            "Argos Translate cannot write the language tag that this model of several target languages reads: train one "
-            "model per direction, or use `--to ctranslate2`."
+            "Argos Translate cannot write the language tag that this model of several target languages reads: train "
+            "one model per direction, or use `--to ctranslate2`."
         )
     if not translator.tokenizer.joint:
         raise HeedError(

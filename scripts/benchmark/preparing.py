@@ -1,0 +1,129 @@
+"""``benchmark prepare``: preparation, start, memory and speed of training by the size of the corpus."""
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ParamSpec, TypeVar
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from benchmark.measure import resident_mib
+from benchmark.text import write_text
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+HELD_OUT = 100
+"""Pairs of the validation set."""
+WARM_UP = 10
+"""Steps before the speed is measured."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument(
+        "--pairs", default="100000,1000000,10000000", help="sizes of the corpora (default: %(default)s)"
+    )
+    parser.add_argument("--processes", default="1,2", help="numbers of processes (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of training (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="folder of the generated text, which is kept (default: temporary)")
+    parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of train.py")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the section ``prepare`` of bench.json."""
+    with TemporaryDirectory(dir=arguments.folder) as temporary:
+        scratch = Path(temporary)
+        text = arguments.folder or scratch
+        sizes = [int(pairs) for pairs in arguments.pairs.split(",")]
+        return {"prepare": [_measure(pairs, text, scratch, arguments) for pairs in sizes]}
+
+
+def _measure(pairs: int, text: Path, scratch: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Prepare a corpus with each number of processes, and train on it."""
+    train, valid = write_text(text, pairs), write_text(text, HELD_OUT, seed=2)
+    options = [
+        "data=files", f"data.train=[[{train[0]},{train[1]}]]", f"data.valid=[[{valid[0]},{valid[1]}]]",
+        "data.test=null", "test=false", "data.src_lang=xx", "data.tgt_lang=yy", "model=transformer_tiny",
+        "tokenizer.vocab_size=8000", "batching.batch_tokens=4000", "logger=none", "callbacks.attention_maps=null",
+        f"trainer.max_steps={arguments.steps}", f"trainer.validate_every={arguments.steps}", *arguments.set,
+    ]  # fmt: skip
+    found: dict[str, Any] = {"pairs": pairs, "megabytes": round(sum(file.stat().st_size for file in train) / 1e6)}
+    for processes in map(int, arguments.processes.split(",")):
+        cache = scratch / f"{pairs}-{processes}"
+        prepared = [*options, f"cache_dir={cache}", f"data.preparation.num_proc={processes}"]
+        seconds, digest = in_new_process(_prepare, prepared)
+        found |= {f"prepare_seconds_{processes}": round(seconds, 1), "digest": digest}
+        print(f"prepare: {pairs:,} pairs with {processes} processes: {seconds:,.1f} s", flush=True)
+        last = prepared, cache
+    prepared, cache = last
+    found["cache_megabytes"] = round(sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()) / 1e6)
+    run_folder = scratch / f"run-{pairs}"
+    run_folder.mkdir()
+    found |= in_new_process(_train, prepared, run_folder, time.time())
+    print(
+        f"  first step after {found['start_seconds']:.1f} s, then {found['resident_mib']:,.0f} MiB and "
+        f"{found['tokens_per_second']:,.0f} tokens/s",
+        flush=True,
+    )
+    for folder in scratch.glob(f"{pairs}-*"):
+        shutil.rmtree(folder)
+    return found
+
+
+def in_new_process(function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """Return the result of a function in a process of its own, so that its memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        return executor.submit(function, *args, **kwargs).result()
+
+
+def _prepare(options: Sequence[str]) -> tuple[float, str]:
+    """Prepare a corpus. Return the seconds it takes, and the digest of what is prepared."""
+    from heed.launch.prepare import prepare
+
+    start = time.perf_counter()
+    report = prepare(options)
+    digest = next(line for line in report.splitlines() if line.startswith("Digest:")).split()[-1]
+    return time.perf_counter() - start, digest
+
+
+class _Clock(Callback):
+    """Records when the first step ends, and the speed and memory after the last one."""
+
+    def __init__(self, begin: float, steps: int) -> None:
+        self.begin, self.steps = begin, steps
+        self.found: dict[str, float] = {}
+        self._tokens, self._start = 0, 0.0
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._tokens += batch.src_tokens + batch.tgt_tokens
+        if trainer.global_step == 1:
+            self.found["start_seconds"] = round(time.time() - self.begin, 1)
+        if trainer.global_step == WARM_UP:
+            self._tokens, self._start = 0, time.perf_counter()
+        if trainer.global_step == self.steps:
+            self.found["tokens_per_second"] = round(self._tokens / (time.perf_counter() - self._start))
+            self.found["resident_mib"] = round(resident_mib())
+
+
+def _train(options: Sequence[str], folder: Path, begin: float) -> dict[str, float]:
+    """Train on a prepared corpus.
+
+    Args:
+        begin: when the process was started, in seconds since the epoch.
+    """
+    from heed.launch.compose import compose
+    from heed.launch.run import train_one_run
+
+    cfg = compose(options, folder=folder)
+    clock = _Clock(begin, cfg.trainer.max_steps)
+    train_one_run(cfg, folder, [clock])
+    return clock.found
