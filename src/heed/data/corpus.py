@@ -310,9 +310,9 @@ class FilesCorpus:
         temperature: Annotated[float, Interval(ge=1)] | None,
         valid: Sequence[FileEntry],
         test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
-        src_field: str,
-        tgt_field: str,
-        score_field: str | None,
+        src_field: str | AtLeast1,
+        tgt_field: str | AtLeast1,
+        score_field: str | AtLeast1 | None,
         min_score: float | None,
         src_lang: str | None,
         tgt_lang: str | None,
@@ -334,7 +334,8 @@ class FilesCorpus:
         if min_score is not None and score_field is None:
             raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
         languages = src_lang, tgt_lang
-        self.fields = Fields(src_field, tgt_field, score_field, languages)
+        score = None if score_field is None else str(score_field)
+        self.fields = Fields(str(src_field), str(tgt_field), score, languages)
         self.languages = languages
         self.assembly = _Assembly(
             reverse,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from heed.data.formats.lines import one_line
 from heed.data.text import BLOCK, Advance, Block, Part
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError
 from heed.progress import announced, reports_on_terminal
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
         ):
             return load_dataset(repository, config, split=split, revision=revision)
     except Exception as error:  # the class depends on the versions of several HTTP libraries
+        # Only the second line names the configurations to choose from.
         raise HeedError(
-            f"{repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {otherwise}"
+            f"{repository} could not be loaded from the Hugging Face hub ({' '.join(str(error).split()):.300}): choose "
+            f"another data.config or data.splits, or {otherwise}"
         ) from error
 
 
@@ -127,10 +129,11 @@ class DatasetPart:
             return [one_line(text or "") for text in rows[language]]
         texts = []
         for row, translation in enumerate(rows[TRANSLATION]):
-            if language not in translation:
+            if not isinstance(translation, Mapping) or language not in translation:
+                found = ", ".join(translation) if isinstance(translation, Mapping) else f"{translation!r:.40}"
                 raise HeedError(
                     f"{self.source.repository}, row {first + row + 1:,}: no translation into {language!r} (found: "
-                    f"{', '.join(translation)}): set data.src_lang and data.tgt_lang."
+                    f"{found}): set data.src_lang and data.tgt_lang."
                 )
             texts.append(one_line(translation[language] or ""))
         return texts
