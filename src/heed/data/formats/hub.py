@@ -49,11 +49,18 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
         ):
             return load_dataset(repository, config, split=split, revision=revision)
     except Exception as error:  # the class depends on the versions of several HTTP libraries
-        # Only the second line names the configurations to choose from.
         raise HeedError(
-            f"{repository} could not be loaded from the Hugging Face hub ({' '.join(str(error).split()):.300}): choose "
-            f"another data.config or data.splits, or {otherwise}"
+            f"{repository} could not be loaded from the Hugging Face hub ({_reason(error):.300}): choose another "
+            f"data.config or data.splits, or {otherwise}"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return all lines of an error's message, because only the second one names the configurations to choose from."""
+    from datasets.exceptions import DatasetGenerationError
+
+    told = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
+    return " ".join(str(told).split()) or type(told).__name__
 
 
 @dataclass(frozen=True)
