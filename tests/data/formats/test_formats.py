@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from datasets import Dataset, Features, Image, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from heed.data import text as text_module
 from heed.data.formats import lines
 from heed.data.formats.entries import find_sources, parse_entries
 from heed.data.formats.fields import Fields
+from heed.data.formats.hub import DatasetSource
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import files_error, hub_corpus, load_files, sentence_pairs
@@ -260,6 +262,9 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
     ):
         with pytest.raises(HeedError, match=message):
             read(*entry)
+    (tmp_path / "parts" / "3.de").write_text("de 3\n")
+    with pytest.raises(HeedError, match=r"parts/3\.de has no translation in this folder"):
+        read("parts")
 
 
 def test_columns_by_number_and_scores(folder: Path) -> None:
@@ -326,6 +331,13 @@ def test_a_repository_with_configurations_and_translations(folder: Path) -> None
         hub_corpus(**options).load()
     with pytest.raises(HeedError, match=r"Config name is missing.*'de-en', 'fr-en'.*choose another data.config"):
         hub_corpus(**options | {"config": "null"}).load()
+
+
+def test_other_columns_are_not_decoded() -> None:
+    features = Features({"en": Value("string"), "image": Image(), "de": Value("string")})
+    rows = {"en": ["a"], "image": [{"bytes": b"no image", "path": None}], "de": ["b"]}
+    dataset = Dataset.from_dict(rows, features=features)
+    assert sentence_pairs(ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
 
 
 def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:

@@ -150,21 +150,32 @@ def _open(path: Path, fields: Fields) -> list[Source]:
 
 
 def _open_folder(folder: Path, fields: Fields) -> list[Source]:
-    """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG."""
+    """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
+
+    Raises:
+        HeedError: if a text file has no other side, or nothing is found.
+    """
     files = sorted(file for file in folder.iterdir() if file.is_file())
     found: list[Source] = [source for file in files if _format(file.name) for source in _open(file, fields)]
-    src_lang, tgt_lang = fields.languages
-    by_name = {without_compression(file.name): file for file in files}
-    for name, file in by_name.items():
-        stem, _, language = name.rpartition(".")
-        if language and language == src_lang and (other := by_name.get(f"{stem}.{tgt_lang}")):
-            found.append(TextFiles(file, other))
+    src_files, tgt_files = (_files_by_stem(files, language) for language in fields.languages)
+    if alone := sorted(src_files.keys() ^ tgt_files.keys()):
+        raise HeedError(
+            f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "
+            "pair of patterns."
+        )
+    found += [TextFiles(file, tgt_files[stem]) for stem, file in src_files.items()]
     if not found:
         raise HeedError(
             f"{folder} holds neither files with both sides ({', '.join(FORMATS)}) nor pairs of text files whose "
             "suffixes are data.src_lang and data.tgt_lang (a.en and a.de)."
         )
     return found
+
+
+def _files_by_stem(files: Sequence[Path], language: str | None) -> dict[str, Path]:
+    """Return the files whose suffix is a language by their names without it."""
+    names = [(without_compression(file.name).rpartition("."), file) for file in files]
+    return {stem: file for (stem, _, suffix), file in names if stem and suffix == language}
 
 
 def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heed.compat import dataset_fingerprint
 from heed.data.formats.lines import one_line
 from heed.data.text import BLOCK, Advance, Block, Part
 from heed.errors import HeedError
@@ -78,7 +79,7 @@ class DatasetSource:
     languages: tuple[str, str]
 
     def identity(self) -> tuple[Any, ...]:
-        return "hub", self.repository, self.dataset._fingerprint, len(self.dataset), self.languages
+        return "hub", self.repository, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
 
     def parts(self) -> Sequence[Part]:
         features = self.dataset.features
@@ -122,9 +123,10 @@ class DatasetPart:
 
     def read(self, advance: Advance) -> Iterator[Block]:
         done = 0
+        dataset = self.source.dataset.select_columns([TRANSLATION] if self.is_nested else list(self.source.languages))
         for start in range(self.start, self.stop, BLOCK):
             stop = min(start + BLOCK, self.stop)
-            rows = self.source.dataset[start:stop]
+            rows = dataset[start:stop]
             src, tgt = (self._column(rows, language, start) for language in self.source.languages)
             yield Block(src, tgt)
             advanced = self.size * (stop - self.start) // (self.stop - self.start)
