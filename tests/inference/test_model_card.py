@@ -9,6 +9,7 @@ import yaml
 import heed
 from heed.evaluation.scores import corpus_scores
 from heed.inference.model_card import CardSplit, write_model_card
+from heed.launch import finish
 
 
 def results(references: list[str], translations: list[str]) -> dict[str, object]:
@@ -64,6 +65,29 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
     for command in ("heed translate --model DIR", 'heed.load("DIR").translate("a dog sleeps")', "heed export DIR"):
         assert command in body
     assert "60 sentences in 2.0 s (30.0 a second)" in body
+
+
+def test_the_licence_is_that_of_the_option(tmp_path: Path) -> None:
+    facts = results(["ein Hund"], ["ein Hund"])
+    split = CardSplit(["a dog"], ["ein Hund"], ["ein Hund"])
+    for chosen, matter, section in (("cc-by-4.0", "cc-by-4.0", "cc-by-4.0"), (None, "unknown", "Not chosen yet")):
+        write_model_card(tmp_path, facts, options=[], splits={"valid": split}, word_counts={}, license=chosen)
+        _, front, body = (tmp_path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+        assert yaml.safe_load(front)["license"] == matter
+        assert body.split("## Licence\n\n")[1].startswith(section)
+
+
+@pytest.mark.slow
+def test_a_run_is_finished_only_with_its_card(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finish, "write_model_card", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run("smoke", "debug=smoke", "model=rnn")
+    folder = run("smoke", "debug=smoke", "model=rnn", "resume=true", "license=mit")
+    assert "license: mit" in (folder / "model" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

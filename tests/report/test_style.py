@@ -22,7 +22,7 @@ def test_text_has_contrast(theme: str) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_have_contrast_to_the_darkest_shade_behind_them(theme: str) -> None:
     colours = palette(theme)
-    (most,) = re.findall(r"BEHIND_WORDS = (\d+)", read("attend.js"))
+    (most,) = re.findall(r"BEHIND_WORDS = (\d+)", read("attention.js"))
     share = int(most) / 100
     for side in SIDES:
         for behind in ("paper", "panel"):

@@ -7,7 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heed import __version__
-from heed.cli import align, attend, average, compare, evaluate, export, prepare, runs, score, sweep, train, translate
+from heed.cli import (
+    align,
+    attend,
+    average,
+    compare,
+    evaluate,
+    export,
+    prepare,
+    runs,
+    score,
+    serve,
+    sweep,
+    train,
+    translate,
+)
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
@@ -15,6 +29,7 @@ COMMANDS = [
     train.COMMAND,
     prepare.COMMAND,
     translate.COMMAND,
+    serve.COMMAND,
     score.COMMAND,
     evaluate.COMMAND,
     compare.COMMAND,

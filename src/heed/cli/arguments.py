@@ -7,6 +7,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,14 +49,15 @@ def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True,
     add_batch_options(parser)
 
 
-def add_batch_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the direction, batch size, sentence length and device."""
-    parser.add_argument(
-        "--direction",
-        metavar="SRC-TGT",
-        help="languages to translate from and to, such as de-en, for a model trained with data.both_directions=true "
-        "(default: the model's first direction)",
-    )
+def add_batch_options(parser: argparse.ArgumentParser, *, direction: bool = True) -> None:
+    """Add the options for batch size, sentence length and device, and for the direction."""
+    if direction:
+        parser.add_argument(
+            "--direction",
+            metavar="SRC-TGT",
+            help="languages to translate from and to, such as de-en, for a model trained with "
+            "data.both_directions=true (default: the model's first direction)",
+        )
     parser.add_argument(
         "--batch-tokens",
         type=int,
@@ -123,15 +125,33 @@ def search_options(args: argparse.Namespace) -> "SearchOptions":
     return cast("SearchOptions", options)
 
 
+def add_engine_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--engine``."""
+    parser.add_argument(
+        "--engine",
+        choices=("heed", "ctranslate2"),
+        default="heed",
+        help="what computes translations: heed's own code, or CTranslate2, which is faster and holds most "
+        "transformers; the model is exported once, into its folder (needs heed[export]; default: %(default)s)",
+    )
+
+
 def load_translator(args: argparse.Namespace) -> "Translator":
-    """Load the model or ensemble of ``--model``, with the options of `add_batch_options`."""
-    from heed.inference.loading import load
+    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
     paths = args.model if isinstance(args.model, list) else [args.model]
-    limits = {"batch_tokens": args.batch_tokens, "max_tokens": args.max_tokens}
-    return load(*paths, device=args.device, direction=args.direction, **limits)
+    return engine_loader(args)(*paths, direction=args.direction)
+
+
+def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
+    """Return the function that loads a translator from folders, with the options that do not name a model."""
+    if getattr(args, "engine", "heed") == "ctranslate2":
+        from heed.export.ctranslate2_translator import load
+    else:
+        from heed.inference.loading import load
+    return partial(load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
 
 
 def utf8_text(argument: str) -> str:

@@ -10,7 +10,14 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from heed.cli.arguments import Command, add_model_options, add_search_options, load_translator, search_options
+from heed.cli.arguments import (
+    Command,
+    add_engine_option,
+    add_model_options,
+    add_search_options,
+    load_translator,
+    search_options,
+)
 from heed.cli.lines import (
     LINES_AT_ONCE,
     count_lines,
@@ -58,6 +65,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print a JSON object per line: source and translations with their scores"
     )
+    add_engine_option(parser)
     add_search_options(parser)
 
 

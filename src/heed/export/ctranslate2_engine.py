@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.data.tokenizer import Tokenizer
+from heed.decoding import Hypothesis
 from heed.errors import HeedError
 from heed.export.description import read_description
 from heed.export.extra import require
@@ -22,7 +23,7 @@ class CTranslate2Engine:
 
     Args:
         folder: what ``heed export --to ctranslate2`` wrote, or a copy.
-        device: "cpu", "cuda" or "auto".
+        device: "cpu", "cuda", "cuda:1" or "auto".
         threads: threads of one translation; 0: CTranslate2's default.
         compute_type: CTranslate2's type of computations; "default": that of the weights.
 
@@ -34,10 +35,10 @@ class CTranslate2Engine:
         ctranslate2 = require("ctranslate2")
         self.description = read_description(folder, "ctranslate2")
         self.tokenizer = Tokenizer.load(folder)
+        name, _, index = device.partition(":")
+        options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
         try:
-            self._translator = ctranslate2.Translator(
-                str(folder), device=device, compute_type=compute_type, inter_threads=1, intra_threads=threads
-            )
+            self._translator = ctranslate2.Translator(str(folder), device=name, compute_type=compute_type, **options)
         except (RuntimeError, ValueError) as error:
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._search = search_settings(self.description.get("search"), "beam")
@@ -83,23 +84,48 @@ class CTranslate2Engine:
         """Return the target ids, without EOS, of each source, given as ids without EOS."""
         found: list[list[int]] = [[] for _ in sources]
         for batch in length_batches([len(ids) + 1 for ids in sources], batch_tokens):
-            rows = [row for row in batch if sources[row]]
-            if not rows:
-                continue
-            limits = [self._limit(len(sources[row]) + 1) for row in rows]
-            results = self._translator.translate_batch(
-                [self.tokenizer.src_pieces(sources[row]) for row in rows],
-                beam_size=beam,
-                num_hypotheses=beam,
-                length_penalty=0.0,
-                max_decoding_length=max(limits),
-                max_input_length=0,
-                suppress_sequences=[[PAD_PIECE], [BOS_PIECE]],
-                return_scores=True,
-                return_end_token=True,
-            )
-            for row, limit, result in zip(rows, limits, results, strict=True):
-                found[row] = self._best(result, limit, length_penalty)
+            if rows := [row for row in batch if sources[row]]:
+                results = self.search([sources[row] for row in rows], beam=beam, length_penalty=length_penalty)
+                for row, hypotheses in zip(rows, results, strict=True):
+                    found[row] = hypotheses[0].tokens
+        return found
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        beam: int,
+        length_penalty: float,
+        limits: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each source of one batch, ranked by heed's score, finished ones first.
+
+        Args:
+            sources: ids without EOS, at least one each.
+            beam, length_penalty: see `translate`.
+            limits: the maximal number of target tokens of each source, EOS included; None: by the model's settings.
+        """
+        limits = limits or [self._limit(len(ids) + 1) for ids in sources]
+        results = self._translate_batch(sources, beam, max(limits))
+        for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
+            # A batch shares its largest limit: a sentence that went beyond its own is translated again, alone.
+            if any(len(pieces) > limit for pieces in result.hypotheses):
+                (results[row],) = self._translate_batch([sources[row]], beam, limit)
+        return [self._hypotheses(result, length_penalty) for result in results]
+
+    def _translate_batch(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Any]:
+        """Return CTranslate2's results, with at most ``limit`` tokens each."""
+        found: list[Any] = self._translator.translate_batch(
+            [self.tokenizer.src_pieces(ids) for ids in sources],
+            beam_size=beam,
+            num_hypotheses=beam,
+            length_penalty=0.0,
+            max_decoding_length=limit,
+            max_input_length=0,
+            suppress_sequences=[[PAD_PIECE], [BOS_PIECE]],
+            return_scores=True,
+            return_end_token=True,
+        )
         return found
 
     def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
@@ -117,13 +143,12 @@ class CTranslate2Engine:
         positions = self.description.get("positions")
         return limit if positions is None else min(limit, int(positions))
 
-    def _best(self, result: Any, limit: int, length_penalty: float) -> list[int]:
-        """Return the ids of the best hypothesis by heed's score, finished ones first."""
-        ranked = []
+    def _hypotheses(self, result: Any, length_penalty: float) -> list[Hypothesis]:
+        """Return what CTranslate2 found for one source, best first by heed's score, finished ones first."""
+        found = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
-            kept = pieces[:limit]  # a batch shares the largest limit of its sentences
-            finished = kept[-1:] == [EOS_PIECE]
-            score = log_prob / ((5 + len(kept)) / 6) ** length_penalty
-            ranked.append((finished, score, kept[:-1] if finished else kept))
-        _, _, best = max(ranked, key=lambda each: each[:2])
-        return [self._ids[piece] for piece in best]
+            finished = pieces[-1:] == [EOS_PIECE]
+            tokens = [self._ids[piece] for piece in (pieces[:-1] if finished else pieces)]
+            score = log_prob / ((5 + len(pieces)) / 6) ** length_penalty
+            found.append(Hypothesis(tokens, log_prob, score, finished))
+        return sorted(found, key=lambda each: (each.finished, each.score), reverse=True)

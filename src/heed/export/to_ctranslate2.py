@@ -34,6 +34,16 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, q
 
 def write(translator: Translator, search: Any, folder: Path, check: CheckSet, *, quantization: str | None) -> Report:
     """Write the files of `export` into an existing folder and check them."""
+    description = convert(translator, search, folder, quantization=quantization)
+    report = compare(translator, CTranslate2Engine(folder), check)
+    if quantization is None:
+        require_equal(report)
+    write_description(folder, {**description, "check": report.plain()})
+    return report
+
+
+def convert(translator: Translator, search: Any, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
+    """Write the files of `export` into an existing folder without a check; return the content of ``heed.json``."""
     model = ctranslate2_model.check_supported(translator.model)
     tokenizer = translator.tokenizer
     src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
@@ -53,8 +63,4 @@ def write(translator: Translator, search: Any, folder: Path, check: CheckSet, *,
         "positions": model.max_target_length,
     }
     write_description(folder, description)
-    report = compare(translator, CTranslate2Engine(folder), check)
-    if quantization is None:
-        require_equal(report)
-    write_description(folder, {**description, "check": report.plain()})
-    return report
+    return description

@@ -37,6 +37,7 @@ def write_model_card(
     splits: Mapping[str, CardSplit],
     word_counts: Mapping[str, int],
     both_directions: bool = False,
+    license: str | None = None,
 ) -> None:
     """Write the model card of a finished run.
 
@@ -47,6 +48,7 @@ def write_model_card(
         splits: the scored data sets by name, as in ``results``.
         word_counts: how often source words occur in the training data.
         both_directions: the model translates back, too.
+        license: of the model, such as "cc-by-4.0"; None: not chosen yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -57,16 +59,20 @@ def write_model_card(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    facts = _facts(folder, results, splits, word_counts)
+    facts = _facts(folder, results, splits, word_counts, license)
     text = environment.get_template("model_card.md.j2").render(
-        **{**results, **facts}, options=options, both_directions=both_directions
+        **{**results, **facts}, options=options, both_directions=both_directions, license=license
     )
     with replacing(folder / CARD) as file:
         file.write_text(text, encoding="utf-8")
 
 
 def _facts(
-    folder: Path, results: Mapping[str, Any], splits: Mapping[str, CardSplit], word_counts: Mapping[str, int]
+    folder: Path,
+    results: Mapping[str, Any],
+    splits: Mapping[str, CardSplit],
+    word_counts: Mapping[str, int],
+    license: str | None,
 ) -> dict[str, Any]:
     """Return what the template needs beyond ``results``."""
     scores = {"valid": results["valid"], **results["tests"]}
@@ -78,7 +84,7 @@ def _facts(
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
     languages = [language for language in (results["src_lang"], results["tgt_lang"]) if language]
     return {
-        "front_matter": _front_matter(languages, results, rows),
+        "front_matter": _front_matter(languages, results, rows, license or "unknown"),
         "direction": " → ".join(languages),
         "family": {"rnn": "recurrent network with attention"}.get(results["model"], results["model"]),
         "example": " ".join(splits[shown].sources[0].replace("\\", "").replace('"', "").split()) if splits else "…",
@@ -102,7 +108,9 @@ def _facts(
     }
 
 
-def _front_matter(languages: Sequence[str], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+def _front_matter(
+    languages: Sequence[str], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], license: str
+) -> str:
     """Return the YAML that Hugging Face's hub reads: language, licence, task, scores."""
     indexed = [
         {
@@ -114,7 +122,7 @@ def _front_matter(languages: Sequence[str], results: Mapping[str, Any], rows: Se
     ]
     matter = {
         "language": list(languages),
-        "license": "unknown",
+        "license": license,
         "library_name": "heed",
         "pipeline_tag": "translation",
         "tags": ["translation", str(results["model"])],

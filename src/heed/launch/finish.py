@@ -17,6 +17,7 @@ from heed.launch.weights import choose_checkpoints
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
+from heed.runs.results import build_results
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
@@ -84,8 +85,9 @@ def write_run(
         "data_fingerprint": corpus.fingerprint,
         "tokenizer_hash": tokenizer.hash,
     }
-    results = run.write_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
+    results = build_results(facts, {split: (scores, loss) for split, (scores, loss, _) in module.results.items()})
     _write_card(run, results, module, options)
+    run.write_results(results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
 
@@ -101,7 +103,13 @@ def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationM
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
     both = data.corpus.both_directions
     write_model_card(
-        run.path / "model", results, options=options, splits=splits, word_counts=counts, both_directions=both
+        run.path / "model",
+        results,
+        options=options,
+        splits=splits,
+        word_counts=counts,
+        both_directions=both,
+        license=run.config["license"],
     )
 
 

@@ -21,6 +21,7 @@ class Schema:
     resume: bool
     ckpt_path: str | None
     init_from: str | None
+    license: str | None
     cache_dir: str
     batching: Any
     data: Any

@@ -14,7 +14,7 @@ CONFIG = "config.yaml"
 
 CONTROL = (
     "resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test",
-    "module.max_skipped_steps",
+    "license", "module.max_skipped_steps",
 )  # fmt: skip
 """Options that do not change what a training step computes: a resumed run may change them."""
 

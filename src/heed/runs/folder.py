@@ -13,7 +13,7 @@ from heed.runs.config import write_config
 from heed.runs.resume import starting_checkpoint
 
 if TYPE_CHECKING:
-    from heed.evaluation.scores import Scores
+    pass
 
 COUNTED_PAIRS = 1_000_000
 """Training pairs in which words are counted: enough to tell whether a word is rare."""
@@ -71,11 +71,9 @@ class RunFolder:
         with replacing(self.path / results.PRUNED) as partial:
             partial.write_text(f"The search ended this run early, after step {step:,}.\n", encoding="utf-8")
 
-    def write_results(
-        self, facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]"
-    ) -> dict[str, Any]:
-        """Write ``results.json`` and return its content (`heed.runs.results.write_results`)."""
-        return results.write_results(self.path, facts, evaluated)
+    def write_results(self, content: Mapping[str, Any]) -> None:
+        """Write ``results.json``, which marks the run as finished."""
+        results.write_results(self.path, content)
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -44,10 +44,8 @@ SCORE_FIELDS: dict[str, Any] = {
 """Types in ``valid``, in ``test`` and in each of ``tests``."""
 
 
-def write_results(
-    run: Path, facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]"
-) -> dict[str, Any]:
-    """Write ``results.json`` and return its content.
+def build_results(facts: Mapping[str, Any], evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, Any]:
+    """Return the content of ``results.json``.
 
     Args:
         facts: everything but the scores.
@@ -55,10 +53,13 @@ def write_results(
     """
     tests = plain_scores(evaluated)
     valid = tests.pop("valid")
-    results = {"format": FORMAT, **facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
+    return {"format": FORMAT, **facts, "valid": valid, "test": next(iter(tests.values()), None), "tests": tests}
+
+
+def write_results(run: Path, results: Mapping[str, Any]) -> None:
+    """Write ``results.json``, which marks the run as finished."""
     with replacing(run / RESULTS) as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    return results
 
 
 def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, dict[str, Any]]:

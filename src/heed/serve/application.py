@@ -6,13 +6,22 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from heed import __version__
-from heed.serve.errors import ApiError, add_error_handlers
+from heed.serve.attend import attend_router
+from heed.serve.errors import add_error_handlers, stopping
 from heed.serve.languages import language_name
+from heed.serve.middleware import REQUEST_ID, BodyLimit, Observation
 from heed.serve.models import Models, ServedModel
-from heed.serve.requests import body_schema, read_body
+from heed.serve.page import page_router
+from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
 from heed.serve.schemas import (
+    Detection,
+    DetectRequest,
     Direction,
     ErrorResponse,
     FrontendSettings,
@@ -53,11 +62,23 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
         yield
         service.stop()
 
-    app = FastAPI(title="heed", version=__version__, lifespan=lifespan, max_body_size=settings.max_body, redoc_url=None)
+    app = FastAPI(title="heed", version=__version__, lifespan=lifespan, redoc_url=None)
     app.state.service = service
+    app.add_middleware(BodyLimit, max_body=settings.max_body)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=sorted(settings.allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", REQUEST_ID],
+            expose_headers=[REQUEST_ID, "Retry-After"],
+        )
+    app.add_middleware(Observation, metrics=service.metrics)
     add_error_handlers(app)
     _add_translation(app, service)
     _add_descriptions(app, service)
+    app.include_router(attend_router(service, ERRORS))
+    app.include_router(page_router())
     return app
 
 
@@ -72,7 +93,18 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> TranslateResponse:
         """Translate a text, or several."""
-        return await service.translate(await read_body(request, TranslateRequest))
+        async with time_limit(service.settings.timeout):
+            body = await read_body(request, TranslateRequest)
+            service.check_key(body.api_key or bearer_token(request))
+            return await unless_disconnected(request, service.translate(body))
+
+    @app.post("/detect", responses=ERRORS, openapi_extra=body_schema(DetectRequest), tags=["translate"])
+    async def detect(request: Request) -> list[Detection]:
+        """Detect the language of a text among the source languages of the server."""
+        async with time_limit(service.settings.timeout):
+            body = await read_body(request, DetectRequest)
+            service.check_key(body.api_key or bearer_token(request))
+            return await run_in_threadpool(service.detect, body)
 
 
 def _add_descriptions(app: FastAPI, service: Service) -> None:
@@ -104,8 +136,13 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     def health() -> Health:
         """Return whether the server translates."""
         if not service.is_alive:
-            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is stopping.", retry_after=10)
+            raise stopping()
         return Health()
+
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["server"])
+    def metrics() -> PlainTextResponse:
+        """Return metrics for Prometheus."""
+        return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/frontend/settings", tags=["server"])
     def frontend_settings() -> FrontendSettings:

@@ -29,6 +29,11 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
+def stopping() -> ApiError:
+    """Return the error of a server that accepts no more requests."""
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is stopping.", retry_after=10)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Answer errors in LibreTranslate's form."""
 
@@ -52,11 +57,6 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         return error_response(error.status_code, str(error.detail), error.headers)
-
-    @app.exception_handler(Exception)
-    async def unexpected_error(request: Request, error: Exception) -> JSONResponse:
-        # The server logs the traceback; the client learns nothing about the server's files.
-        return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "The server failed: its log says why.")
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -1,8 +1,11 @@
 """Models that the server offers, chosen by languages or by name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from heed.errors import HeedError
@@ -57,6 +60,11 @@ class Models:
         if len(set(self.names)) < len(self.names):
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
         self.routes = [route for model in models for route in _routes(model)]
+        self.samples: dict[str, list[str]] = {}
+        """Sentences of each language, of all models."""
+        for model in models:
+            for language, lines in model.samples.items():
+                self.samples.setdefault(language, []).extend(lines)
 
     @property
     def sources(self) -> list[str]:
@@ -120,3 +128,35 @@ def _routes(model: ServedModel) -> Iterator[Route]:
         )
     for direction in translator.directions:
         yield Route(model.name, translator.in_direction(direction))
+
+
+def load_model(path: Path, name: str, load: "Callable[[Path], Translator]") -> ServedModel:
+    """Load a model, and the sentences of its languages if the folder is a run.
+
+    Args:
+        load: loads the translator.
+
+    Raises:
+        HeedError: if the model cannot be loaded.
+    """
+    translator = load(path)
+    texts = path / "translations"
+    languages = {translator.src_lang: texts / "valid.src", translator.tgt_lang: texts / "valid.ref"}
+    samples = {
+        language: file.read_text(encoding="utf-8", errors="replace").split("\n")
+        for language, file in languages.items()
+        if file.is_file()
+    }
+    return ServedModel(name, translator, samples)
+
+
+def model_names(paths: Sequence[Path]) -> list[str]:
+    """Return a name for each run or model folder: of a run ``runs/NAME/TIME``, NAME; numbered if they are the same."""
+    names: list[str] = []
+    for path in paths:
+        folders = [part for part in path.resolve().parts if part != "model"]
+        is_time = len(folders) > 1 and re.fullmatch(r"\d{4}-\d\d-\d\d[\d_T-]*", folders[-1])
+        name = folders[-2] if is_time else folders[-1]
+        number = next(n for n in count(1) if (name if n == 1 else f"{name}-{n}") not in names)
+        names.append(name if number == 1 else f"{name}-{number}")
+    return names

@@ -1,7 +1,9 @@
 """Read the body of a request, JSON or a form, into a model of pydantic."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ from pydantic import BaseModel
 
 from heed.serve.errors import ApiError
 
+T = TypeVar("T")
 Body = TypeVar("Body", bound=BaseModel)
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -36,6 +39,51 @@ async def read_body(request: Request, cls: type[Body]) -> Body:
         return cls.model_validate(_read_json(await request.body()))
     form = await request.form(max_files=0) if kind in FORMS else {}
     return cls.model_validate(_fields(cls, {**request.query_params, **form}))
+
+
+def bearer_token(request: Request) -> str | None:
+    """Return the token of the header ``Authorization: Bearer TOKEN``; None if there is none."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+@asynccontextmanager
+async def time_limit(seconds: float) -> AsyncIterator[None]:
+    """Cancel what takes longer.
+
+    Raises:
+        ApiError: if it did.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise ApiError(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"The request took longer than {seconds:g} s.", retry_after=10
+        ) from error
+
+
+async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine; cancel it if the client hangs up.
+
+    Raises:
+        ApiError: if the client hung up. Nobody receives it.
+    """
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ApiError(HTTPStatus.BAD_REQUEST, "The client hung up.")
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client of a request, whose body was read, has hung up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _read_json(body: bytes) -> Any:

@@ -2,11 +2,21 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-LanguageCode = Annotated[str, Field(min_length=1, examples=["en"])]
-ApiKey = Annotated[str | None, Field(description="A key, if the server asks for one.")]
+from heed.inference.lines import SURROGATE
+
+
+def _check_unicode(text: str) -> str:
+    if SURROGATE.search(text):
+        raise ValueError("it is not Unicode text: it contains a lone surrogate")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_unicode)]
+LanguageCode = Annotated[Text, Field(min_length=1, examples=["en"])]
+ApiKey = Annotated[Text | None, Field(description="A key, if the server asks for one.")]
 
 
 def _empty_is_missing(value: Any) -> Any:
@@ -29,7 +39,7 @@ class ErrorResponse(BaseModel):
 class TranslateRequest(BaseModel):
     """``POST /translate``."""
 
-    q: Annotated[str | list[str], Field(description="A text, or several.", examples=["The dog runs."])]
+    q: Annotated[Text | list[Text], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
     target: LanguageCode
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(_empty_is_missing)] = "text"
@@ -44,7 +54,7 @@ class TranslateRequest(BaseModel):
         Field(description="Beam size. Default: the one that the model was scored with."),
     ] = None
     model: Annotated[
-        str | None, BeforeValidator(_empty_is_missing), Field(description="A name of `/models`. Default: the first.")
+        Text | None, BeforeValidator(_empty_is_missing), Field(description="A name of `/models`. Default: the first.")
     ] = None
     api_key: ApiKey = None
 
@@ -67,7 +77,7 @@ class TranslateResponse(CamelCase):
 class DetectRequest(BaseModel):
     """``POST /detect``."""
 
-    q: Annotated[str, Field(min_length=1, examples=["The dog runs."])]
+    q: Annotated[Text, Field(min_length=1, examples=["The dog runs."])]
     api_key: ApiKey = None
 
 

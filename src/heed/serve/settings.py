@@ -31,6 +31,8 @@ class ServeSettings:
     """Seconds until a request is given up."""
     split_sentences: bool = True
     """Split lines into sentences. Sentences that are too long for the model are always split."""
+    allowed_origins: frozenset[str] = frozenset()
+    """Origins (``https://example.org``) whose pages browsers let use the server; ``*`` for all."""
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
     """Keys of which a client must send one; empty: no key is needed."""
 
@@ -39,4 +41,9 @@ class ServeSettings:
             raise HeedError(
                 f"max_sentences={self.max_sentences} must be at most max_waiting={self.max_waiting}: a larger request "
                 "could never be accepted."
+            )
+        if self.max_alternatives >= self.max_beam:
+            raise HeedError(
+                f"max_alternatives={self.max_alternatives} must be below max_beam={self.max_beam}: the beam holds the "
+                "best translation, too."
             )

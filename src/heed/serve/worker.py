@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from heed.serve.errors import ApiError
+from heed.serve.errors import ApiError, stopping
 
 if TYPE_CHECKING:
     from heed.inference.outputs import Translation
@@ -91,9 +91,8 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=f"heed-{name}", daemon=True)
         self._thread.start()
 
-    @property
-    def waiting(self) -> int:
-        """Sentences of jobs that are not finished."""
+    def count_waiting(self) -> int:
+        """Return the number of sentences of jobs that are not finished."""
         return self._waiting
 
     @property
@@ -135,7 +134,7 @@ class Worker:
     async def _submit(self, job: Job[T]) -> T:
         with self._changed:
             if not self.is_alive:
-                raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is stopping.", retry_after=10)
+                raise stopping()
             if self._waiting + job.size > self.max_waiting:
                 raise ApiError(
                     HTTPStatus.TOO_MANY_REQUESTS, "Slow down: too many sentences wait for this model.", retry_after=2

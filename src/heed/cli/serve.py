@@ -1,0 +1,105 @@
+"""``heed serve``: translate over HTTP."""
+
+import argparse
+from pathlib import Path
+
+from heed.cli.arguments import Command, add_batch_options, add_engine_option, engine_loader
+from heed.errors import HeedError
+from heed.serve.settings import ServeSettings
+
+NUMBERS: dict[str, tuple[str, str]] = {
+    "max_chars": ("N", "characters per request"),
+    "max_texts": ("N", "texts per request"),
+    "max_sentences": ("N", "sentences per request"),
+    "max_alternatives": ("N", "alternative translations that a client may ask for"),
+    "max_beam": ("K", "beam size that a client may ask for"),
+    "max_body": ("BYTES", "size of a request"),
+    "max_waiting": ("N", "sentences that may wait for a model; further requests are answered with status 429"),
+    "batch_sentences": ("N", "sentences of all requests that a model translates together"),
+    "timeout": ("SECONDS", "time after which a request is answered with status 503"),
+}
+"""The options that are numbers: metavar and help."""
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, nargs="+", metavar="RUN", help="run or model folder, or a copy of one")
+    parser.add_argument("--name", action="append", metavar="NAME", help="name of a model; once per RUN")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s, this machine)")
+    parser.add_argument("--port", type=int, default=5000, metavar="N", help="port; 0 for any (default: %(default)s)")
+    parser.add_argument(
+        "--api-keys", type=Path, metavar="FILE", help="ask clients for a key: one of the lines of this file"
+    )
+    parser.add_argument(
+        "--no-split-sentences", action="store_true", help="translate each line as one sentence, unless it is too long"
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="let pages of this site, such as https://example.org, use the server in a browser; * for all",
+    )
+    add_batch_options(parser, direction=False)
+    add_engine_option(parser)
+    group = parser.add_argument_group("limits")
+    for name, (metavar, text) in NUMBERS.items():
+        default = getattr(ServeSettings, name)
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(default),
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: %(default)s)",
+        )
+
+
+def _run(args: argparse.Namespace) -> None:
+    try:
+        from heed.serve import server
+        from heed.serve.application import create_app
+        from heed.serve.models import load_model, model_names
+    except ImportError as error:
+        raise HeedError(f"heed serve needs {error.name}: run `pip install 'heed[serve]'`.") from error
+    from heed.kernels.allocator import keep_freed_memory
+
+    settings = _settings(args)
+    names = args.name or model_names(args.model)
+    if len(names) != len(args.model):
+        raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
+    with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
+        keep_freed_memory()
+        load = engine_loader(args)
+        models = [load_model(path, name, load) for path, name in zip(args.model, names, strict=True)]
+        app = create_app(models, settings)
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
+        server.run(app, listener, timeout=settings.timeout, on_start=lambda: print(started, flush=True))
+
+
+def _settings(args: argparse.Namespace) -> ServeSettings:
+    limits = {name: getattr(args, name) for name in NUMBERS}
+    keys = _read_keys(args.api_keys) if args.api_keys else frozenset()
+    return ServeSettings(
+        **limits,
+        split_sentences=not args.no_split_sentences,
+        allowed_origins=frozenset(args.allow_origin),
+        api_keys=keys,
+    )
+
+
+def _read_keys(path: Path) -> frozenset[str]:
+    """Return the lines of a file; empty ones and comments (``# …``) do not count."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise HeedError(f"--api-keys {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise HeedError(f"--api-keys {path} is not UTF-8 text.") from error
+    keys = frozenset(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise HeedError(f"--api-keys {path} has no key: write one per line.")
+    return keys
+
+
+COMMAND = Command("serve", "Translate over HTTP, with the API of LibreTranslate.", _add_options, _run)

@@ -1,0 +1,117 @@
+"""Text nodes of HTML."""
+
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from http import HTTPStatus
+
+from heed.serve.errors import ApiError
+
+KEPT = frozenset({"code", "kbd", "pre", "samp", "script", "style", "template", "textarea", "var"})
+"""Elements whose text is not translated."""
+
+VOID = frozenset(
+    "area base br col embed hr img input link meta param source track wbr".split()  # noqa: SIM905
+)
+"""Elements without an end tag."""
+
+
+@dataclass(frozen=True)
+class TextNode:
+    """Text to translate, without character references."""
+
+    text: str
+
+
+def parse(text: str) -> list[str | TextNode]:
+    """Return the text nodes of HTML, and the strings between them as they are.
+
+    The text of `KEPT` elements, and of elements with ``translate="no"`` or ``class="notranslate"``, is not a node.
+
+    Raises:
+        ApiError: if a tag or a comment is not closed.
+    """
+    parser = _Parser(text)
+    parser.feed(text)
+    parser.finish()
+    return parser.pieces
+
+
+class _Parser(HTMLParser):
+    """Collects the pieces. Everything but text nodes is copied from the source, not written anew."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.pieces: list[str | TextNode] = []
+        self._source = source
+        self._line_starts = [0, *(index + 1 for index, char in enumerate(source) if char == "\n")]
+        self._start = 0
+        """Where the current piece starts in the source."""
+        self._text: str | None = None
+        """The text of the current piece; None for markup."""
+        self._kept: list[str] = []
+        """The open elements from the outermost one whose text is kept."""
+
+    def finish(self) -> None:
+        """End the last piece."""
+        rest = self.rawdata
+        is_open = rest.startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha())
+        if is_open or self.cdata_elem is not None:  # in <script> or <style>
+            raise ApiError(HTTPStatus.BAD_REQUEST, "This HTML cannot be translated: a tag or a comment is not closed.")
+        self.close()
+        self._end_piece(len(self._source))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep the text of some elements."""
+        self._begin_piece(None)
+        if (self._kept or tag in KEPT or _is_marked(attrs)) and tag not in VOID:
+            self._kept.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Copy an element like ``<br/>``."""
+        self._begin_piece(None)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the element, and those inside it that were not closed."""
+        self._begin_piece(None)
+        if tag in self._kept:
+            while self._kept.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        """Take text for a node, unless it is kept."""
+        if self._text is None or self._kept:
+            self._begin_piece(None if self._kept else data)
+        else:
+            self._text += data
+
+    def handle_comment(self, data: str) -> None:
+        """Copy a comment."""
+        self._begin_piece(None)
+
+    def handle_decl(self, decl: str) -> None:
+        """Copy ``<!DOCTYPE html>``."""
+        self._begin_piece(None)
+
+    def handle_pi(self, data: str) -> None:
+        """Copy a processing instruction."""
+        self._begin_piece(None)
+
+    def unknown_decl(self, data: str) -> None:
+        """Copy ``<![CDATA[…]]>``."""
+        self._begin_piece(None)
+
+    def _begin_piece(self, text: str | None) -> None:
+        line, column = self.getpos()
+        self._end_piece(self._line_starts[line - 1] + column)
+        self._text = text
+
+    def _end_piece(self, end: int) -> None:
+        if end > self._start:
+            self.pieces.append(self._source[self._start : end] if self._text is None else TextNode(self._text))
+        self._start = end
+
+
+def _is_marked(attrs: list[tuple[str, str | None]]) -> bool:
+    """Return whether an element is marked as not to be translated."""
+    values = {name: value or "" for name, value in attrs}
+    return values.get("translate", "").lower() == "no" or "notranslate" in values.get("class", "").split()

@@ -1,0 +1,443 @@
+/* The page of `heed serve`: a text and its translations, and the attention of one of its sentences. */
+const DELAY = 350;            // milliseconds from the last key to the request
+const DWELL = 220;            // milliseconds for which the pointer rests on another sentence before its attention is shown
+const ALTERNATIVES = 3;
+const state = {
+  languages: [], models: [], limit: Infinity,
+  chosen: [],                 // names of models, at least one
+  sentences: [], tail: "",    // {before, text}: a sentence and the white space before it
+  results: {},                // by model: {texts, others}
+  active: 0,                  // the sentence whose attention is shown
+  pointed: null,              // {model, sentence, word} in a translation
+  origin: null,               // the model whose attention is painted behind the text
+  heads: {},                  // by model: the chosen [layer, head] of each kind
+  shown: [],                  // answers of /attend for the active sentence
+};
+const answers = new Map();    // of /attend
+
+/* Errors of the server, of the network (status 0), and of the text itself (status 400). */
+class ServerError extends Error {
+  constructor(status, message, retryAfter = 0) { super(message); Object.assign(this, { status, retryAfter }); }
+}
+
+async function ask(path, body, signal) {
+  let response, content;
+  try {
+    response = await fetch(path, body && { method: "POST", headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ ...body, ...$("key").value && { api_key: $("key").value } }), signal });
+    content = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError(0, "The server does not answer. It may have been stopped.", 5);
+  }
+  if (response.ok) return content;
+  throw new ServerError(response.status, content.error ?? `The server answered with status ${response.status}.`,
+    Number(response.headers.get("Retry-After")));
+}
+
+/* ---- Messages: an error with its way out. What may pass by itself is tried again. */
+let retryTimer;
+function tell(error, again) {
+  clearInterval(retryTimer);
+  $("message").hidden = !error;
+  if (!error) return;
+  let wait = [0, 429, 503].includes(error.status) ? Math.max(1, error.retryAfter || 5) : 0;
+  const write = () => {
+    $("message-text").textContent = error.status === 429 ? "The server is busy." : error.message;
+    $("retry").textContent = wait ? `Try again (in ${wait} s)` : "Try again";
+  };
+  $("retry").hidden = error.status === 400;
+  $("retry").onclick = again;
+  write();
+  if (wait) retryTimer = setInterval(() => { wait -= 1; if (wait > 0) write(); else { clearInterval(retryTimer); again(); } }, 1000);
+}
+
+/* ---- Text: its sentences, and the words of sentences. */
+const ABBREVIATION = /(^|\s)(\p{Lu}\p{Ll}?|Mrs|Prof|bzw|etc|vgl)\.\s*$/u;
+
+function sentencesOf(text, language) {
+  const segmenter = globalThis.Intl?.Segmenter && new Intl.Segmenter(language === "auto" ? undefined : language, { granularity: "sentence" });
+  const found = [];
+  let before = "";
+  text.split(/(\n+)/).forEach((line, index) => {
+    if (index % 2) { before += line; return; }
+    const parts = [];
+    for (const part of segmenter && line ? [...segmenter.segment(line)].map(each => each.segment) : [line]) {
+      if (parts.length && ABBREVIATION.test(parts.at(-1))) parts[parts.length - 1] += part; else parts.push(part);
+    }
+    for (const part of parts) {
+      const start = before + part.match(/^\s*/)[0];
+      if (!part.trim()) { before = start; continue; }
+      found.push({ before: start, text: part.trim() });
+      before = part.match(/\s*$/)[0];
+    }
+  });
+  return { sentences: found, tail: before };
+}
+
+const wordsOf = text => text.split(/(\s+)/).filter(Boolean);
+const SPECIAL = new Set(["<s>", "</s>", "<unk>", "<pad>"]);
+const pieceOf = piece => {
+  const special = SPECIAL.has(piece), text = piece.replace(/^▁/, "") || "▁", opens = special || piece.startsWith("▁");
+  return { text, opens, special, label: !opens && /^[\p{L}\p{N}]/u.test(text) ? `·${text}` : text };
+};
+
+/* The pieces of each word, {index, count}; null if they are not those of the text. */
+function wordPieces(pieces, text) {
+  const words = [];
+  pieces.forEach((piece, index) => {
+    if (piece.special) return;
+    if (piece.opens || !words.length) words.push({ index, count: 1 }); else words.at(-1).count++;
+  });
+  return words.length === text.split(/\s+/).filter(Boolean).length ? words : null;
+}
+
+/* ---- Languages and models. */
+const source = () => $("source").value, target = () => $("target").value;
+const languageName = code => state.languages.find(each => each.code === code)?.name ?? code;
+const fill = (select, codes, wanted) => {
+  select.replaceChildren(...codes.map(code => make("option", { value: code }, code === "auto" ? "Detect language" : languageName(code))));
+  select.value = codes.includes(wanted) ? wanted : codes[0];
+};
+const targetsOf = code => code === "auto" ? [...new Set(state.languages.flatMap(each => each.targets))]
+  : state.languages.find(each => each.code === code)?.targets.filter(each => each !== code) ?? [];
+const candidates = () => state.models.filter(model => model.directions.some(each =>
+  (source() === "auto" || each.source === source()) && each.target === target())).map(model => model.name);
+const sideOf = model => `side-${Math.max(0, candidates().indexOf(model)) % 6}`;
+
+async function start() {
+  tell(null);
+  try {
+    const [languages, models, settings] = await Promise.all(["languages", "models", "frontend/settings"].map(path => ask(path)));
+    Object.assign(state, { languages, models, limit: settings.charLimit });
+    $("key-label").hidden = !settings.keyRequired;
+    const sources = languages.filter(each => each.targets.length).map(each => each.code);
+    fill($("source"), sources.length > 1 ? [...sources, "auto"] : sources, settings.language.source.code);
+    chooseSource(settings.language.target.code);
+  } catch (error) { tell(error, start); }
+}
+
+function chooseSource(wanted = target()) {
+  fill($("target"), targetsOf(source()), wanted);
+  chooseTarget();
+}
+
+function chooseTarget() {
+  const names = candidates();
+  state.chosen = state.chosen.filter(name => names.includes(name));
+  if (!state.chosen.length) state.chosen = names.slice(0, 1);
+  $("swap").disabled = !targetsOf(target()).includes(source());
+  $("models").hidden = names.length < 2 || source() === "auto";
+  if ($("models").hidden) state.chosen = names.slice(0, 1);
+  $("models").replaceChildren($("models").firstElementChild, ...names.map(name => make("label", { class: sideOf(name) },
+    make("input", { type: "checkbox", class: "visually-hidden", checked: state.chosen.includes(name),
+      onchange: event => chooseModel(name, event.target) }), name)));
+  state.results = {};
+  translate();
+}
+
+function chooseModel(name, input) {
+  const rest = state.chosen.filter(each => each !== name);
+  if (!input.checked && !rest.length) { input.checked = true; return; }   // one model at least
+  state.chosen = candidates().filter(each => rest.includes(each) || (each === name && input.checked));
+  translate();
+}
+
+function swap() {
+  const [from, to, text] = [source(), target(), translationOf(state.chosen[0])];
+  $("source").value = to;
+  if (text) { $("text").value = text; }
+  chooseSource(from);
+  grow();
+}
+
+/* ---- Translate. */
+let timer, running;
+function later() {
+  clearTimeout(timer);
+  timer = setTimeout(translate, DELAY);
+}
+
+async function translate() {
+  clearTimeout(timer);
+  running?.abort();
+  const { signal } = running = new AbortController(), text = $("text").value;
+  count();
+  if (!text.trim() || text.length > state.limit || !state.chosen.length) {
+    Object.assign(state, { sentences: [], tail: "", results: {} });
+    const over = text.length - state.limit;
+    tell(over > 0 ? new ServerError(400, `The text is too long by ${over.toLocaleString("en")} characters.`) : null);
+    render();
+    return;
+  }
+  const { sentences, tail } = sentencesOf(text, source()), chosen = state.chosen;
+  render(true);
+  try {
+    const found = await Promise.all(chosen.map(model => ask("translate", {
+      q: sentences.map(each => each.text), source: source(), target: target(), alternatives: ALTERNATIVES,
+      ...source() !== "auto" && { model },
+    }, signal)));
+    const results = Object.fromEntries(chosen.map((model, i) => [model, { texts: found[i].translatedText,
+      others: found[i].alternatives ?? [], language: found[i].detectedLanguage?.[0]?.language }]));
+    Object.assign(state, { sentences, tail, results, pointed: null, active: Math.min(sentenceAtCaret(sentences), sentences.length - 1) });
+    tell(null);
+    render();
+    $("spoken").textContent = chosen.map(model => (chosen.length > 1 ? `${model}: ` : "") + translationOf(model)).join(" ");
+    attend();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    render();
+    tell(error, translate);
+  }
+}
+
+function sentenceAtCaret(sentences) {
+  let end = 0;
+  const index = sentences.findIndex(each => (end += each.before.length + each.text.length) >= $("text").selectionStart);
+  return index < 0 ? sentences.length - 1 : index;
+}
+
+const translationOf = model => state.results[model]?.texts.map((text, i) => (i || state.sentences[i].before.includes("\n") ? gap(i) : "") + text).join("") ?? "";
+/* Between sentences of a line there is a space, between lines what was there. */
+const gap = index => index && !state.sentences[index].before ? "" : state.sentences[index].before;
+
+/* ---- Draw the translations. */
+function render(busy = false) {
+  const { results, sentences } = state;
+  $("results").replaceChildren(...state.chosen.map(model => {
+    const result = results[model], texts = result?.texts ?? [];
+    const output = make("p", { class: "output", lang: target(), dir: "auto", "data-model": model });
+    texts.forEach((text, index) => output.append(gap(index), make("span", { class: `sentence${index === state.active ? " active" : ""}`, "data-sentence": index },
+      ...spans(model, text, index))));
+    if (!texts.length) output.append(make("span", { class: "waiting" }, busy ? "Translating …" : "Translation"));
+    const copy = make("button", { class: "plain", type: "button", disabled: !texts.length, onclick: event => copyText(model, event.target) }, "Copy");
+    return make("article", { class: `pane result ${sideOf(model)}`, "aria-label": `Translation by ${model}`, "aria-busy": String(busy), "data-model": model },
+      state.chosen.length > 1 ? make("h2", {}, model) : "", output,
+      make("div", { class: "others" }, ...others(model)),
+      make("p", { class: "foot" }, copy, result?.language && source() === "auto" ? make("span", {}, `from ${languageName(result.language)}`) : ""));
+  }));
+  if (!state.chosen.length) $("results").replaceChildren(make("article", { class: "pane result" }, make("p", { class: "output" })));
+  $("panes").classList.toggle("several", state.chosen.length > 1);
+  grow();
+  $("empty").hidden = sentences.length > 0;
+  $("inside").hidden = !sentences.length;
+  paintText();
+}
+
+function spans(model, text, sentence) {
+  let word = -1;
+  return wordsOf(text).map(part => {
+    if (!part.trim()) return part;
+    word += 1;
+    const place = { model, sentence, word };
+    return make("span", { class: "w", tabindex: sentence === state.active && !word ? 0 : -1,
+      onpointerenter: event => event.pointerType === "mouse" && point(place, false), onpointerleave: () => leave(),
+      onfocus: () => point(place, true), onblur: () => leave(), onclick: () => pinWord(place), onkeydown: event => onWordKey(event, place) }, part);
+  });
+}
+
+function others(model) {
+  const { texts = [], others: found = [] } = state.results[model] ?? {}, other = (found[state.active] ?? []).filter(text => text !== texts[state.active]);
+  return other.length ? [make("h3", {}, texts.length > 1 ? "Other translations of this sentence" : "Other translations"),
+    make("ul", { lang: target() }, ...other.map(text => make("li", { dir: "auto" }, text)))] : [];
+}
+
+async function copyText(model, button) {
+  try {
+    await navigator.clipboard.writeText(translationOf(model));
+    button.textContent = "Copied";
+  } catch { button.textContent = "Could not copy"; }
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
+/* ---- Words of the translation. */
+const wordElements = model => [...document.querySelectorAll(".output")].filter(each => each.dataset.model === model).flatMap(each => [...each.querySelectorAll(".w")]);
+const systemOf = model => view.systems.find(system => system.name === model);
+let dwelling;
+
+function point(place, now) {
+  clearTimeout(dwelling);
+  state.pointed = place;
+  state.origin = place.model;
+  if (place.sentence === state.active) { hoverWord(place); return; }
+  dwelling = setTimeout(() => activate(place.sentence), now ? 0 : DWELL);
+}
+
+function leave() {
+  clearTimeout(dwelling);
+  state.pointed = null;
+  for (const system of view.systems) if (system.maps) system.hover(null);
+}
+
+function piecesOfWord(place) {
+  const system = systemOf(place.model);
+  if (view.kind === "encoder_self" || !system?.maps || place.sentence !== state.active) return null;
+  const pieces = system.targetWords?.[place.word], shift = view.kind === "decoder_self" ? 1 : 0;
+  return pieces && { system, index: pieces.index + shift, count: pieces.count };
+}
+
+function hoverWord(place) {
+  const found = piecesOfWord(place);
+  if (found) found.system.hover("rows", found.index, found.count);
+}
+
+function pinWord(place) {
+  state.origin = place.model;
+  const found = piecesOfWord(place);
+  if (found) found.system.pin("rows", found.index, found.count);
+  else if (place.sentence !== state.active) { state.pointed = { ...place, pin: true }; activate(place.sentence); }
+}
+
+function onWordKey(event, place) {
+  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pinWord(place); return; }
+  const words = wordElements(place.model), index = words.indexOf(event.target);
+  const goal = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: words.length - 1 }[event.key];
+  if (words[goal] === undefined) return;
+  event.preventDefault();
+  for (const word of words) word.tabIndex = -1;
+  words[goal].tabIndex = 0;
+  words[goal].focus();
+}
+
+function activate(sentence) {
+  state.active = sentence;
+  document.querySelectorAll(".sentence").forEach(each => each.classList.toggle("active", +each.dataset.sentence === sentence));
+  document.querySelectorAll(".others").forEach(each => each.replaceChildren(...others(each.closest(".result").dataset.model)));
+  attend();
+}
+
+/* ---- Attention of the active sentence. */
+let looking;
+async function attend() {
+  looking?.abort();
+  const { signal } = looking = new AbortController(), text = state.sentences[state.active]?.text;
+  if (!text) return;
+  const from = source() === "auto" ? state.results[state.chosen[0]].language : source(), to = target(), chosen = state.chosen;
+  $("systems").setAttribute("aria-busy", "true");
+  try {
+    const found = await Promise.all(chosen.map(async model => {
+      const key = JSON.stringify([model, from, to, text]);
+      if (!answers.has(key)) {
+        const answer = await ask("attend", { q: text, source: from, target: to, model }, signal);
+        if (answers.size > 200) answers.delete(answers.keys().next().value);
+        answers.set(key, answer);
+      }
+      return answers.get(key);
+    }));
+    $("note").hidden = true;
+    showAttention(found, text);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    view.systems = [];
+    $("systems").replaceChildren();
+    $("note").textContent = error.status === 400 ? error.message : `${error.message} Attention is not shown.`;
+    $("note").hidden = false;
+  }
+  $("systems").setAttribute("aria-busy", "false");
+}
+
+function mapsOf(answer) {
+  const sides = { cross: [answer.tokens.target, answer.tokens.source], encoder_self: [answer.tokens.source, answer.tokens.source] };
+  const read = ["<s>", ...answer.tokens.target.slice(0, -1)];
+  sides.decoder_self = [read, read];
+  const maps = {};
+  for (const kind of Object.keys(view.titles)) {
+    const layers = answer.layers.filter(layer => layer.kind === kind).map(layer => layer.heads);
+    if (!layers.length) continue;
+    const [rows, columns] = sides[kind].map(pieces => pieces.map(pieceOf)), { layer, head } = answer.best[kind];
+    maps[kind] = { shape: [layers.length, layers[0].length, rows.length, columns.length], rows, columns, best: [layer, head],
+      weights: Float32Array.from(layers.flat(3)) };
+  }
+  return maps;
+}
+
+function showAttention(found, text) {
+  state.shown = found;
+  view.systems = found.map(answer => {
+    const own = state.heads[answer.model] ??= {};
+    const system = new System({ name: answer.model, family: answer.family, heads: own,
+      pairs: [{ source: text, target: answer.translation, maps: mapsOf(answer) }] }, Math.max(0, candidates().indexOf(answer.model)));
+    system.element.addEventListener("pointerover", () => { state.origin = system.name; });
+    system.element.addEventListener("focusin", () => { state.origin = system.name; });
+    const isShown = state.results[answer.model]?.texts[state.active] === answer.translation;
+    system.targetWords = isShown ? wordPieces(answer.tokens.target.map(pieceOf), answer.translation) : null;
+    system.sourceWords = wordPieces(answer.tokens.source.map(pieceOf), text);
+    return system;
+  });
+  $("systems").replaceChildren(...view.systems.map(system => system.element));
+  const kinds = Object.keys(view.titles).filter(kind => found.some(answer => answer.best[kind]));
+  if (!kinds.includes(view.kind)) view.kind = kinds[0] ?? "cross";
+  $("kinds").hidden = kinds.length < 2;
+  $("kinds").replaceChildren($("kinds").firstElementChild, ...kinds.map(kind => make("label", {}, make("input", { type: "radio", name: "kind",
+    value: kind, class: "visually-hidden", checked: kind === view.kind, onchange: () => { view.kind = kind; showMaps(); } }), view.titles[kind])));
+  showMaps();
+  const place = state.pointed;
+  if (place?.sentence !== state.active) return;
+  if (place.pin) pinWord(place); else hoverWord(place);
+}
+
+function showMaps() {
+  $("explain").textContent = EXPLAIN[view.kind];
+  for (const system of view.systems) system.show();
+}
+
+/* Paint behind the words of the text and of the translation what the model gave them: sums over the pieces of a word. */
+view.onhighlight = (system, at) => {
+  const words = wordElements(system.name).filter(each => +each.closest(".sentence").dataset.sentence === state.active);
+  const isCross = view.kind === "cross";
+  words.forEach((word, i) => {
+    const pieces = isCross ? system.targetWords?.[i] : null;
+    const share = pieces && at?.side === "columns" ? sum(pieces, row => system.weightTo(at, row)) * at.count / pieces.count : 0;
+    word.style.setProperty("--heat", heat(Math.min(1, share), BEHIND_WORDS));
+    word.classList.toggle("chosen", Boolean(pieces && at?.side === "rows" && at.index < pieces.index + pieces.count && pieces.index < at.index + at.count));
+  });
+  if (system.name === (systemOf(state.origin) ?? view.systems[0]).name) paintText(isCross ? system : null, at);
+};
+const sum = ({ index, count }, value) => Array.from({ length: count }, (_, i) => value(index + i)).reduce((a, b) => a + b, 0);
+
+function paintText(system = null, at = null) {
+  const parts = [], pieces = system?.sourceWords;
+  state.sentences.forEach(({ before, text }, index) => {
+    parts.push(before);
+    if (index !== state.active || !at || !pieces) { parts.push(text); return; }
+    let word = -1;
+    for (const part of wordsOf(text)) {
+      if (!part.trim()) { parts.push(part); continue; }
+      const own = pieces[++word], isChosen = at.side === "columns" && at.index < own.index + own.count && own.index < at.index + at.count;
+      const share = at.side === "rows" ? sum(own, column => system.weightTo(at, column)) : 0;
+      parts.push(make("mark", { class: isChosen ? "chosen" : "", style: `--heat: ${heat(Math.min(1, share), BEHIND_WORDS)}` }, part));
+    }
+  });
+  $("backdrop").className = `backdrop ${system ? sideOf(system.name) : ""}`;
+  $("backdrop").replaceChildren(...parts, state.tail, "\u200b");
+  $("backdrop").scrollTop = $("text").scrollTop;
+}
+
+/* ---- The text field. */
+function grow() {
+  const field = $("text");
+  const { scrollTop } = field;
+  field.style.height = "auto";
+  field.style.height = `${field.scrollHeight}px`;
+  field.scrollTop = scrollTop;
+}
+
+function count() {
+  const { length } = $("text").value, shown = number => number.toLocaleString("en");
+  $("count").textContent = Number.isFinite(state.limit) ? `${shown(length)} / ${shown(state.limit)}` : "";
+  $("count").classList.toggle("over", length > state.limit);
+  $("clear").hidden = !length;
+}
+
+$("text").oninput = () => { grow(); count(); $("backdrop").replaceChildren(); later(); };
+$("text").onscroll = () => { $("backdrop").scrollTop = $("text").scrollTop; };
+$("clear").onclick = () => { $("text").value = ""; grow(); translate(); $("text").focus(); };
+$("source").onchange = () => chooseSource();
+$("target").onchange = chooseTarget;
+$("swap").onclick = swap;
+$("key").onchange = translate;
+addEventListener("resize", grow);
+Object.assign(view, { titles: JSON.parse($("titles").textContent), note: "" });
+setTheme();
+render();
+start();

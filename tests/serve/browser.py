@@ -1,0 +1,138 @@
+"""Pages of a server in headless Chromium, with a mouse, a keyboard and a touch screen.
+
+Chromium is controlled through a pipe (https://chromedevtools.github.io/devtools-protocol/).
+"""
+
+import base64
+import json
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+FLAGS = ["headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-sync",
+         "disable-component-update", "hide-scrollbars", "remote-debugging-pipe"]  # fmt: skip
+TIMEOUT = 30.0
+"""Seconds to wait for Chromium, or for a condition on a page."""
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowRight": 39}
+
+
+class Browser:
+    """A Chromium with one page."""
+
+    def __init__(self, profile: Path) -> None:
+        commands_out, self._commands = os.pipe()
+        self._answers, answers_in = os.pipe()
+        flags = " ".join(f"--{flag}" for flag in FLAGS)
+        shell = f'exec chromium {flags} "--user-data-dir={profile}" about:blank 3<&{commands_out} 4>&{answers_in}'
+        self._process = subprocess.Popen(
+            ["bash", "-c", shell], pass_fds=(commands_out, answers_in), stderr=subprocess.DEVNULL
+        )
+        os.close(commands_out)
+        os.close(answers_in)
+        self._number, self._buffer, self._session = 0, b"", ""
+        self.problems: list[str] = []
+        """Errors that pages wrote to the console."""
+        (target,) = [each for each in self._call("Target.getTargets")["targetInfos"] if each["type"] == "page"]
+        self._session = self._call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._call(f"{domain}.enable")
+
+    def close(self) -> None:
+        """End Chromium."""
+        os.close(self._commands)
+        os.close(self._answers)
+        self._process.terminate()
+        self._process.wait()
+
+    def open(self, url: str, *, width: int, height: int = 900, touch: bool = False, dark: bool = False) -> None:
+        """Open an address in a window of this size in pixels."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2, mobile=touch)
+        self._call("Emulation.setTouchEmulationEnabled", enabled=touch)
+        theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[theme])
+        self._call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete'")
+
+    def run(self, expression: str) -> Any:
+        """Return the value of a JavaScript expression; of a promise, what it resolves to."""
+        result = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression is true."""
+        end = time.monotonic() + TIMEOUT
+        while not self.run(f"Boolean({condition})"):
+            assert time.monotonic() < end, f"never: {condition}"
+            time.sleep(0.05)
+
+    def point(self, selector: str, number: int = 0) -> None:
+        """Move the mouse to an element: the one with this number among those with the selector."""
+        x, y = self._middle(selector, number)
+        self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, selector: str, number: int = 0) -> None:
+        """Click on an element with the mouse."""
+        x, y = self._middle(selector, number)
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def tap(self, selector: str, number: int = 0) -> None:
+        """Touch an element."""
+        x, y = self._middle(selector, number)
+        self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def press(self, key: str, *, shift: bool = False) -> None:
+        """Press a key."""
+        text = {"text": "\r"} if key == "Enter" else {}
+        options = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key], "modifiers": 8 if shift else 0}
+        self._call("Input.dispatchKeyEvent", type="keyDown", **options, **text)
+        self._call("Input.dispatchKeyEvent", type="keyUp", **options)
+
+    def type(self, text: str) -> None:
+        """Type into the element with the focus."""
+        self._call("Input.insertText", text=text)
+
+    def screenshot(self, path: Path) -> None:
+        """Write the window as a PNG."""
+        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
+
+    def _middle(self, selector: str, number: int) -> tuple[float, float]:
+        box = self.run(
+            f"(e => {{ e.scrollIntoView({{block: 'nearest'}}); const b = e.getBoundingClientRect();"
+            f" return [b.x + b.width / 2, b.y + b.height / 2]; }})(document.querySelectorAll({selector!r})[{number}])"
+        )
+        return box[0], box[1]
+
+    def _call(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        session = {"sessionId": self._session} if self._session else {}
+        message = {"id": self._number, "method": method, "params": params, **session}
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+            self._note(answer)
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._answers], [], [], TIMEOUT)
+            assert ready, "Chromium does not answer"
+            block = os.read(self._answers, 2**16)
+            assert block, "Chromium has ended"
+            self._buffer += block
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if event.get("method") == "Runtime.exceptionThrown":
+            self.problems.append(str(event["params"]["exceptionDetails"]))
+        elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
+            self.problems.append(event["params"]["entry"]["text"])

@@ -1,0 +1,71 @@
+"""``POST /attend``: the maps of `Translator.attend`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+import heed
+from heed.serve.models import ServedModel
+from tests.conftest import RNN
+from tests.export.models import write_run
+
+LANGUAGES = {"source": "en", "target": "de"}
+TEXT = "the farmer saw the dog"
+
+
+def test_the_weights_are_those_of_the_translator(client: TestClient, model: ServedModel) -> None:
+    answer = client.post("/attend", json={"q": f"  {TEXT} \n", **LANGUAGES}).json()
+    (pair,) = model.translator.attend(TEXT)
+    assert (answer["model"], answer["family"]) == ("tiny", "transformer")
+    assert answer["tokens"] == {"source": pair.src_pieces, "target": pair.tgt_pieces}
+    assert answer["translation"] == pair.target == model.translator.translate(TEXT)[0]
+    for kind, expected in (
+        ("cross", pair.cross),
+        ("encoder_self", pair.encoder_self),
+        ("decoder_self", pair.decoder_self),
+    ):
+        layers = [layer for layer in answer["layers"] if layer["kind"] == kind]
+        assert [layer["name"] for layer in layers] == [f"layer {number}" for number in range(1, len(layers) + 1)]
+        np.testing.assert_allclose([layer["heads"] for layer in layers], expected, atol=1e-4)
+        best = answer["best"][kind]
+        assert 0 <= best["layer"] < len(layers)
+        assert 0 <= best["head"] < len(layers[0]["heads"])
+
+
+def test_a_model_is_chosen_by_name(model: ServedModel, serve: Callable[..., TestClient], tmp_path: Path) -> None:
+    recurrent = ServedModel("rnn", heed.load(write_run(tmp_path / "rnn", RNN), device="cpu"))
+    client = serve(model, recurrent)
+    assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).json()["family"] == "transformer"
+    answer = client.post("/attend", data={"q": TEXT, **LANGUAGES, "model": "rnn"}).json()
+    assert answer["family"] == "rnn"
+    assert {layer["kind"] for layer in answer["layers"]} == {"cross"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": ""}, "q"),
+        ({"q": " \n"}, "The text is empty"),
+        ({"q": "dog " * 201}, "subwords, and attention is shown for 200"),
+        ({"q": "x" * 10_001}, "characters exceed the limit of 10,000"),
+        ({"q": "a \ud800 b"}, "a lone surrogate"),
+        ({"q": ["a", "b"]}, "q"),
+        ({"target": "fr"}, "fr is not supported"),
+        ({"model": "other"}, "other is not a model of this server"),
+    ],
+)
+def test_wrong_requests_are_one_sentence(client: TestClient, change: dict[str, object], message: str) -> None:
+    content = json.dumps({"q": TEXT, **LANGUAGES, **change})
+    response = client.post("/attend", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400
+    assert message in response.json()["error"]
+
+
+def test_a_key_is_asked_for(serve: Callable[..., TestClient]) -> None:
+    client = serve(api_keys=frozenset({"secret"}))
+    assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).status_code == 403
+    assert client.post("/attend", json={"q": TEXT, **LANGUAGES, "api_key": "secret"}).status_code == 200

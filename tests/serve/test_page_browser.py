@@ -1,0 +1,240 @@
+"""The page of the server in a browser: mouse, keyboard and touch, on a desktop and on a phone."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+import heed
+from heed.serve.application import create_app
+from heed.serve.models import ServedModel
+from heed.serve.settings import ServeSettings
+from tests.conftest import RNN
+from tests.export.models import transformer, write_run
+from tests.report.chromium import needs_chromium
+from tests.serve.browser import Browser
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
+
+DESKTOP, PHONE = 1280, 390
+TEXT = "the farmer saw the dog"
+WORDS = ".output .w"
+HOSTILE = "<img src=x onerror=alert(1)> & the dog"
+
+
+class Server:
+    """A server in a thread. ``failure`` is a status with which it answers instead of translating."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.failure: int | None = None
+        self.translations = 0
+        app.middleware("http")(self._answer)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._listener.close()
+
+    async def _answer(self, request: Request, call_next) -> Response:  # type: ignore[no-untyped-def]
+        self.translations += request.url.path == "/translate"
+        if self.failure and request.method == "POST":
+            return JSONResponse({"error": "Refused."}, status_code=self.failure, headers={"Retry-After": "1"})
+        response: Response = await call_next(request)
+        return response
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
+    """A transformer and an RNN with random weights."""
+    root = tmp_path_factory.mktemp("page")
+    runs = {"transformer": write_run(root / "transformer", transformer(), seed=6), "rnn": write_run(root / "rnn", RNN)}
+    return [ServedModel(name, heed.load(run, device="cpu")) for name, run in runs.items()]
+
+
+@pytest.fixture
+def server(models: list[ServedModel]) -> Iterator[Server]:
+    started = Server(create_app(models, ServeSettings(max_chars=300)))
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """A browser; after the test, pages must not have thrown exceptions."""
+    chromium.problems.clear()
+    yield chromium
+    assert [problem for problem in chromium.problems if "Failed to load resource" not in problem] == []
+
+
+def translate(browser: Browser, text: str = TEXT) -> None:
+    """Type a text and wait until its attention is shown."""
+    browser.run("document.querySelector('#text').focus()")
+    browser.type(text)
+    browser.wait(f"document.querySelector({WORDS!r}) && document.querySelector('.system .stage')")
+
+
+def shown(browser: Browser) -> str:
+    return str(browser.run("document.querySelector('.output').textContent"))
+
+
+def heats(browser: Browser, selector: str) -> list[float]:
+    found = browser.run(f"[...document.querySelectorAll({selector!r})].map(e => parseFloat(e.style.cssText.slice(8)))")
+    return [float(value or 0) for value in found]
+
+
+def test_the_translation_appears_and_a_word_shows_its_attention(
+    browser: Browser, server: Server, models: list[ServedModel]
+) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    assert browser.run("!document.querySelector('#empty').hidden && document.querySelector('#inside').hidden")
+    translate(browser)
+    assert shown(browser) == models[0].translator.translate(TEXT)[0]
+    assert server.translations == 1  # typing is one request
+    assert browser.run("document.querySelector('#spoken').textContent") == shown(browser)
+
+    browser.point(WORDS, 1)
+    browser.wait("document.querySelector('.status').textContent.includes('attends to')")
+    browser.wait("document.querySelectorAll('#backdrop mark').length")
+    assert browser.run("document.querySelector('#backdrop').textContent").startswith(TEXT)
+    painted = heats(browser, "#backdrop mark")
+    assert len(painted) == len(TEXT.split())
+    assert len(set(painted)) > 1
+    assert browser.run("document.querySelectorAll('.output .w.chosen').length") == 1
+    browser.point("h1")
+    browser.wait("!document.querySelector('.status').textContent")
+
+    browser.click(WORDS, 0)
+    browser.point("h1")
+    assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0  # pinned
+    title = "[...document.querySelectorAll('.below h3')].at(-1).textContent"
+    first = browser.run(title)
+    browser.click(".heads label", 3)
+    browser.wait(f"{title} !== {first!r}")
+    browser.click("#kinds label", 1)
+    browser.wait("document.querySelector('#explain').textContent.startsWith('The source, twice')")
+
+
+def test_models_stand_side_by_side(browser: Browser, server: Server, models: list[ServedModel]) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelectorAll('#models label').length === 2")
+    translate(browser)
+    browser.click("#models label", 1)
+    browser.wait("document.querySelectorAll('.system').length === 2")
+    texts = browser.run("[...document.querySelectorAll('.output')].map(e => e.textContent)")
+    assert texts == [model.translator.translate(TEXT)[0] for model in models]
+    families = browser.run("[...document.querySelectorAll('.system h2 span')].map(e => e.textContent)")
+    assert families == [" · transformer", " · rnn"]
+    browser.click("#models label", 0)
+    browser.wait("document.querySelectorAll('.system').length === 1")
+    assert browser.run("document.querySelector('.system').getAttribute('aria-label')") == "rnn"
+    browser.click("#models label", 1)  # one model stays
+    assert browser.run("document.querySelectorAll('#models :checked').length") == 1
+
+
+def test_the_keyboard_reaches_everything(browser: Browser, server: Server) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser)
+    for _ in range(3):
+        browser.press("Tab")
+        if browser.run("document.activeElement.matches('.w')"):
+            break
+    assert browser.run("document.activeElement === document.querySelector('.output .w')")
+    browser.wait("document.querySelector('.status').textContent.startsWith('“')")
+    browser.press("End")
+    assert browser.run("document.activeElement === [...document.querySelectorAll('.output .w')].at(-1)")
+    browser.press("Home")
+    browser.press("Enter")
+    assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") > 0
+    browser.press("Escape")
+    assert browser.run("document.querySelectorAll('.word[aria-pressed=true]').length") == 0
+    browser.press("Tab", shift=True)
+    browser.press("Tab", shift=True)
+    assert browser.run("document.activeElement.id") == "text"
+
+
+def test_touch_on_a_phone(browser: Browser, server: Server) -> None:
+    browser.open(server.url, width=PHONE, height=844, touch=True)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser)
+    browser.tap(WORDS, 0)
+    browser.wait("document.querySelector('.word[aria-pressed=true]')")
+    browser.wait("document.querySelectorAll('#backdrop mark').length")
+    assert browser.run("document.documentElement.scrollWidth") <= PHONE
+    small = "[...document.querySelectorAll('button:not(.word), select, .models label, .kinds label')]"
+    assert browser.run(f"Math.min(...{small}.filter(e => e.checkVisibility()).map(e => e.offsetHeight))") >= 30
+    browser.tap("#clear")
+    browser.wait("document.querySelector('#inside').hidden && !document.querySelector('#text').value")
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_several_sentences_and_lines_keep_their_order(browser: Browser, server: Server, width: int) -> None:
+    browser.open(server.url, width=width)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser, "The dog runs. A cat sleeps.\n\nthe house")
+    browser.wait("document.querySelectorAll('.sentence').length === 3")
+    assert shown(browser).count("\n\n") == 1
+    assert browser.run("document.querySelector('.sentence.active').dataset.sentence") == "2"  # that of the caret
+    browser.click(".sentence:first-child .w")
+    browser.wait("document.querySelector('.system .words').textContent.includes('dog')")
+    assert browser.run("document.querySelector('.sentence.active').dataset.sentence") == "0"
+
+
+def test_text_is_never_markup(browser: Browser, server: Server) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser, HOSTILE)
+    assert browser.run("document.querySelectorAll('main img').length") == 0
+    assert browser.run("document.querySelector('#backdrop').textContent").startswith(HOSTILE)
+
+
+def test_a_text_that_is_too_long_is_not_sent(browser: Browser, server: Server) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    browser.run("document.querySelector('#text').focus()")
+    browser.type("dog " * 80)
+    browser.wait("document.querySelector('#message-text').textContent.includes('too long by 20 characters')")
+    assert browser.run("document.querySelector('#count').classList.contains('over')")
+    assert server.translations == 0
+
+
+def test_a_busy_server_is_asked_again(browser: Browser, server: Server) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    server.failure = 429
+    browser.run("document.querySelector('#text').focus()")
+    browser.type(TEXT)
+    browser.wait("document.querySelector('#message-text').textContent === 'The server is busy.'")
+    server.failure = None
+    browser.wait(f"document.querySelector({WORDS!r}) && document.querySelector('#message').hidden")
+
+
+def test_a_stopped_server_is_named(browser: Browser, models: list[ServedModel]) -> None:
+    server = Server(create_app(models))
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    server.stop()
+    browser.run("document.querySelector('#text').focus()")
+    browser.type(TEXT)
+    browser.wait("document.querySelector('#message-text').textContent.startsWith('The server does not answer')")
+    assert browser.run("document.querySelector('#text').value") == TEXT
