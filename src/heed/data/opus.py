@@ -139,8 +139,12 @@ class OpusCorpus:
         for earlier in folder.glob("download-*"):  # of an interrupted attempt, whose mtdata may still be writing
             shutil.rmtree(earlier, ignore_errors=True)
         download = Path(mkdtemp(prefix="download-", dir=folder))
-        self._run(self.command(download), folder / "mtdata.log")
-        files = _find_files(download)
+        try:
+            self._run(self.command(download), folder / "mtdata.log")
+            files = _find_files(download)
+        except HeedError:
+            shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
+            raise
         content = {
             "folder": download.name,
             "files": files,

@@ -213,7 +213,9 @@ def add_row(block: BlockBuilder, row: Sequence[str], columns: Columns, file: Pat
             f"{file}, line {number:,}: {len(row)} columns, but column {max(columns.indices) + 1} is needed "
             "(data.src_field, data.tgt_field and data.score_field choose the columns)."
         )
-    if columns.header and any(row[columns.header :]):  # part of a sentence may be in the wrong column
+    if (
+        columns.header and len(row) > columns.header and any(row[columns.header :])
+    ):  # part of a sentence may be in the wrong column
         raise HeedError(
             f"{file}, line {number:,}: {len(row)} columns, but the first line names {columns.header} (a separator "
             "inside a sentence?)."
