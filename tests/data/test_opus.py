@@ -183,6 +183,7 @@ def error(folder: Path, **changes: str) -> str:
     [
         ({"command": "no-such-mtdata"}, "data.command=no-such-mtdata is not installed: run `pip install 'heed[opus]'`"),
         ({"command": "''"}, "data=opus needs mtdata"),
+        ({"command": "'\"uvx mtdata'"}, 'data.command="uvx mtdata cannot be split into words: No closing quotation'),
         (
             {"train": "[OPUS-missing-v1-deu-eng]"},
             "could not download the corpora: Exception: Could not find OPUS-missing",

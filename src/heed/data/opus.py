@@ -89,7 +89,7 @@ class OpusCorpus:
             if not re.fullmatch(r"[A-Za-z]{2,3}(_\w+)*", language):
                 raise HeedError(f"data.{key}={language} is no language code: give an ISO 639 code such as de or deu.")
         self.languages = src_lang, tgt_lang
-        self.program = shlex.split(command)
+        self.program = _split_command(command)
         self.num_jobs = num_jobs
         self.wait_minutes = preparation.wait_minutes
         key = hashlib.blake2b(repr((FORMAT, self.languages, self.ids)).encode(), digest_size=8).hexdigest()
@@ -145,13 +145,9 @@ class OpusCorpus:
         except HeedError:
             shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
             raise
-        content = {
-            "folder": download.name,
-            "files": files,
-            "sizes": {
-                file: (download / file).stat().st_size for ids in files.values() for p in ids.values() for file in p
-            },
-        }
+        paths = [file for pairs in files.values() for pair in pairs.values() for file in pair]
+        sizes = {file: (download / file).stat().st_size for file in paths}
+        content = {"folder": download.name, "files": files, "sizes": sizes}
         with replacing(folder / "manifest.json") as file:
             file.write_text(json.dumps(content, indent=1))
 
@@ -169,6 +165,14 @@ class OpusCorpus:
             lines = log.read_text(errors="replace").split("\n")
             reason = next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {status}")
             raise HeedError(f"mtdata could not download the corpora: {reason:.300} (see {log}).")
+
+
+def _split_command(command: str) -> list[str]:
+    """Return the words of a command line."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise HeedError(f"data.command={command} cannot be split into words: {error}.") from error
 
 
 def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
