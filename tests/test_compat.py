@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from datasets import Dataset
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.utils import JobReturn, JobStatus
@@ -51,6 +52,15 @@ def test_hydra_edit_loaded_configs_sees_each_file_under_its_package(
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         assert compose("main") == {"group": {"leaf": 3}, "root": 1}
+
+
+# ---- datasets
+
+
+def test_dataset_fingerprint_depends_on_the_content() -> None:
+    first, other = (Dataset.from_dict({"en": [text]}) for text in ("a", "b"))
+    assert compat.dataset_fingerprint(first) == compat.dataset_fingerprint(Dataset.from_dict({"en": ["a"]}))
+    assert compat.dataset_fingerprint(first) != compat.dataset_fingerprint(other)
 
 
 # ---- Lightning

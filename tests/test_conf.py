@@ -14,7 +14,12 @@ from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
-FILES = ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"]
+REQUIRED = {
+    "files": ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"],
+    "opus": ["data.train=[A-a-1-de-en]", "data.valid=[A-b-1-de-en]", "data.test=[A-c-1-de-en]", "data.src_lang=de",
+             "data.tgt_lang=en"],
+}  # fmt: skip
+"""Options of a corpus that have no default."""
 
 Compose = Callable[..., DictConfig]
 
@@ -42,10 +47,7 @@ OVERRIDES = [
         pytest.param(["model=rnn", f"model/attention={name}"], id=f"attention={name}")
         for name in choices("model/attention")
     ),
-    *(
-        pytest.param([f"data={name}", *(FILES if name == "files" else [])], id=f"data={name}")
-        for name in choices("data")
-    ),
+    *(pytest.param([f"data={name}", *REQUIRED.get(name, [])], id=f"data={name}") for name in choices("data")),
     *(
         pytest.param([f"schedule={name}", "trainer.max_steps=1000"], id=f"schedule={name}")
         for name in choices("schedule")

@@ -93,7 +93,7 @@ def _prepare(options: Sequence[str]) -> tuple[float, str]:
     return time.perf_counter() - start, digest
 
 
-class _Clock(Callback):
+class _Clock(Callback):  # type: ignore[misc]
     """Records when the first step ends, and the speed and memory after the last one."""
 
     def __init__(self, begin: float, steps: int) -> None:

@@ -41,6 +41,15 @@ def hydra_edit_loaded_configs(edit: Callable[[Any], None]) -> None:
     loader._load_single_config = load_and_edit
 
 
+# ---- datasets
+
+
+def dataset_fingerprint(dataset: Any) -> str:
+    """Return the digest of a dataset's files and of what was done to them. datasets 5.2: ``Dataset._fingerprint``."""
+    fingerprint: str = dataset._fingerprint
+    return fingerprint
+
+
 # ---- Lightning
 
 

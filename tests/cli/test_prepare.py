@@ -41,6 +41,19 @@ def test_wrong_options_are_sentences(
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_broken_file_is_a_sentence_and_leaves_nothing_behind(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.tsv").write_text("src\ttgt\na\tb\nc\n")
+    (tmp_path / "v.tsv").write_text("src\ttgt\nd\te\n")
+    options = ["data=files", f"data.train=[{tmp_path}/t.tsv]", f"data.valid=[{tmp_path}/v.tsv]", "data.test=null"]
+    assert main(["prepare", *options, "test=false", f"cache_dir={tmp_path}/cache"]) == 2
+    err = capfd.readouterr().err
+    assert f"{tmp_path}/t.tsv, line 3: 1 columns, but column 2 is needed" in err
+    assert "Traceback" not in err
+    assert [path.suffix for path in (tmp_path / "cache").glob("*/*")] == [".lock"]
+
+
 def test_a_test_set_that_is_wanted_and_missing_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pairs = f"[['{tmp_path}/a','{tmp_path}/b']]"
     options = ["data=files", f"data.train={pairs}", f"data.valid={pairs}", "data.test=null", "logger=none"]

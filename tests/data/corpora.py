@@ -119,14 +119,21 @@ def epoch_order(src: Lengths, tgt: Lengths, *, seed: int, epoch: int) -> EpochOr
     return EpochOrder(TrainingPairs([View(store)]), seed=(seed, epoch))
 
 
-def plan_steps(planner: Planner, src: Lengths, tgt: Lengths, *, epoch: int, start: int = 0) -> Iterator[Step]:
+def plan_steps(planner: Planner, src: Lengths, tgt: Lengths, *, epoch: int) -> Iterator[Step]:
     """Plan an epoch of pairs with these lengths, including EOS. Micro-batches hold indices of the pairs."""
+    return (step for _, step in numbered_steps(planner, src, tgt, epoch=epoch, start=0))
+
+
+def numbered_steps(
+    planner: Planner, src: Lengths, tgt: Lengths, *, epoch: int, start: int
+) -> Iterator[tuple[int, Step]]:
+    """Plan an epoch from a step on. Numbers are left out where a pair is longer than several steps."""
     order = epoch_order(src, tgt, seed=planner.seed, epoch=epoch)
     for pool in planner.pools(order, start=start):
         pairs = order.read(pool.first, pool.stop)
         for number, step in enumerate(planner.cut(pool, pairs, seed=(planner.seed, epoch)), pool.first_step):
             if number >= start:
-                yield replace(step, micro_batches=[pairs.rows[index] for index in step.micro_batches])
+                yield number, replace(step, micro_batches=[pairs.rows[index] for index in step.micro_batches])
 
 
 def write_lines(folder: Path, **texts: list[str]) -> None:

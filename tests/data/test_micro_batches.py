@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from heed.data.micro_batches import Planner, padded_tokens, shard
 from heed.data.order import RandomPermutation
 from heed.errors import HeedError
-from tests.data.corpora import Lengths, epoch_order, plan_steps
+from tests.data.corpora import Lengths, epoch_order, numbered_steps, plan_steps
 
 
 @st.composite
@@ -84,11 +84,14 @@ def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Plan
 @settings(max_examples=50, deadline=None)
 @given(corpora(), planners, st.integers(0, 3))
 def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
-    src, tgt = corpus
-    whole = [[rows.tolist() for rows in step.micro_batches] for step in plan_steps(planner, src, tgt, epoch=epoch)]
-    for start in {0, 1, len(whole) // 2, len(whole)}:
-        rest = plan_steps(planner, src, tgt, epoch=epoch, start=start)
-        assert [[rows.tolist() for rows in step.micro_batches] for step in rest] == whole[start:]
+    def plan(start: int) -> list[tuple[int, list[list[int]]]]:
+        steps = numbered_steps(planner, *corpus, epoch=epoch, start=start)
+        return [(number, [rows.tolist() for rows in step.micro_batches]) for number, step in steps]
+
+    whole = plan(0)
+    last = whole[-1][0]
+    for start in {0, 1, last // 2, last, last + 1}:
+        assert plan(start) == [(number, step) for number, step in whole if number >= start]
 
 
 @given(corpora(), planners, st.integers(1, 5))

@@ -351,9 +351,9 @@ class FilesCorpus:
         temperature: Annotated[float, Interval(ge=1)] | None,
         valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
         test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
-        src_field: str,
-        tgt_field: str,
-        score_field: str | None,
+        src_field: str | AtLeast1,
+        tgt_field: str | AtLeast1,
+        score_field: str | AtLeast1 | None,
         min_score: float | None,
         src_lang: str | None,
         tgt_lang: str | None,
@@ -375,7 +375,8 @@ class FilesCorpus:
             raise HeedError("data.valid names its directions: leave out data.src_lang and data.tgt_lang.")
         if min_score is not None and score_field is None:
             raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
-        self.fields = Fields(src_field, tgt_field, score_field, (src_lang, tgt_lang))
+        score = None if score_field is None else str(score_field)
+        self.fields = Fields(str(src_field), str(tgt_field), score, (src_lang, tgt_lang))
         self.assembly = _Assembly(
             reverse,
             both_directions,

@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from datasets import Dataset, Features, Image, Value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data import text as text_module
 from heed.data.formats import lines
-from heed.data.formats.entries import find_sources
+from heed.data.formats.entries import find_sources, parse_entries
 from heed.data.formats.fields import Fields
+from heed.data.formats.hub import DatasetSource
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import files_error, hub_corpus, load_files, sentence_pairs
@@ -145,6 +147,99 @@ def test_large_files_of_different_lengths_are_refused(
         find_sources((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), FIELDS)[0].parts()
 
 
+def test_a_source_file_much_shorter_than_its_target_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "PART", 30)
+    (tmp_path / "t.en").write_bytes(b"\n\n")
+    (tmp_path / "t.de").write_bytes(b"b\n" * 100)
+    with pytest.raises(HeedError, match=r"t.en has 2 lines and .*t.de 100"):
+        find_sources((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), FIELDS)[0].parts()
+
+
+@pytest.mark.parametrize("ends", [0, 1, 2])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("part", [5, 2**24])
+def test_line_ends_and_byte_order_marks(
+    part: int, mark: bytes, newline: bytes, ends: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A last line without an end, and an empty line at the end."""
+    monkeypatch.setattr(lines, "PART", part)
+    pairs = [(f"dog {n}", f"Hund {n}") for n in range(9)]
+    for write in (as_tsv, as_csv, as_jsonl):
+        (name,) = write(tmp_path, pairs)
+        rows = Path(name).read_bytes().splitlines()
+        Path(name).write_bytes(mark + newline.join(rows) + ends * newline)
+        assert sentence_pairs(ParallelText.read(find_sources((name,), FIELDS))) == pairs
+
+
+def test_a_suffix_in_capitals_is_known(tmp_path: Path) -> None:
+    (name,) = as_tsv(tmp_path, [("a", "b")])
+    (tmp_path / "T.TSV.GZ").write_bytes(gzip.compress(Path(name).read_bytes()))
+    assert parse_entries("train", [f"{tmp_path}/T.TSV.GZ"]) == [(f"{tmp_path}/T.TSV.GZ",)]
+    assert sentence_pairs(ParallelText.read(find_sources((f"{tmp_path}/T.TSV.GZ",), FIELDS))) == [("a", "b")]
+
+
+def test_quoted_fields_with_line_breaks(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_bytes(b'en,de\r\n"two\r\nlines, ""quoted""","zwei\nZeilen"\r\n\r\na,b')
+    pairs = sentence_pairs(ParallelText.read(find_sources((str(file),), FIELDS)))
+    assert pairs == [('two lines, "quoted"', "zwei Zeilen"), ("a", "b")]
+
+
+def test_files_of_two_patterns_correspond_by_name(tmp_path: Path) -> None:
+    for name in ("a.1.en", "a.2.en", "a.2.de", "a.3.de"):
+        (tmp_path / name).write_text("x\n")
+    entry = (f"{tmp_path}/*.?.en", f"{tmp_path}/*.?.de")
+    with pytest.raises(HeedError, match=r"a\.1\.en would be paired with .*a\.2\.de"):
+        find_sources(entry, FIELDS)
+    (tmp_path / "a.3.en").write_text("x\n")
+    (tmp_path / "a.1.de").write_text("x\n")
+    assert len(find_sources(entry, FIELDS)) == 3
+    assert len(find_sources((f"{tmp_path}/a.[!3].en", f"{tmp_path}/a.[12].de"), FIELDS)) == 2
+
+
+def read_tmx(folder: Path, body: str, languages: tuple[str, str] = ("en", "de"), declaration: str = "") -> Pairs:
+    encoding = "utf-16" if "utf-16" in declaration else "utf-8"
+    (folder / "t.tmx").write_bytes(f"{declaration}<tmx><body>{body}</body></tmx>".encode(encoding))
+    fields = Fields("src", "tgt", score="score", languages=languages)
+    return sentence_pairs(ParallelText.read(find_sources((f"{folder}/t.tmx",), fields)))
+
+
+def unit(**texts: str) -> str:
+    texts = {language.replace("_", "-"): text for language, text in texts.items()}
+    return f"<tu>{''.join(f'<tuv xml:lang={code!r}><seg>{text}</seg></tuv>' for code, text in texts.items())}</tu>"
+
+
+def test_languages_of_a_translation_memory(tmp_path: Path) -> None:
+    assert read_tmx(tmp_path, unit(en_US="color", en="colour", de="Farbe")) == [("colour", "Farbe")]
+    assert read_tmx(tmp_path, unit(en="colour", de_AT="Farbe", de_CH="Färb")) == [("colour", "Farbe")]
+    assert read_tmx(tmp_path, unit(en_US="color", de="Farbe"), ("EN_us", "de")) == [("color", "Farbe")]
+    units = unit(pt_BR="a") + unit(pt="b", pt_BR="c")
+    assert read_tmx(tmp_path, units, ("pt", "pt-BR")) == [("b", "c")], "a text is no translation of itself"
+    with pytest.raises(HeedError, match=r"t.tmx has no unit in both en-GB and de \(its languages: de, en-US\)"):
+        read_tmx(tmp_path, unit(en_US="color", de="Farbe"), ("en-GB", "de"))
+
+
+def test_elements_inside_sentences(tmp_path: Path) -> None:
+    src = "<bpt i='1'>{b}</bpt>bold<ept i='1'>{/b}</ept> <hi>and</hi><ph>x<sub>alt text</sub></ph> not<it>i</it>"
+    assert read_tmx(tmp_path, unit(en=src, de="\n  fett\n und nicht ")) == [("bold and not", "fett  und nicht")]
+    noted = unit(en="a", de="b").replace("<seg>", "<prop type='x'>p</prop><note>n</note><seg>")
+    assert read_tmx(tmp_path, noted) == [("a", "b")]
+
+
+def test_encodings_and_entities_of_a_translation_memory(tmp_path: Path) -> None:
+    utf16 = "<?xml version='1.0' encoding='utf-16'?><!DOCTYPE tmx SYSTEM 'tmx14.dtd'>"
+    assert read_tmx(tmp_path, unit(en="a &amp; &#233;", de="ü"), declaration=utf16) == [("a & é", "ü")]
+    for declaration, message in (
+        ("<?xml version='1.0' encoding='klingon'?>", "unknown encoding: klingon"),
+        ("<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>", "the entity &nbsp; in line 1 is unknown"),
+    ):
+        with pytest.raises(HeedError, match=f"t.tmx cannot be read as TMX: {message}"):
+            read_tmx(tmp_path, unit(en="a&nbsp;b", de="c"), declaration=declaration)
+
+
 def test_patterns_and_folders(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     for number in range(3):
@@ -167,13 +262,16 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
     ):
         with pytest.raises(HeedError, match=message):
             read(*entry)
+    (tmp_path / "parts" / "3.de").write_text("de 3\n")
+    with pytest.raises(HeedError, match=r"parts/3\.de has no translation in this folder"):
+        read("parts")
 
 
 def test_columns_by_number_and_scores(folder: Path) -> None:
     (folder / "t.tsv").write_text("0.9\tone\teins\n0.2\ttwo\tzwei\n\tthree\tdrei\n0.5\tfour\tvier\n")
-    options = {"train": "[{}/t.tsv]", "src_field": "'2'", "tgt_field": "'3'", "src_lang": "en", "tgt_lang": "de"}
+    options = {"train": "[{}/t.tsv]", "src_field": "2", "tgt_field": "'3'", "src_lang": "en", "tgt_lang": "de"}
     assert len(load_files(folder, **options).train) == 4
-    corpus = load_files(folder, **options, score_field="'1'", min_score="0.5")
+    corpus = load_files(folder, **options, score_field="1", min_score="0.5")
     assert sentence_pairs(corpus.train) == [("one", "eins"), ("four", "vier")]
     assert corpus.cleaning.dropped["low score"] == 2
     assert "needs data.score_field" in files_error(folder, {**options, "min_score": "0.5"})
@@ -187,7 +285,11 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
     ("name", "content", "message"),
     [
         ("t.tsv", "src\tother\na\tb\n", "t.tsv, line 1: no column 'tgt' (found: src, other)"),
-        ("t.csv", 'src,tgt\n"a,b\n', "t.csv, line 2: unexpected end of data"),
+        ("t.csv", 'src,tgt\n"a\nb",c\n"d,e\nf,g\n', "t.csv, line 4: unexpected end of data (a quote that is not"),
+        ("t.csv", 'src,tgt\n"a\nb"\n', "t.csv, line 2: 1 columns"),
+        ("t.csv", 'src,tgt\n"a\nb",c\nd,e,f\n', "t.csv, line 4: 3 columns, but the first line names 2"),
+        ("t.csv", "src,tgt\na,b\0\n", "t.csv, line 2: not UTF-8 text, but UTF-16 or binary"),
+        ("t.tsv", "src\ttgt\na\tb\t\t\nc\td\te\n", "t.tsv, line 3: 3 columns, but the first line names 2"),
         ("t.csv", "src,tgt\na\n", "t.csv, line 2: 1 columns"),
         ("t.tmx", "<tmx><body><tu></body></tmx>", "t.tmx cannot be read as TMX: mismatched tag: line 1"),
         ("t.tmx", "<tmx><body/></tmx>", "t.tmx has no unit in both en and de (its languages: none)"),
@@ -227,3 +329,20 @@ def test_a_repository_with_configurations_and_translations(folder: Path) -> None
     assert sentence_pairs(corpus.train) == [("en train", "fr train")]
     with pytest.raises(HeedError, match=r"row 1: no translation into 'de' \(found: "):
         hub_corpus(**options).load()
+    with pytest.raises(HeedError, match=r"Config name is missing.*'de-en', 'fr-en'.*choose another data.config"):
+        hub_corpus(**options | {"config": "null"}).load()
+
+
+def test_other_columns_are_not_decoded() -> None:
+    features = Features({"en": Value("string"), "image": Image(), "de": Value("string")})
+    rows = {"en": ["a"], "image": [{"bytes": b"no image", "path": None}], "de": ["b"]}
+    dataset = Dataset.from_dict(rows, features=features)
+    assert sentence_pairs(ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
+
+
+def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:
+    (folder / "repository").mkdir()
+    for split in ("train", "validation", "test"):
+        pq.write_table(pa.table({"translation": ["de en"]}), folder / "repository" / f"{split}.parquet")
+    with pytest.raises(HeedError, match=r"row 1: no translation into 'en' \(found: 'de en'\)"):
+        hub_corpus(repository=str(folder / "repository"), cache_dir=str(folder / "cache")).load()

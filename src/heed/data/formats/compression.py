@@ -1,25 +1,24 @@
 """Files that may be compressed, recognised by their first bytes."""
 
 import bz2
-import gzip
 import io
 import lzma
 import re
 import shlex
 import stat
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from heed.errors import HeedError
+from heed.errors import HeedError, first_line
 
 MAGIC = {
     "gzip": rb"\x1f\x8b\x08",
     "xz": rb"\xfd7zXZ\x00",
     "bzip2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
-    "zstd": rb"\x28\xb5\x2f\xfd",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",  # a frame, or one that is skipped, with which pzstd starts
     "lz4": rb"\x04\x22\x4d\x18",
     "zip": rb"PK\x03\x04",
 }
@@ -31,8 +30,14 @@ UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
 SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
 """Suffixes of compressed files."""
 
-DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError)
+DAMAGED = (EOFError, OSError)
 """What reading a damaged compressed file raises."""
+
+CHUNK = 2**16
+"""Compressed bytes that are read at a time."""
+
+PADDING = b"\0"
+"""What may fill up the space between and after the streams of a file: tapes and some downloaders do so."""
 
 
 def find_compression(file: Path) -> str | None:
@@ -63,62 +68,96 @@ def find_compression(file: Path) -> str | None:
 
 def without_compression(name: str) -> str:
     """Return a file name without the suffix of a compressed file."""
-    return name[: -len(suffix)] if (suffix := next((s for s in SUFFIXES if name.endswith(s)), "")) else name
+    suffix = next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), "")
+    return name.removesuffix(name[len(name) - len(suffix) :])
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open a file for reading. Yields its content, decompressed, and the file on disk, which knows the position."""
     compression = find_compression(file)
-    with ExitStack() as stack:
-        disk = stack.enter_context(file.open("rb"))
-        content: Any = disk
-        if compression == "gzip":
-            content = stack.enter_context(gzip.open(disk))
-        elif compression == "xz":
-            content = stack.enter_context(lzma.open(disk))
-        elif compression == "bzip2":
-            content = stack.enter_context(bz2.open(disk))
-        elif compression == "zstd":
-            content = io.BufferedReader(_ZstdFile(disk, file), 2**20)
-        yield content, disk
+    with file.open("rb") as disk:
+        if compression is None:
+            yield disk, disk
+        else:
+            new_stream = _zstd_stream(file) if compression == "zstd" else STREAMS[compression]
+            yield io.BufferedReader(_Decompressed(disk, new_stream), 2**20), disk
 
 
-class _ZstdFile(io.RawIOBase):
-    """The content of a zstd file. The library's own reader takes a truncated file for a whole one."""
+class _Stream(Protocol):
+    """A decompressor of one stream. A compressed file has one or several."""
 
-    def __init__(self, disk: IO[bytes], file: Path) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise HeedError(f"{file} is compressed with zstd: run `pip install 'heed[zstd]'` to read it.") from error
-        self._decompressor = zstandard.ZstdDecompressor()
-        self._error = zstandard.ZstdError
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the stream was reached."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the end of the stream."""
+
+    def decompress(self, data: bytes, /) -> bytes:
+        """Return more of the content."""
+
+
+STREAMS: dict[str, Callable[[], _Stream]] = {
+    "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS + 16),
+    "xz": lzma.LZMADecompressor,
+    "bzip2": bz2.BZ2Decompressor,
+}
+
+
+def _zstd_stream(file: Path) -> Callable[[], _Stream]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise HeedError(f"{file} is compressed with zstd: run `pip install 'heed[zstd]'` to read it.") from error
+    return zstandard.ZstdDecompressor().decompressobj
+
+
+class _Decompressed(io.RawIOBase):
+    """The content of a compressed file.
+
+    The readers of the standard library and of zstandard take some damaged files for shorter ones: they ignore
+    everything from the first bzip2 or xz stream on that is not valid, and a zstd file that ends too early.
+
+    Args:
+        disk: the compressed file.
+        new_stream: returns a decompressor.
+    """
+
+    def __init__(self, disk: IO[bytes], new_stream: Callable[[], _Stream]) -> None:
         self._disk = disk
-        self._frame = self._decompressor.decompressobj()
-        self._content = b""
-        self._rest = b""
+        self._new_stream = new_stream
+        self._stream = new_stream()
+        self._content = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._content:
-            compressed = self._rest or self._disk.read(2**17)
-            self._rest = b""
+            compressed = self._next_input()
             if not compressed:
-                if not self._frame.eof:
-                    raise EOFError("Compressed file ended before the end-of-stream marker was reached")
                 return 0
-            if self._frame.eof:
-                self._frame = self._decompressor.decompressobj()
             try:
-                self._content = self._frame.decompress(compressed)
-            except self._error as error:
-                raise OSError(str(error)) from error
-            if self._frame.eof:
-                self._rest = self._frame.unused_data
+                self._content = memoryview(self._stream.decompress(compressed))
+            except Exception as error:  # zstandard has a class of its own
+                raise OSError(first_line(error)) from error
         count = min(len(buffer), len(self._content))
         buffer[:count] = self._content[:count]
         self._content = self._content[count:]
         return count
+
+    def _next_input(self) -> bytes:
+        """Return compressed bytes for the stream, which is a new one after the end of another; none at the end."""
+        if not self._stream.eof:
+            compressed = self._disk.read(CHUNK)
+            if not compressed:
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            return compressed
+        compressed = self._stream.unused_data.lstrip(PADDING)
+        while not compressed and (more := self._disk.read(CHUNK)):
+            compressed = more.lstrip(PADDING)
+        if compressed:
+            self._stream = self._new_stream()
+        return compressed

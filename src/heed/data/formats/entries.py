@@ -59,7 +59,7 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
         paths = tuple(str(Path(name).expanduser()) for name in names)
     except RuntimeError as error:
         raise HeedError(f"data.{key}: {names}: the home directory does not exist.") from error
-    if kinds == [None] and not Path(paths[0]).is_dir():
+    if kinds == [None] and not _is_folder(paths[0]):
         if _format(without_compression(re.sub(r"\.(lz4|zip)$", ".gz", names[0]))):
             return paths  # the compression is refused when the file is read
         raise HeedError(
@@ -69,9 +69,16 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
     return paths
 
 
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # of a name that is too long, or a folder that is closed
+        return False
+
+
 def _format(name: str) -> str | None:
     """Return the suffix of a format with both sides in a file; None for text files and folders."""
-    suffix = Path(without_compression(name)).suffix
+    suffix = Path(without_compression(name)).suffix.lower()
     return suffix if suffix in FORMATS else None
 
 
@@ -79,22 +86,52 @@ def find_sources(entry: Entry, fields: Fields) -> list[Source]:
     """Return the inputs of an entry: several for a pattern or a folder, in the order of their names.
 
     Raises:
-        HeedError: if nothing matches, or the matches of a pair of patterns do not correspond.
+        HeedError: if nothing matches, the matches of a pair of patterns do not correspond, or a folder cannot be read.
     """
-    if len(entry) == 2:
-        src, tgt = (_expand(name) for name in entry)
-        if len(src) != len(tgt):
+    try:
+        if len(entry) == 2:
+            return _pair_files(*entry)
+        return [source for path in _expand(entry[0]) for source in _open(path, fields)]
+    except OSError as error:
+        raise HeedError(f"{error.filename} cannot be read: {error.strerror}.") from error
+
+
+def _pair_files(src: str, tgt: str) -> list[Source]:
+    """Return pairs of text files. Of two patterns, the files correspond in the order of their names."""
+    src_files, tgt_files = _expand(src), _expand(tgt)
+    if len(src_files) != len(tgt_files):
+        raise HeedError(
+            f"{src} matches {len(src_files):,} files and {tgt} {len(tgt_files):,}: each source file needs its target "
+            "file, in the order of their names."
+        )
+    for src_file, tgt_file in zip(src_files, tgt_files, strict=True):
+        found = _wildcard_text(src, src_file), _wildcard_text(tgt, tgt_file)
+        if len(found[0]) == len(found[1]) and found[0] != found[1]:
             raise HeedError(
-                f"{entry[0]} matches {len(src):,} files and {entry[1]} {len(tgt):,}: each source file needs its target "
-                "file, in the order of their names."
+                f"{src_file} would be paired with {tgt_file}, but what {src} and {tgt} match in their names differs: "
+                "each source file needs its target file."
             )
-        return [TextFiles(*files) for files in zip(src, tgt, strict=True)]
-    return [source for path in _expand(entry[0]) for source in _open(path, fields)]
+    return [TextFiles(*files) for files in zip(src_files, tgt_files, strict=True)]
+
+
+WILDCARD = r"(\*\*|\*|\?|\[[^]]+\])"
+"""A wildcard of a pattern."""
+
+
+def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
+    """Return what each wildcard of a pattern stands for in a path that it matches; nothing for other paths."""
+    expressions = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    expression = ""
+    for number, piece in enumerate(re.split(WILDCARD, str(Path(pattern)))):
+        is_wildcard = number % 2
+        expression += f"({expressions.get(piece, piece.replace('[!', '[^'))})" if is_wildcard else re.escape(piece)
+    found = re.fullmatch(expression, str(path))
+    return found.groups() if found else ()
 
 
 def _expand(name: str) -> list[Path]:
     """Return the paths that a pattern matches, or the path."""
-    if not re.search(r"[*?[]", name) or Path(name).exists():
+    if not re.search(WILDCARD, name) or Path(name).exists():
         return [Path(name)]
     root = Path(Path(name).anchor)
     matches = sorted(root.glob(str(Path(name).relative_to(root))))
@@ -113,21 +150,32 @@ def _open(path: Path, fields: Fields) -> list[Source]:
 
 
 def _open_folder(folder: Path, fields: Fields) -> list[Source]:
-    """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG."""
+    """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
+
+    Raises:
+        HeedError: if a text file has no other side, or nothing is found.
+    """
     files = sorted(file for file in folder.iterdir() if file.is_file())
     found: list[Source] = [source for file in files if _format(file.name) for source in _open(file, fields)]
-    src_lang, tgt_lang = fields.languages
-    by_name = {without_compression(file.name): file for file in files}
-    for name, file in by_name.items():
-        stem, _, language = name.rpartition(".")
-        if language and language == src_lang and (other := by_name.get(f"{stem}.{tgt_lang}")):
-            found.append(TextFiles(file, other))
+    src_files, tgt_files = (_files_by_stem(files, language) for language in fields.languages)
+    if alone := sorted(src_files.keys() ^ tgt_files.keys()):
+        raise HeedError(
+            f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "
+            "pair of patterns."
+        )
+    found += [TextFiles(file, tgt_files[stem]) for stem, file in src_files.items()]
     if not found:
         raise HeedError(
             f"{folder} holds neither files with both sides ({', '.join(FORMATS)}) nor pairs of text files whose "
             "suffixes are data.src_lang and data.tgt_lang (a.en and a.de)."
         )
     return found
+
+
+def _files_by_stem(files: Sequence[Path], language: str | None) -> dict[str, Path]:
+    """Return the files whose suffix is a language by their names without it."""
+    names = [(without_compression(file.name).rpartition("."), file) for file in files]
+    return {stem: file for (stem, _, suffix), file in names if stem and suffix == language}
 
 
 def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
@@ -137,7 +185,8 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
     named: dict[str, list[Entry]] = {}
     for entry in entries:
         stem = re.sub(r"\.\w+$", "", without_compression(Path(entry[0]).name))
-        stem = re.sub(r"[\ud800-\udfff]", "_", stem)[:80] or "test"  # results are UTF-8, file names may not be
+        # Results are UTF-8, file names may not be; and the name of a test set is part of file names.
+        stem = re.sub(r"[\ud800-\udfff*?\[\]]", "_", stem)[:80] or "test"
         name, number = stem, 2
         while name in {"train", "valid", *named}:
             name, number = f"{stem}-{number}", number + 1

@@ -81,7 +81,8 @@ def get_field(record: Any, field: str) -> Any:
         if not isinstance(value, Mapping) or key not in value:
             found = f"{', '.join(map(str, value)):.200}" if isinstance(value, Mapping) else f"{value!r:.40}"
             raise KeyError(
-                f"no field {field!r} (found: {found}); set data.src_field and data.tgt_field to the two sides' fields."
+                f"no field {field!r} (found: {found}); data.src_field, data.tgt_field and data.score_field choose the "
+                "fields."
             )
         value = value[key]
     return value

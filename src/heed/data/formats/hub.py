@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heed.compat import dataset_fingerprint
 from heed.data.formats.lines import one_line
 from heed.data.text import BLOCK, Advance, Block, Part
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError
 from heed.progress import announced, reports_on_terminal
 
 if TYPE_CHECKING:
@@ -50,8 +51,17 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
             return load_dataset(repository, config, split=split, revision=revision)
     except Exception as error:  # the class depends on the versions of several HTTP libraries
         raise HeedError(
-            f"{repository} could not be loaded from the Hugging Face hub ({first_line(error)}): {otherwise}"
+            f"{repository} could not be loaded from the Hugging Face hub ({_reason(error):.300}): choose another "
+            f"data.config or data.splits, or {otherwise}"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return all lines of an error's message, because only the second one names the configurations to choose from."""
+    from datasets.exceptions import DatasetGenerationError
+
+    told = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
+    return " ".join(str(told).split()) or type(told).__name__
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ class DatasetSource:
     languages: tuple[str, str]
 
     def identity(self) -> tuple[Any, ...]:
-        return "hub", self.repository, self.dataset._fingerprint, len(self.dataset), self.languages
+        return "hub", self.repository, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
 
     def parts(self) -> Sequence[Part]:
         features = self.dataset.features
@@ -113,9 +123,10 @@ class DatasetPart:
 
     def read(self, advance: Advance) -> Iterator[Block]:
         done = 0
+        dataset = self.source.dataset.select_columns([TRANSLATION] if self.is_nested else list(self.source.languages))
         for start in range(self.start, self.stop, BLOCK):
             stop = min(start + BLOCK, self.stop)
-            rows = self.source.dataset[start:stop]
+            rows = dataset[start:stop]
             src, tgt = (self._column(rows, language, start) for language in self.source.languages)
             yield Block(src, tgt)
             advanced = self.size * (stop - self.start) // (self.stop - self.start)
@@ -127,10 +138,11 @@ class DatasetPart:
             return [one_line(text or "") for text in rows[language]]
         texts = []
         for row, translation in enumerate(rows[TRANSLATION]):
-            if language not in translation:
+            if not isinstance(translation, Mapping) or language not in translation:
+                found = ", ".join(translation) if isinstance(translation, Mapping) else f"{translation!r:.40}"
                 raise HeedError(
                     f"{self.source.repository}, row {first + row + 1:,}: no translation into {language!r} (found: "
-                    f"{', '.join(translation)}): set data.src_lang and data.tgt_lang."
+                    f"{found}): set data.src_lang and data.tgt_lang."
                 )
             texts.append(one_line(translation[language] or ""))
         return texts

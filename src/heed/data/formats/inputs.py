@@ -1,10 +1,9 @@
 """Inputs: each format as a source of parallel text that is cut into parts."""
 
 import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,7 @@ class JsonPart:
 
 @dataclass(frozen=True)
 class TsvFile:
-    """A table with tabs between columns and without quotes: one pair per line."""
+    """A table with tabs between columns and without quotes: one pair per line. Empty lines are skipped."""
 
     file: Path
     fields: Fields
@@ -151,11 +150,11 @@ class Columns:
 
     Args:
         indices: of source, target and score.
-        has_header: whether the first line names the columns.
+        header: number of columns that the first line names; None: there is no such line.
     """
 
     indices: tuple[int, ...]
-    has_header: bool
+    header: int | None
 
 
 def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
@@ -165,15 +164,15 @@ def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
         HeedError: if there is no column of this name.
     """
     if all(name.isdecimal() and int(name) > 0 for name in fields.names):
-        return Columns(tuple(int(name) - 1 for name in fields.names), has_header=False)
+        return Columns(tuple(int(name) - 1 for name in fields.names), header=None)
     names = [name.strip() for name in header]
     if missing := [name for name in fields.names if name not in names]:
         raise HeedError(
             f"{file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field and "
-            "data.tgt_field to two column names of the first line, or to column numbers such as 1 and 2 if the first "
-            "line is no header."
+            "data.tgt_field (and data.score_field) to column names of the first line, or to column numbers such as 1 "
+            "and 2 if the first line is no header."
         )
-    return Columns(tuple(names.index(name) for name in fields.names), has_header=True)
+    return Columns(tuple(names.index(name) for name in fields.names), header=len(names))
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,8 @@ class TsvPart:
             block = BlockBuilder(self.fields)
             for line in lines:
                 number += 1
-                if not (number == 1 and self.columns.has_header):
-                    add_row(block, line.rstrip("\r").split("\t"), self.columns, self.lines.file, number)
+                if (row := line.rstrip("\r")) and not (number == 1 and self.columns.header):
+                    add_row(block, row.split("\t"), self.columns, self.lines.file, number)
             yield block.block()
 
 
@@ -207,12 +206,19 @@ def add_row(block: BlockBuilder, row: Sequence[str], columns: Columns, file: Pat
     """Add a row of a table to a block.
 
     Raises:
-        HeedError: naming the line, if the row has too few columns or the score is not a number.
+        HeedError: naming the line, if the row has too few or too many columns or the score is not a number.
     """
     if len(row) <= max(columns.indices):
         raise HeedError(
             f"{file}, line {number:,}: {len(row)} columns, but column {max(columns.indices) + 1} is needed "
             "(data.src_field, data.tgt_field and data.score_field choose the columns)."
+        )
+    if (
+        columns.header and len(row) > columns.header and any(row[columns.header :])
+    ):  # part of a sentence may be in the wrong column
+        raise HeedError(
+            f"{file}, line {number:,}: {len(row)} columns, but the first line names {columns.header} (a separator "
+            "inside a sentence?)."
         )
     try:
         block.add_values(*(row[index] for index in columns.indices))
@@ -246,31 +252,31 @@ class CsvFile:
         return [self]
 
     def read(self, advance: Advance) -> Iterator[Block]:
-        with opened(self.file) as (content, disk):
-            text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
-            rows = csv.reader(text, strict=True)
-            block, columns, position = BlockBuilder(self.fields), None, 0
-            try:
-                for row in rows:
-                    if columns is None:
-                        columns = find_columns(self.file, row, self.fields)
-                        if columns.has_header:
-                            continue
-                    if row:
-                        add_row(block, row, columns, self.file, rows.line_num)
-                    if len(block.src) == BLOCK:
-                        yield block.block()
-                        block = BlockBuilder(self.fields)
-                        advance(disk.tell() - position)
-                        position = disk.tell()
-            except UnicodeDecodeError as error:
-                raise HeedError(
-                    f"{self.file}, after line {rows.line_num:,}: not UTF-8. Convert it first with iconv."
-                ) from error
-            except (csv.Error, *DAMAGED) as error:
-                raise HeedError(f"{self.file}, line {rows.line_num:,}: {first_line(error)}.") from error
-            yield block.block()
-            advance(disk.tell() - position)
+        columns, start = None, 1
+        block = BlockBuilder(self.fields)
+        rows = csv.reader(self._lines(advance), strict=True)
+        try:
+            for row in rows:
+                if columns is None and (columns := find_columns(self.file, row, self.fields)).header:
+                    start = rows.line_num + 1
+                    continue
+                if row:
+                    add_row(block, row, columns, self.file, start)
+                start = rows.line_num + 1
+                if len(block.src) == BLOCK:
+                    yield block.block()
+                    block = BlockBuilder(self.fields)
+        except csv.Error as error:
+            raise HeedError(
+                f"{self.file}, line {start:,}: {first_line(error)} (a quote that is not closed or not doubled?)."
+            ) from error
+        yield block.block()
+
+    def _lines(self, advance: Advance) -> Iterator[str]:
+        """Yield the lines with their ends, which quoted fields may contain."""
+        for lines in LineRange(self.file).read(advance):
+            for line in lines:
+                yield f"{line}\n"
 
 
 # ---- parquet
@@ -300,30 +306,30 @@ class ParquetFile:
             raise HeedError(f"{self.file} cannot be read as parquet: {first_line(error)} (a damaged file?).") from error
         first, parts = 0, []
         for number, (rows, size) in enumerate(sizes):
-            parts.append(ParquetPart(self.file, self.fields, number, first, size))
+            parts.append(ParquetPart(self.file, self.fields, [number], first, size))
             first += rows
-        return parts
+        return parts or [ParquetPart(self.file, self.fields, [], 0, 0)]
 
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """A row group of a parquet file.
+    """A row group of a parquet file, or an empty file.
 
     Args:
-        group: its number.
+        groups: its number.
         first: rows before it.
         size: bytes.
     """
 
     file: Path
     fields: Fields
-    group: int
+    groups: Sequence[int]
     first: int
     size: int
 
     @property
     def name(self) -> str:
-        return f"{self.file} from row {self.first + 1:,}"
+        return f"{self.file} from row {self.first + 1:,}" if self.first else str(self.file)
 
     def read(self, advance: Advance) -> Iterator[Block]:
         import pyarrow as pa
@@ -335,7 +341,7 @@ class ParquetPart:
             with self.file.open("rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as table:
                 roots = {name.split(".")[0] for name in self.fields.names}
                 columns = [name for name in table.schema_arrow.names if name in roots]
-                for batch in table.iter_batches(BLOCK, row_groups=[self.group], columns=columns):
+                for batch in table.iter_batches(BLOCK, row_groups=self.groups, columns=columns):
                     block = BlockBuilder(self.fields)
                     for record in batch.to_pylist():
                         number += 1
@@ -356,7 +362,10 @@ class ParquetPart:
 
 @dataclass(frozen=True)
 class TmxFile:
-    """A translation memory (TMX 1.4). Units without both languages are skipped, and so are formatting codes."""
+    """A translation memory (TMX 1.4). Units without both languages are skipped, and so are formatting codes.
+
+    It has no scores.
+    """
 
     file: Path
     fields: Fields
@@ -382,23 +391,23 @@ class TmxFile:
         from xml.parsers import expat
 
         units = _TmxUnits()
-        block, position, found = BlockBuilder(self.fields), 0, False
+        fields = replace(self.fields, score=None)
+        block, position, found = BlockBuilder(fields), 0, False
         with opened(self.file) as (content, disk):
             try:
                 while chunk := content.read(2**20):
                     units.feed(chunk)
                     for unit in units.take():
-                        pair = [_in_language(unit, language) for language in self.fields.languages]
-                        if None not in pair:
+                        if pair := _find_pair(unit, self.fields.languages):
                             block.add_values(*pair)
                             found = True
                     if len(block.src) >= BLOCK:
                         yield block.block()
-                        block = BlockBuilder(self.fields)
+                        block = BlockBuilder(fields)
                     advance(disk.tell() - position)
                     position = disk.tell()
                 units.close()
-            except (expat.ExpatError, ValueError, *DAMAGED) as error:
+            except (expat.ExpatError, ValueError, LookupError, *DAMAGED) as error:
                 raise HeedError(f"{self.file} cannot be read as TMX: {first_line(error)}.") from error
         if not found:
             src, tgt = self.fields.languages
@@ -407,14 +416,22 @@ class TmxFile:
         yield block.block()
 
 
-def _in_language(unit: Sequence[tuple[str, str]], language: str | None) -> str | None:
-    """Return the first text of a unit in a language; "en" is also found as "en-US"."""
-    wanted = str(language).lower().replace("_", "-")
-    for code, text in unit:
-        found = code.lower().replace("_", "-")
-        if found == wanted or found.split("-")[0] == wanted:
-            return text
-    return None
+def _find_pair(unit: Sequence[tuple[str, str]], languages: Sequence[str | None]) -> list[str] | None:
+    """Return the texts of a unit in two languages; None if it lacks one of them."""
+    codes = [_normal_code(code) for code, _ in unit]
+    src, tgt = (_find_language(codes, _normal_code(str(language))) for language in languages)
+    return None if src is None or tgt is None or src == tgt else [unit[src][1], unit[tgt][1]]
+
+
+def _find_language(codes: Sequence[str], wanted: str) -> int | None:
+    """Return where a language is: "en", or otherwise a variant of it such as "en-us"."""
+    if wanted in codes:
+        return codes.index(wanted)
+    return next((index for index, code in enumerate(codes) if code.split("-")[0] == wanted), None)
+
+
+def _normal_code(code: str) -> str:
+    return code.lower().replace("_", "-")
 
 
 class _TmxUnits:
@@ -437,7 +454,8 @@ class _TmxUnits:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._characters
-        self._parser.EntityDeclHandler = self._refuse_entity
+        self._parser.EntityDeclHandler = self._refuse_declaration
+        self._parser.SkippedEntityHandler = self._refuse_entity
 
     def feed(self, chunk: bytes) -> None:
         """Parse more of the file."""
@@ -476,6 +494,10 @@ class _TmxUnits:
         if self._text is not None and not self._codes:
             self._text.append(text)
 
-    def _refuse_entity(self, *_: Any) -> None:
+    def _refuse_entity(self, name: str, *_: Any) -> None:
+        # The DTD that declares it is not read. Without this handler, expat leaves the character out.
+        raise ValueError(f"the entity &{name}; in line {self._parser.CurrentLineNumber:,} is unknown")
+
+    def _refuse_declaration(self, *_: Any) -> None:
         # A few nested entities can expand to gigabytes.
         raise ValueError("it declares entities, which a translation memory does not need: remove its DOCTYPE")

@@ -93,7 +93,7 @@ def cut_files(src: Path, tgt: Path) -> list[tuple[LineRange, LineRange]]:
     is_compressed = any(find_compression(file) is not None for file in (src, tgt))
     if is_compressed or sum(sizes) <= PART:
         return [(LineRange(src), LineRange(tgt))]
-    cuts, src_lines = _find_cuts(src, PART * sizes[0] // sum(sizes))
+    cuts, src_lines = _find_cuts(src, max(1, PART * sizes[0] // sum(sizes)))
     offsets, tgt_lines = _find_lines(tgt, [line for _, line in cuts])
     if src_lines != tgt_lines:
         raise different_lengths(src, src_lines, tgt, tgt_lines)
@@ -128,7 +128,7 @@ def _line_ends(file: Path) -> Iterator[np.ndarray]:
 
 
 def _find_cuts(file: Path, size: int) -> tuple[list[Cut], int]:
-    """Return cuts about every ``size`` bytes, and the number of lines."""
+    """Return cuts about every ``size`` ≥ 1 bytes, and the number of lines."""
     cuts: list[Cut] = []
     lines, end, length = 0, 0, file.stat().st_size
     for ends in _line_ends(file):

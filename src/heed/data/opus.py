@@ -1,0 +1,255 @@
+"""``data=opus``: corpora of OPUS, WMT and other collections, downloaded by mtdata (Gowda et al. 2021).
+
+mtdata is called as a program, because its requirements exclude those of heed's other extras: it may be installed in an
+environment of its own. It writes two text files for each corpus, which are read like ``data=files``.
+"""
+
+import hashlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from heed.data.cleaning import Cleaning
+from heed.data.corpus import Corpus, FilesCorpus
+from heed.data.preparation.corpus import Preparation
+from heed.data.preparation.folder import open_or_build
+from heed.errors import HeedError
+from heed.files import replacing
+from heed.options import AtLeast1, validated
+from heed.progress import announced
+
+FORMAT = 1
+"""Version of the folder in the cache. Those of another version are downloaded again."""
+
+ROLES = {"train": "train-parts", "dev": "tests", "test": "tests"}
+"""mtdata's names of training, validation and test sets, and the folders in which it writes their files."""
+
+PairsByID = dict[str, list[str]]
+"""The source and the target file of each corpus, relative to the folder of the download."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A finished download: the files of each corpus, by role."""
+
+    folder: Path
+    files: Mapping[str, PairsByID]
+
+    def entries(self, role: str) -> dict[str, list[str]]:
+        """Return pairs of files by ID."""
+        return {name: [str(self.folder / file) for file in pair] for name, pair in self.files[role].items()}
+
+
+@validated("data.")
+class OpusCorpus:
+    """Corpora that mtdata knows. ``mtdata list -l de-en`` lists their IDs.
+
+    Args:
+        train, valid, test: lists of IDs such as OPUS-tatoeba-v20230412-deu-eng. Each test corpus is a test set; None:
+            there is none. No corpus may be in two of them.
+        command: the program and its first arguments: "mtdata", a path to it, or "uvx mtdata".
+        num_jobs: downloads at a time.
+        src_lang, tgt_lang: ISO 639-1 or 639-3 codes ("de" or "deu").
+        reverse, both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in
+            `FilesCorpus`.
+
+    Raises:
+        HeedError: naming the ID that is invalid.
+    """
+
+    def __init__(
+        self,
+        *,
+        train: Sequence[str],
+        valid: Sequence[str],
+        test: Sequence[str] | None,
+        command: str,
+        num_jobs: AtLeast1,
+        src_lang: str,
+        tgt_lang: str,
+        reverse: bool,
+        both_directions: bool,
+        noise: Mapping[str, Any] | None,
+        max_train: AtLeast1 | None,
+        max_eval_tokens: AtLeast1 | None,
+        cleaning: Cleaning,
+        preparation: Preparation,
+        cache_dir: str,
+    ) -> None:
+        self.ids = {"train": list(train), "dev": list(valid), "test": list(test or ())}
+        _check_ids({"data.train": self.ids["train"], "data.valid": self.ids["dev"], "data.test": self.ids["test"]})
+        for key, language in (("src_lang", src_lang), ("tgt_lang", tgt_lang)):
+            if not re.fullmatch(r"[A-Za-z]{2,3}(_\w+)*", language):
+                raise HeedError(f"data.{key}={language} is no language code: give an ISO 639 code such as de or deu.")
+        self.languages = src_lang, tgt_lang
+        self.program = _split_command(command)
+        self.num_jobs = num_jobs
+        self.wait_minutes = preparation.wait_minutes
+        key = hashlib.blake2b(repr((FORMAT, self.languages, self.ids)).encode(), digest_size=8).hexdigest()
+        self.folder = Path(cache_dir) / "opus" / key
+        self.options: dict[str, Any] = {
+            "src_lang": src_lang,
+            "tgt_lang": tgt_lang,
+            "reverse": reverse,
+            "both_directions": both_directions,
+            "noise": noise,
+            "max_train": max_train,
+            "max_eval_tokens": max_eval_tokens,
+            "cleaning": cleaning,
+            "preparation": preparation,
+            "cache_dir": cache_dir,
+        }
+
+    def load(self) -> Corpus:
+        """Download the corpora unless they have been before, read them and clean the training pairs.
+
+        Raises:
+            HeedError: if mtdata is not installed or fails, or a file is invalid.
+        """
+        download = open_or_build(self.folder, _open_download, self._download, wait_minutes=self.wait_minutes)
+        files = FilesCorpus(
+            train=list(download.entries("train").values()),
+            valid=list(download.entries("dev").values()),
+            test={name: [pair] for name, pair in download.entries("test").items()} or None,
+            temperature=None,
+            src_field="src",
+            tgt_field="tgt",
+            score_field=None,
+            min_score=None,
+            **self.options,
+        )
+        return replace(files.load(), name="opus")
+
+    def command(self, folder: Path) -> list[str]:
+        """Return the command line that downloads the corpora to a folder."""
+        # Without --merge, which writes all training text a second time; heed itself drops duplicates.
+        line = [*self.program, "-no-pb", "get", "--langs", "-".join(self.languages)]
+        for role, ids in self.ids.items():
+            line += [f"--{role}", *ids] if ids else []
+        return [*line, "--fail", "--n-jobs", str(self.num_jobs), "--out", str(folder)]
+
+    def _download(self, folder: Path) -> None:
+        for earlier in folder.glob("download-*"):  # of an interrupted attempt, whose mtdata may still be writing
+            shutil.rmtree(earlier, ignore_errors=True)
+        download = Path(mkdtemp(prefix="download-", dir=folder))
+        try:
+            self._run(self.command(download), folder / "mtdata.log")
+            files = _find_files(download)
+        except HeedError:
+            shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
+            raise
+        paths = [file for pairs in files.values() for pair in pairs.values() for file in pair]
+        sizes = {file: (download / file).stat().st_size for file in paths}
+        content = {"folder": download.name, "files": files, "sizes": sizes}
+        with replacing(folder / "manifest.json") as file:
+            file.write_text(json.dumps(content, indent=1))
+
+    def _run(self, command: Sequence[str], log: Path) -> None:
+        if not command or shutil.which(command[0]) is None:
+            raise HeedError(
+                f"data=opus needs mtdata, but data.command={shlex.join(self.program)} is not installed: run "
+                "`pip install 'heed[opus]'`, or install mtdata in an environment of its own and set data.command to "
+                "its path."
+            )
+        corpora = f"{sum(map(len, self.ids.values()))} corpora (log: {log})"
+        with announced("Downloading with mtdata", corpora, expected_seconds=60), log.open("wb") as output:
+            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output).returncode
+        if status:
+            lines = log.read_text(errors="replace").split("\n")
+            reason = next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {status}")
+            raise HeedError(f"mtdata could not download the corpora: {reason:.300} (see {log}).")
+
+
+def _split_command(command: str) -> list[str]:
+    """Return the words of a command line."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise HeedError(f"data.command={command} cannot be split into words: {error}.") from error
+
+
+def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
+    """Raise a HeedError if an ID is of another form or given twice, or if there is none for a split that needs some."""
+    seen: dict[str, str] = {}
+    for option, ids in given.items():
+        if not ids and option != "data.test":
+            raise HeedError(f"{option} is empty: give a list of mtdata's IDs (`mtdata list -l de-en` lists them).")
+        for name in ids:
+            if not isinstance(name, str) or not re.fullmatch(r"\w[^-\s/]*(-[^-\s/]+){4}", name):
+                raise HeedError(
+                    f"{option}: {name} is no ID of a parallel corpus such as OPUS-tatoeba-v20230412-deu-eng "
+                    "(`mtdata list -l de-en` lists them)."
+                )
+            if name in seen:
+                raise HeedError(f"{option}: {name} is in {seen[name]} already: give every corpus once.")
+            seen[name] = option
+
+
+def _find_files(folder: Path) -> dict[str, PairsByID]:
+    """Return the files of a download by role and ID, the source first.
+
+    mtdata 0.5 ends with mtdata.signature.txt: a command line, with standard language codes and IDs, that repeats it.
+
+    Raises:
+        HeedError: if it wrote something else.
+    """
+    signature = folder / "mtdata.signature.txt"
+    try:
+        languages, ids = _parse_signature(signature.read_text())
+        return {role: {name: _pair(folder, role, name, languages[0]) for name in ids[role]} for role in ROLES}
+    except (OSError, ValueError, KeyError) as error:
+        raise HeedError(
+            f"{folder} is not as mtdata 0.5 writes it ({error}): install this version, and set data.command to it."
+        ) from error
+
+
+def _parse_signature(text: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the languages and the IDs of each role."""
+    words = text.splitlines()[0].split()
+    languages = words[words.index("-l") + 1].split("-")
+    ids: dict[str, list[str]] = {role: [] for role in ROLES}
+    role = ""
+    for word in words:
+        if word.startswith("-"):
+            role = word.removeprefix("--")
+        elif role in ids:
+            ids[role].append(word)
+    return languages, ids
+
+
+def _pair(folder: Path, role: str, name: str, src_lang: str) -> list[str]:
+    """Return the source and the target file of a corpus, whose ID ends with their languages in any order.
+
+    Raises:
+        ValueError: if one is missing.
+    """
+    languages = name.split("-")[-2:]
+    if languages[0].split("_")[0] != src_lang.split("_")[0]:
+        languages.reverse()
+    files = [f"{ROLES[role]}/{name}.{language}" for language in languages]
+    if missing := [file for file in files if not (folder / file).is_file()]:
+        raise ValueError(f"{missing[0]} is missing")
+    return files
+
+
+def _open_download(folder: Path) -> Download:
+    """Return a finished download.
+
+    Raises:
+        ValueError: if it is not finished, or a file is missing or has another size.
+    """
+    try:
+        content = json.loads((folder / "manifest.json").read_text())
+        download = folder / content["folder"]
+        if any((download / file).stat().st_size != size for file, size in content["sizes"].items()):
+            raise ValueError("a file has another size")
+        return Download(download, content["files"])
+    except (OSError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} is not complete") from error
