@@ -114,8 +114,8 @@ def test_corpora_are_downloaded_once_and_read(program: Path, tmp_path: Path) -> 
     assert (corpus.name, corpus.src_lang, corpus.tgt_lang) == ("opus", "en", "de")
     expected = [("eng news_commentary", "deu news_commentary"), ("eng wmt24pp", "deu wmt24pp")]
     assert sorted(sentence_pairs(corpus.train)) == expected
-    assert sentence_pairs(corpus.valid) == [("eng wikimedia", "deu wikimedia")]
-    assert {name: sentence_pairs(text) for name, text in corpus.tests.items()} == {
+    assert sentence_pairs(corpus.valid["valid"].text) == [("eng wikimedia", "deu wikimedia")]
+    assert {name: sentence_pairs(part.text) for name, part in corpus.tests.items()} == {
         TATOEBA: [("eng tatoeba", "deu tatoeba")]
     }
     assert sorted(sentence_pairs(load(tmp_path, num_jobs="3").train)) == expected
@@ -130,7 +130,7 @@ def test_the_source_is_found_whatever_the_order_in_the_id(
 ) -> None:
     corpus = load(tmp_path, **changes, test="null")
     assert sorted(sentence_pairs(corpus.train))[0] == ("deu news_commentary", "eng news_commentary")
-    assert sentence_pairs(corpus.valid) == [("deu wikimedia", "eng wikimedia")]
+    assert sentence_pairs(corpus.valid["valid"].text) == [("deu wikimedia", "eng wikimedia")]
     assert not corpus.tests
     assert "--test" not in calls(tmp_path)[0]
 
@@ -251,7 +251,7 @@ def test_what_mtdata_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     write_to_cache(cache, WIKIMEDIA, zipped("Ein Pferd.\n", "A horse.\n"))
     corpus = load(tmp_path, command="mtdata", train=f"[{NEWS}]", num_jobs="2")
     assert sorted(sentence_pairs(corpus.train)) == [("A bird.", "Ein Vogel."), ("A dog.", "Ein Hund.")]
-    assert sentence_pairs(corpus.valid) == [("A horse.", "Ein Pferd.")]
-    assert sentence_pairs(corpus.tests[TATOEBA]) == [("A cat.", "Eine Katze.")]
+    assert sentence_pairs(corpus.valid["valid"].text) == [("A horse.", "Ein Pferd.")]
+    assert sentence_pairs(corpus.tests[TATOEBA].text) == [("A cat.", "Eine Katze.")]
     message = error(tmp_path, command="mtdata", train="[OPUS-nothing-v1-deu-eng]")
     assert "Could not find OPUS-nothing-v1-deu-eng" in message
