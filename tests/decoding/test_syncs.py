@@ -1,4 +1,4 @@
-"""How often a search waits for the device: counted on a CPU, with the looks at finished hypotheses of an accelerator."""
+"""How often a search waits for the device: counted on a CPU, looking at finished hypotheses as on an accelerator."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

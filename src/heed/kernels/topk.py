@@ -9,6 +9,8 @@ from heed.kernels.choice import is_plain
 
 BLOCK = 64
 """Values per block: a block of which the maximum is too small is skipped."""
+MAX_SORTED = 1024
+"""Values in all rows together up to which sorting the rows is faster: it is one operation."""
 
 
 def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
@@ -34,7 +36,7 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
 
 def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Compute :func:`heed.functional.stable_topk`, in fp32 without sorting the rows."""
-    if x.dtype != torch.float32:
+    if x.dtype != torch.float32 or x.numel() <= MAX_SORTED:
         return functional.stable_topk(x, k)
     # Integers in the order of the values, then of the indices from the last to the first, so that no two are equal.
     # A float's bits are in its order; those of a negative one in the opposite order.
