@@ -268,12 +268,12 @@ def test_a_log_of_a_run_has_lines_about_every_phase(
     lines = log.getvalue().splitlines()
     for phase in (
         "Generating the corpus",
-        "Hashing validation and test sources",
-        "Cleaning",
-        "Fingerprinting the text",
+        "Reading and cleaning",
+        "Looking for duplicates",
         "Training the tokenizer",
-        "Reading text for the tokenizer",
+        "Counting words",
         "Encoding",
+        "Writing token ids",
         "Training",
         "Decoding valid",
         "Decoding test",

@@ -20,7 +20,7 @@ from benchmark.measure import rows, timed
 from benchmark.peer_process import PeerProcess
 from benchmark.peers import UnavailableError, start_available
 from heed.data.batch import collate
-from heed.data.encoded import Ragged
+from heed.data.ragged import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.inference import model_folder

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchmark.measure import peak_mib
-from heed.data.micro_batches import IntArray, Planner
+from heed.data.micro_batches import Planner
+from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.store import IntArray, PairStore, StoredShard, chunk_size
 from heed.errors import HeedError
 
 
@@ -32,10 +34,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
     src, tgt = lengths(pairs)
+    order = epoch_order(src, tgt)
     planner = Planner(batch_tokens=batch_tokens, device_tokens=4096, pool=20_000, seed=1)
     before = peak_mib()
     start = time.perf_counter()
-    steps = sum(1 for _ in planner.steps(src, tgt, epoch=0))
+    steps = 0
+    for pool in planner.pools(order):
+        steps += len(planner.cut(pool, order.read(pool.first, pool.stop), seed=(1, 0)))
     seconds = time.perf_counter() - start
     memory = peak_mib() - before
     share = seconds / (int(src.sum() + tgt.sum()) / rate)
@@ -52,6 +57,13 @@ def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
         "share": round(share, 6),
         "memory_mib": round(memory, 1),
     }
+
+
+def epoch_order(src: IntArray, tgt: IntArray) -> EpochOrder:
+    """Return the order of an epoch of pairs with these lengths, including EOS."""
+    nothing = np.broadcast_to(np.int32(0), int(max(src.sum(), tgt.sum())))
+    stored = StoredShard(nothing, nothing, np.stack([src, tgt], axis=1) - 1)
+    return EpochOrder(TrainingPairs([View(PairStore([stored], chunk=chunk_size(len(src))))]), seed=(1, 0))
 
 
 def lengths(pairs: int) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heed.data.batch import Batch, collate
-from heed.data.encoded import EncodedSplit
+from heed.data.store import Pairs
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
@@ -30,7 +30,7 @@ class PlainLoop:
         self.bf16 = bf16
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
-    def take(self, steps: Sequence[EncodedSplit]) -> None:
+    def take(self, steps: Sequence[Pairs]) -> None:
         """Take one optimizer step for each element, with all its pairs as one batch."""
         for pairs in steps:
             self._step(collate(np.arange(len(pairs)), pairs.src, pairs.tgt))

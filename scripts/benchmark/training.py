@@ -12,6 +12,7 @@ import lightning as L
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
+from torch import Tensor
 
 from benchmark.matmul import record_products, time_products
 from benchmark.measure import rows
@@ -19,13 +20,14 @@ from benchmark.peer_process import PeerProcess
 from benchmark.peers import start_available
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
-from heed.data.encoded import EncodedSplit, Ragged
+from heed.data.ragged import Ragged
+from heed.data.store import Pairs
 from heed.kernels.cpu import has_bf16_matmul
 from heed.launch.assemble import assemble
 from heed.launch.compose import compose
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
-from heed.training.module import TranslationModule
+from heed.symbols import PAD
 
 SIZES = {
     "d256": ["model=transformer", "model.d_ff=1024"],
@@ -38,7 +40,7 @@ SIZES = {
 STEP_TOKENS = 3700
 """Target tokens of an optimizer step, so that it fits into one micro-batch of 4096 padded tokens."""
 
-Steps = Sequence[EncodedSplit]
+Steps = Sequence[Pairs]
 """The pairs of each optimizer step."""
 
 
@@ -113,9 +115,7 @@ class AlternatingRounds(Callback):  # type: ignore[misc]
             return
         tokens = sum(shard.src_tokens + shard.tgt_tokens for shard in self._taken)
         self.rates["heed"].append(tokens / (self.now() - self._round_start))
-        assert isinstance(pl_module, TranslationModule)
-        train = pl_module.data.encode_train(batch.epoch)
-        steps = [_pairs(shard, train) for shard in self._taken]
+        steps = [_pairs(shard) for shard in self._taken]
         for name, peer in self.peers.items():
             _, seconds = peer(steps)
             self.rates[name].append(tokens / seconds)
@@ -127,10 +127,16 @@ class AlternatingRounds(Callback):  # type: ignore[misc]
         self._round_start = self.now()
 
 
-def _pairs(shard: StepShard, train: EncodedSplit) -> EncodedSplit:
-    index = np.concatenate([batch.index.numpy() for _, batch in shard.micro_batches])
-    src, tgt = (Ragged.of([side[int(i)].tolist() for i in index]) for side in (train.src, train.tgt))
-    return EncodedSplit(src, tgt)
+def _pairs(shard: StepShard) -> Pairs:
+    """Return the pairs of a step, without BOS and EOS."""
+    batches = [batch for _, batch in shard.micro_batches]
+    src = [row[:-1] for batch in batches for row in _unpadded(batch.src)]
+    tgt = [row[:-1] for batch in batches for row in _unpadded(batch.tgt_out)]
+    return Pairs(np.arange(len(src)), Ragged.of(src), Ragged.of(tgt))
+
+
+def _unpadded(ids: Tensor) -> list[list[int]]:
+    return [[token for token in row if token != PAD] for row in ids.tolist()]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

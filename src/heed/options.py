@@ -25,6 +25,7 @@ T = TypeVar("T")
 AtLeast0 = Annotated[int, Interval(ge=0)]
 AtLeast1 = Annotated[int, Interval(ge=1)]
 UnitInterval = Annotated[float, Interval(ge=0, lt=1)]
+Probability = Annotated[float, Interval(ge=0, le=1)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Positive = Annotated[float, Interval(gt=0)]
 Depth = Annotated[int, Interval(ge=1, le=1000)]

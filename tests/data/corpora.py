@@ -1,15 +1,24 @@
 """Small corpora and tokenizers that several tests of data/ use. Also imported by the tests' subprocesses."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
-from datasets import Dataset
 from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
+from heed.data.cleaning import Cleaning
 from heed.data.corpus import Corpus, HubCorpus
+from heed.data.micro_batches import Planner, Step
+from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.preparation.corpus import Preparation, TrainingText, TrainingTexts
+from heed.data.store import PairStore, StoredShard, chunk_size
+from heed.data.text import Block, ParallelText, TextInMemory
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
 from heed.errors import HeedError
 
@@ -34,32 +43,86 @@ GERMAN_NOUNS = ("Hund", "Kater", "Vogel", "Hengst", "Weg", "Fluss", "Damm", "Gar
 VERBS = {"sees": "sieht", "likes": "mag", "follows": "begleitet", "finds": "findet"}
 
 
-def toy_language(size: int = 400) -> Dataset:
+def toy_language(size: int = 400) -> ParallelText:
     """Pairs of a toy English and German; each pair differs from its neighbours."""
     src, tgt = [], []
     for n in range(size):
         subject, object_, (verb, german_verb) = n % 8, n // 8 % 8, list(VERBS.items())[n // 3 % 4]
         src.append(f"The {NOUNS[subject]} {verb} the {NOUNS[object_]} of {n % 97}.")
         tgt.append(f"Der {GERMAN_NOUNS[subject]} {german_verb} den {GERMAN_NOUNS[object_]} von {n % 97}.")
-    return Dataset.from_dict({"src": src, "tgt": tgt})
+    return ParallelText(src, tgt)
 
 
-def numbered_dogs(size: int) -> Dataset:
+def numbered_dogs(size: int) -> ParallelText:
     """Pairs of five lengths that a number tells apart."""
-    return Dataset.from_dict(
-        {
-            "src": [f"the dog number {n} sleeps {'very ' * (n % 5)}well" for n in range(size)],
-            "tgt": [f"der Hund Nummer {n} schläft {'sehr ' * (n % 5)}gut" for n in range(size)],
-        }
+    return ParallelText(
+        [f"the dog number {n} sleeps {'very ' * (n % 5)}well" for n in range(size)],
+        [f"der Hund Nummer {n} schläft {'sehr ' * (n % 5)}gut" for n in range(size)],
     )
 
 
-def train_tokenizer(dataset: Dataset, cache: Path, *, tags: tuple[str, ...] = (), **changes: Any) -> Tokenizer:
-    return TokenizerTrainer(**(TOKENIZER | changes)).train(dataset, cache, tags=tags)
+NO_RULES: dict[str, Any] = {
+    "drop_empty": False,
+    "drop_placeholders": False,
+    "max_chars": None,
+    "max_ratio": None,
+    "drop_leaked": False,
+    "drop_duplicates": False,
+}
 
 
-def sentence_pairs(dataset: Dataset) -> list[tuple[str, str]]:
-    return list(zip(dataset["src"], dataset["tgt"], strict=True))
+def training_text(
+    text: ParallelText,
+    cache: Path,
+    *,
+    rules: dict[str, Any] = NO_RULES,
+    held_out: Sequence[ParallelText] = (),
+    at_most: int | None = None,
+    processes: int = 1,
+) -> TrainingText:
+    """Select the training pairs of a text in memory, without cleaning rules."""
+    return TrainingText(
+        [TextInMemory(text, ("test", text.src, text.tgt))],
+        held_out=held_out,
+        cleaning=Cleaning(**rules),
+        min_score=None,
+        at_most=at_most,
+        swapped=False,
+        preparation=Preparation(num_proc=processes, wait_minutes=1),
+        cache_dir=cache,
+    )
+
+
+def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = (), **changes: Any) -> Tokenizer:
+    return TokenizerTrainer(**(TOKENIZER | changes)).train(
+        TrainingTexts.single(training_text(text, cache)), cache, tags=tags
+    )
+
+
+def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:
+    """Return the pairs, in the order of the text."""
+    blocks: Sequence[ParallelText | Block] = [text] if isinstance(text, ParallelText) else list(text.blocks())
+    return [pair for block in blocks for pair in zip(block.src, block.tgt, strict=True)]
+
+
+Lengths = npt.NDArray[np.int64]
+
+
+def epoch_order(src: Lengths, tgt: Lengths, *, seed: int, epoch: int) -> EpochOrder:
+    """Return the order of an epoch of pairs with these lengths, including EOS."""
+    nothing = np.broadcast_to(np.int32(0), int(max(src.sum(), tgt.sum())))
+    store = PairStore([StoredShard(nothing, nothing, np.stack([src, tgt], axis=1) - 1)], chunk=chunk_size(len(src)))
+    return EpochOrder(TrainingPairs([View(store)]), seed=(seed, epoch))
+
+
+def plan_steps(planner: Planner, src: Lengths, tgt: Lengths, *, epoch: int, start: int = 0) -> Iterator[Step]:
+    """Plan an epoch of pairs with these lengths, including EOS. Micro-batches hold indices of the pairs."""
+    order = epoch_order(src, tgt, seed=planner.seed, epoch=epoch)
+    for pool in planner.pools(order, start=start):
+        pairs = order.read(pool.first, pool.stop)
+        for number, step in enumerate(planner.cut(pool, pairs, seed=(planner.seed, epoch)), pool.first_step):
+            if number >= start:
+                yield replace(step, micro_batches=[pairs.rows[index] for index in step.micro_batches])
 
 
 def write_lines(folder: Path, **texts: list[str]) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.batch import collate
-from heed.data.encoded import Ragged
+from heed.data.ragged import Ragged
 from heed.symbols import BOS, EOS, PAD
 
 sentences = st.lists(st.integers(4, 50), max_size=9)

@@ -5,13 +5,17 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sentencepiece as spm
 
-from heed.data.bpe_dropout import BPEDropout
+from heed.data.bpe_dropout import SEGMENTATIONS, BPEDropout
+from heed.data.ragged import Ragged
 from heed.errors import HeedError
+from tests.data.corpora import ROOT
 
 WORDS = ("low", "lower", "newest", "widest", "lowest", "unrelated", "fährt", "Straße", "well-known", "3,141")
 LINES = [f"{a} {b} {c}" for a in WORDS for b in WORDS for c in WORDS]
@@ -46,10 +50,15 @@ def test_rate_0_is_bpe_and_every_rate_keeps_the_text(size: int) -> None:
     ids = bpe.encode(lines)
     assert any(bpe.is_byte(id_) for sentence in ids for id_ in sentence), "the lines contain byte-fallback pieces"
     for rate in (0.0, 0.9):
-        dropout = BPEDropout(bpe, rate=rate, seed="1")
-        segmented = [dropout(sentence) for sentence in ids]
+        segmented = segment(BPEDropout(bpe, rate=rate), ids)
         assert (segmented == ids) is (rate == 0)
         assert bpe.decode(segmented) == bpe.decode(ids)
+
+
+def segment(dropout: BPEDropout, ids: Sequence[Sequence[int]], *, seed: str = "1", first: int = 0) -> list[list[int]]:
+    """Segment sentences that are numbered from ``first``."""
+    drawn = dropout(Ragged.of(ids), np.arange(first, first + len(ids)), seed=seed)
+    return [sentence.tolist() for sentence in drawn]
 
 
 def probabilities(bpe: Processor, pieces: tuple[str, ...], rate: float) -> Counter[tuple[str, ...]]:
@@ -73,19 +82,33 @@ def test_segmentations_have_the_frequencies_of_the_algorithm(rate: float, bpe: P
     expected = probabilities(bpe, tuple("▁lowest"), rate)
     assert math.isclose(sum(expected.values()), 1)
     assert len(expected) > 5
-    # A new object for each draw, because segmentations of frequent words are reused.
-    seen = Counter(tuple(bpe.id_to_piece(BPEDropout(bpe, rate=rate, seed=str(n))(ids))) for n in range(1500))
+    # A new seed for each draw, because segmentations of a word are reused.
+    dropout = BPEDropout(bpe, rate=rate)
+    seen = Counter(tuple(bpe.id_to_piece(segment(dropout, [ids], seed=str(n))[0])) for n in range(1500))
     assert set(seen) <= set(expected)
     for outcome, p in expected.items():
         assert abs(seen[outcome] - 1500 * p) <= 4.5 * math.sqrt(1500 * p * (1 - p)) + 1, outcome
 
 
 def test_a_frequent_word_keeps_varying(bpe: Processor) -> None:
-    dropout = BPEDropout(bpe, rate=0.5, seed="1")
-    draws = [tuple(dropout(bpe.encode("unrelated"))) for _ in range(300)]
-    assert len(set(draws[:16])) > 5
-    assert set(draws[16:]) == set(draws[:16])
-    assert len(set(draws[100:110])) > 2
+    draws = [tuple(ids) for ids in segment(BPEDropout(bpe, rate=0.5), [bpe.encode("unrelated")] * 800)]
+    assert 5 < len(set(draws)) <= SEGMENTATIONS
+    counts = Counter(draws)
+    for start in range(0, 800, 100):
+        assert len(set(draws[start : start + 100])) > len(counts) / 2
+    words = segment(BPEDropout(bpe, rate=0.5), [bpe.encode("unrelated " * 400)])
+    assert len(set(" ".join(bpe.id_to_piece(words[0])).split(" ▁"))) > 5, "also within a sentence"
+
+
+@pytest.mark.parametrize("block", [1, 7, 100])
+def test_a_segmentation_depends_on_the_seed_and_the_number_only(block: int, bpe: Processor) -> None:
+    ids = [*bpe.encode(LINES[:60]), [], *bpe.encode(LINES[60:100])]
+    whole = segment(BPEDropout(bpe, rate=0.3), ids)
+    dropout = BPEDropout(bpe, rate=0.3)
+    segment(dropout, ids, seed="another")
+    starts = list(range(0, len(ids), block))[::-1]
+    parts = {start: segment(dropout, ids[start : start + block], first=start) for start in starts}
+    assert [sentence for start in sorted(parts) for sentence in parts[start]] == whole
 
 
 def test_the_same_seed_draws_the_same_in_every_process(bpe: Processor, tmp_path: Path) -> None:
@@ -95,18 +118,18 @@ def test_the_same_seed_draws_the_same_in_every_process(bpe: Processor, tmp_path:
     script = f"""
 import sentencepiece as spm
 from heed.data.bpe_dropout import BPEDropout
+from tests.data.test_bpe_dropout import segment
 bpe = spm.SentencePieceProcessor(model_file={str(model)!r})
-dropout = BPEDropout(bpe, rate=0.3, seed="(1, 2)")
-print([dropout(sentence) for sentence in {ids}])
+print(segment(BPEDropout(bpe, rate=0.3), {ids}, seed="(1, 2)"))
 """
-    dropout = BPEDropout(bpe, rate=0.3, seed="(1, 2)")
-    segmented = [dropout(sentence) for sentence in ids]
-    printed = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    dropout = BPEDropout(bpe, rate=0.3)
+    segmented = segment(dropout, ids, seed="(1, 2)")
+    command = [sys.executable, "-c", script]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert printed.strip() == str(segmented)
-    other_seed = BPEDropout(bpe, rate=0.3, seed="(1, 3)")
-    assert [other_seed(sentence) for sentence in ids] != segmented
+    assert segment(dropout, ids, seed="(1, 3)") != segmented
 
 
 def test_a_unigram_model_is_refused() -> None:
     with pytest.raises(HeedError, match=r"unigram model: set tokenizer\.sampling=0"):
-        BPEDropout(Processor(model_proto=train_model("unigram")), rate=0.1, seed="1")
+        BPEDropout(Processor(model_proto=train_model("unigram")), rate=0.1)

@@ -1,27 +1,24 @@
 """Cleaning rules: what each drops and keeps, and the report."""
 
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
-from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heed.data import cleaning as module
-from heed.data.cleaning import Cleaning, CleaningReport
+from heed.data import text as module
+from heed.data.cleaning import RULES, Cleaning, CleaningReport
+from heed.data.preparation import scan
+from heed.data.text import Block, ParallelText
 from heed.errors import HeedError
+from tests.data.corpora import NO_RULES, sentence_pairs, training_text
 
-OFF: dict[str, Any] = {
-    "drop_empty": False,
-    "drop_placeholders": False,
-    "max_chars": None,
-    "max_ratio": None,
-    "drop_leaked": False,
-    "drop_duplicates": False,
-}
 ON: dict[str, Any] = {
     "drop_empty": True,
     "drop_placeholders": True,
@@ -34,21 +31,16 @@ ON: dict[str, Any] = {
 Pairs = list[tuple[str, str]]
 
 
-def dataset(pairs: Pairs) -> Dataset:
-    return Dataset.from_dict({"src": [src for src, _ in pairs], "tgt": [tgt for _, tgt in pairs]})
+def parallel(pairs: Sequence[tuple[str, str]]) -> ParallelText:
+    return ParallelText([src for src, _ in pairs], [tgt for _, tgt in pairs])
 
 
 def clean(
-    pairs: Pairs, rules: dict[str, Any], *, held_out: Pairs = (), at_most: int | None = None
-) -> tuple[Pairs, CleaningReport]:  # type: ignore[assignment]
+    pairs: Pairs, rules: dict[str, Any], *, held_out: Sequence[tuple[str, str]] = (), at_most: int | None = None
+) -> tuple[Pairs, CleaningReport]:
     with TemporaryDirectory() as cache:
-        kept, report = Cleaning(**rules).apply(
-            dataset(pairs),
-            held_out=[dataset(list(held_out))] if held_out else [],
-            at_most=at_most,
-            cache_dir=Path(cache),
-        )
-        return list(zip(kept["src"], kept["tgt"], strict=True)), report
+        text = training_text(parallel(pairs), Path(cache), rules=rules, held_out=[parallel(held_out)], at_most=at_most)
+        return sentence_pairs(text), text.report
 
 
 @pytest.mark.parametrize(
@@ -73,23 +65,23 @@ def clean(
 )
 def test_a_single_rule(rule: str, rules: dict[str, Any], dropped: Pairs, kept: Pairs) -> None:
     for pairs in (dropped + kept, kept + dropped):
-        result, report = clean(pairs, OFF | rules)
+        result, report = clean(pairs, NO_RULES | rules)
         assert result == kept
         assert report.dropped == {name: len(dropped) if name == rule else 0 for name in report.dropped}
         assert [(pair.src, pair.tgt) for pair in report.examples[rule]] == dropped[:3]
-    assert clean(dropped + kept, OFF)[0] == dropped + kept, "without rules, nothing is dropped"
+    assert clean(dropped + kept, NO_RULES)[0] == dropped + kept, "without rules, nothing is dropped"
 
 
 def test_the_first_of_duplicates_is_kept() -> None:
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), (" a", "b "), ("a", "c")]
-    kept, report = clean(pairs, OFF | {"drop_duplicates": True})
+    kept, report = clean(pairs, NO_RULES | {"drop_duplicates": True})
     assert kept == [("a", "b"), ("a", "c")]
     assert [pair.number for pair in report.examples["duplicate"]] == [3, 4, 5]
 
 
 def test_leaked_sources_are_dropped_whatever_their_target() -> None:
     pairs = [("Thanks.", "Danke."), ("Thanks. ", "Vielen Dank."), ("thanks.", "danke"), ("Hello.", "Hallo.")]
-    kept, report = clean(pairs, OFF | {"drop_leaked": True}, held_out=[("Thanks.", "Danke."), ("Bye.", "Hallo.")])
+    kept, report = clean(pairs, NO_RULES | {"drop_leaked": True}, held_out=[("Thanks.", "Danke."), ("Bye.", "Hallo.")])
     assert kept == [("thanks.", "danke"), ("Hello.", "Hallo.")]
     assert report.dropped["leaked"] == 2
 
@@ -99,7 +91,7 @@ sentences = st.text(alphabet="ab@ 漢", max_size=40)
 
 @pytest.mark.slow
 @given(
-    pairs=st.lists(st.tuples(sentences, sentences), max_size=60),
+    pairs=st.lists(st.tuples(sentences, sentences), min_size=1, max_size=60),
     held_out=st.lists(st.tuples(sentences, sentences), max_size=5),
     at_most=st.none() | st.integers(1, 20),
 )
@@ -128,20 +120,21 @@ def test_all_rules_agree_with_a_loop_over_the_pairs(pairs: Pairs, held_out: Pair
     assert (report.total, report.kept) == (len(pairs), len(kept))
 
 
-def test_the_block_size_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sizes_of_blocks_and_runs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(f"word {n % 70}", f"Wort {n % 35}" if n % 9 else "@@") for n in range(200)]
-    whole = clean(pairs, ON)
+    whole = clean(pairs, ON, at_most=40)
     monkeypatch.setattr(module, "BLOCK", 7)
-    assert clean(pairs, ON) == whole
+    assert clean(pairs, ON, at_most=40) == whole
+    monkeypatch.setattr(scan, "RUN", 20)
+    assert clean(pairs, ON, at_most=40) == whole
 
 
-def test_other_columns_are_kept(tmp_path: Path) -> None:
-    train = Dataset.from_dict({"src": ["a", "", "c"], "tgt": ["x", "y", "z"], "meta": ["1", "2", "3"]})
-    kept, _ = Cleaning(**ON).apply(train, held_out=[], at_most=None, cache_dir=tmp_path)
-    assert kept["meta"][:] == ["1", "3"]
-    changed = train.remove_columns("meta").add_column("meta", ["1", "2", "4"])
-    kept, _ = Cleaning(**ON).apply(changed, held_out=[], at_most=None, cache_dir=tmp_path)
-    assert kept["meta"][:] == ["1", "4"], "every column is in the cache key"
+def test_pairs_below_the_score_are_dropped() -> None:
+    block = Block(["a", "b", "c"], ["x", "y", "z"], [0.5, 0.49, math.nan])
+    nothing = np.zeros(0, np.uint64)
+    violated = Cleaning(**NO_RULES).violations(block, nothing, min_score=0.5)
+    assert [RULES[rule] if rule < len(RULES) else None for rule in violated] == [None, "low score", "low score"]
+    assert set(Cleaning(**NO_RULES).violations(block, nothing)) == {len(RULES)}
 
 
 def test_the_report_as_text() -> None:

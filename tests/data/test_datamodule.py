@@ -11,42 +11,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
 
 from heed.data.batch import Batch
-from heed.data.cleaning import CleaningReport
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.micro_batches import Planner
+from heed.data.preparation.corpus import TrainingTexts
+from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
 from heed.symbols import EOS, PAD
-from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer
+from tests.data.corpora import ROOT, numbered_dogs, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(60)
-HELD_OUT = Dataset.from_dict({"src": ["the dog sleeps", "a dog"], "tgt": ["der Hund schläft", "ein Hund"]})
+HELD_OUT = ParallelText(["the dog sleeps", "a dog"], ["der Hund schläft", "ein Hund"])
 
 
-def corpus(*, both_directions: bool = False, tgt_lang: str = "de") -> Corpus:
+def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") -> Corpus:
     return Corpus(
         name="dogs",
         src_lang="en",
         tgt_lang=tgt_lang,
-        train=PAIRS,
+        train=TrainingTexts.single(training_text(PAIRS, cache)),
         valid=HELD_OUT,
         tests={},
         both_directions=both_directions,
         max_eval_tokens=None,
-        fingerprint="",
-        cleaning=CleaningReport(total=60, dropped={}, examples={}),
     )
 
 
 def data(cache: Path, *, sampling: float = 0.0, seed: int = 1, both_directions: bool = False) -> TranslationData:
-    dogs = corpus(both_directions=both_directions)
-    tokenizer = train_tokenizer(dogs.train, cache, tags=dogs.tags)
+    dogs = corpus(cache, both_directions=both_directions)
+    tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
     planner = Planner(batch_tokens=120, device_tokens=128, pool=30, seed=seed)
-    return TranslationData(dogs, tokenizer, planner, sampling=sampling, with_tests=True, cache_dir=cache)
+    return TranslationData(dogs, tokenizer, planner, sampling=sampling, with_tests=True)
 
 
 def sentences(batch: Batch) -> list[tuple[int, list[int], list[int]]]:
@@ -60,15 +58,16 @@ def content(shard: StepShard) -> object:
     return (shard.epoch, shard.step, shard.src_tokens, shard.tgt_tokens, shard.padded_tokens, micro_batches)
 
 
-def epoch_of(stream: StepStream, epoch: int) -> dict[int, tuple[list[int], list[int]]]:
-    """Return the ids of every pair in an epoch, by index."""
+def epoch_of(stream: StepStream, epoch: int) -> dict[str, tuple[list[int], list[int]]]:
+    """Return the ids of every pair in an epoch, by the text of their source."""
     shards = [shard for shard in takewhile(lambda shard: shard.epoch <= epoch, stream) if shard.epoch == epoch]
     rows = [row for shard in shards for _, batch in shard.micro_batches for row in sentences(batch)]
-    assert len(rows) == len({number for number, _, _ in rows})
     assert sum(shard.tgt_tokens for shard in shards) == sum(len(tgt) + 1 for _, _, tgt in rows), (
         "the plan uses the lengths of this epoch's segmentation"
     )
-    return {number: (src, tgt) for number, src, tgt in rows}
+    pairs = {stream.data.tokenizer.decode_src([src])[0]: (src, tgt) for _, src, tgt in rows}
+    assert len(pairs) == len(rows), "every pair is in one step"
+    return pairs
 
 
 def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
@@ -77,19 +76,18 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
     assert epochs[0] == epochs[2]
     assert epochs[0] == epoch_of(StepStream(data(tmp_path, sampling=0.3), 0, 1), 0)
     tokenizer = sampled.tokenizer
-    plain = list(zip(tokenizer.encode_src(PAIRS["src"]), tokenizer.encode_tgt(PAIRS["tgt"]), strict=True))
-    for side, text in ((0, PAIRS["src"]), (1, PAIRS["tgt"])):
-        first, second, unsampled = ([pairs[n][side] for n in range(60)] for pairs in (*epochs[:2], plain))
+    for side, text in ((0, PAIRS.src), (1, PAIRS.tgt)):
+        first, second = ([pairs[src][side] for src in PAIRS.src] for pairs in epochs[:2])
         for sampled_ids in (first, second):
-            assert tokenizer.decode_tgt(sampled_ids) == list(text)
-            assert sum(a != b for a, b in zip(sampled_ids, unsampled, strict=True)) > 30
+            assert tokenizer.decode_tgt(sampled_ids) == text
+            assert sum(a != b for a, b in zip(sampled_ids, tokenizer.encode_tgt(text), strict=True)) > 30
         assert sum(a != b for a, b in zip(first, second, strict=True)) > 30
     other = epoch_of(StepStream(data(tmp_path, sampling=0.3, seed=2), 0, 1), 0)
-    assert sum(other[n] != epochs[0][n] for n in range(60)) > 30
+    assert sum(other[src] != epochs[0][src] for src in PAIRS.src) > 30
 
     # Validation does not sample.
     (batch,) = sampled.val_dataloader()
-    held_out = zip(tokenizer.encode_src(HELD_OUT["src"]), tokenizer.encode_tgt(HELD_OUT["tgt"]), strict=True)
+    held_out = zip(tokenizer.encode_src(HELD_OUT.src), tokenizer.encode_tgt(HELD_OUT.tgt), strict=True)
     assert sorted(sentences(batch)) == [(n, *pair) for n, pair in enumerate(held_out)]
 
 
@@ -119,11 +117,11 @@ def test_both_directions_double_the_training_set_only(sampling: float, tmp_path:
     both = data(tmp_path, sampling=sampling, both_directions=True)
     tokenizer, pairs = both.tokenizer, epoch_of(StepStream(both, 0, 1), 0)
     assert tokenizer.tags == ("<2de>", "<2en>")
-    assert sorted(pairs) == list(range(120))
-    for number, (src, tgt) in pairs.items():
-        into_de, en_de = number < 60, (PAIRS["src"][number % 60], PAIRS["tgt"][number % 60])
-        assert tokenizer.src_pieces(src[:1]) == ["<2de>" if into_de else "<2en>"]
-        assert tuple(tokenizer.decode_tgt([src, tgt])) == (en_de if into_de else en_de[::-1])
+    assert sorted(pairs) == sorted([*PAIRS.src, *PAIRS.tgt])
+    translations = dict(zip([*PAIRS.src, *PAIRS.tgt], [*PAIRS.tgt, *PAIRS.src], strict=True))
+    for text, (src, tgt) in pairs.items():
+        assert tokenizer.src_pieces(src[:1]) == ["<2de>" if text in PAIRS.src else "<2en>"]
+        assert tokenizer.decode_tgt([tgt]) == [translations[text]]
     (batch,) = both.val_dataloader()
     assert [tokenizer.src_pieces(src[:1]) for _, src, _ in sentences(batch)] == [["<2de>"]] * 2
 
@@ -140,13 +138,11 @@ def test_the_suggested_device_tokens_leave_no_device_idle(tmp_path: Path, device
 
 def build(corpus: Corpus, like: TranslationData, *, with_tests: bool = True) -> TranslationData:
     """Build a data module with the tokenizer, planner and cache of another one."""
-    return TranslationData(
-        corpus, like.tokenizer, like.planner, sampling=0.0, with_tests=with_tests, cache_dir=like.cache_dir
-    )
+    return TranslationData(corpus, like.tokenizer, like.planner, sampling=0.0, with_tests=with_tests)
 
 
 def test_a_tokenizer_of_both_directions_serves_its_first_direction(tmp_path: Path) -> None:
-    assert len(build(corpus(), data(tmp_path, both_directions=True)).splits["train"]) == 60
+    assert len(build(corpus(tmp_path), data(tmp_path, both_directions=True)).train) == 60
 
 
 @pytest.mark.parametrize(("wrong", "both_directions"), [({"tgt_lang": "fr"}, True), ({"both_directions": True}, False)])
@@ -154,18 +150,18 @@ def test_a_tokenizer_of_other_directions_is_refused(
     wrong: dict[str, Any], both_directions: bool, tmp_path: Path
 ) -> None:
     with pytest.raises(HeedError, match=r"starts a source with .* needs .*: set data.both_directions"):
-        build(corpus(**wrong), data(tmp_path, both_directions=both_directions))
+        build(corpus(tmp_path, **wrong), data(tmp_path, both_directions=both_directions))
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
 def test_an_evaluation_sentence_that_is_too_long_is_refused(split: str, tmp_path: Path) -> None:
     module = data(tmp_path)
-    held_out = Dataset.from_dict({"src": ["a dog", "the dog", "a"], "tgt": ["ein Hund", "der Hund " * 40, "b"]})
-    longest = max(len(ids) for ids in module.tokenizer.encode_tgt(held_out["tgt"]))
+    held_out = ParallelText(["a dog", "the dog", "a"], ["ein Hund", "der Hund " * 40, "b"])
+    longest = max(len(ids) for ids in module.tokenizer.encode_tgt(held_out.tgt))
     splits: dict[str, Any] = {"valid": held_out} if split == "valid" else {"tests": {"news": held_out}}
     name = "data.valid" if split == "valid" else "The test set 'news'"
     message = rf"{name}, sentence pair 2: \d+ source and {longest} target .*data\.max_eval_tokens={longest - 1} \('the"
-    too_small = replace(corpus(), max_eval_tokens=longest - 1, **splits)
+    too_small = replace(corpus(tmp_path), max_eval_tokens=longest - 1, **splits)
     with pytest.raises(HeedError, match=message):
         build(too_small, module)
     for limit in (longest, None):

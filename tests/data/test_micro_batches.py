@@ -4,15 +4,14 @@ import tracemalloc
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.micro_batches import Planner, RandomPermutation, padded_tokens, shard
+from heed.data.micro_batches import Planner, padded_tokens, shard
+from heed.data.order import RandomPermutation
 from heed.errors import HeedError
-
-Lengths = npt.NDArray[np.int64]
+from tests.data.corpora import Lengths, epoch_order, plan_steps
 
 
 @st.composite
@@ -37,7 +36,7 @@ def test_every_sentence_is_in_one_step_and_micro_batches_fit(
     corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int
 ) -> None:
     src, tgt = corpus
-    steps = list(planner.steps(src, tgt, epoch=epoch))
+    steps = list(plan_steps(planner, src, tgt, epoch=epoch))
     rows = np.concatenate([rows for step in steps for rows in step.micro_batches])
     assert sorted(rows.tolist()) == list(range(len(src)))
     for step in steps:
@@ -50,7 +49,7 @@ def test_every_sentence_is_in_one_step_and_micro_batches_fit(
 @given(corpora(), planners)
 def test_steps_have_about_batch_tokens(corpus: tuple[Lengths, Lengths], planner: Planner) -> None:
     src, tgt = corpus
-    sizes = [step.tgt_tokens for step in planner.steps(src, tgt, epoch=0)]
+    sizes = [step.tgt_tokens for step in plan_steps(planner, src, tgt, epoch=0)]
     # Steps are cut at whole sentences, and those of the last pool divide what is left of the epoch.
     assert sum(sizes) == tgt.sum()
     assert max(sizes) <= 1.5 * planner.batch_tokens + tgt.max()
@@ -63,7 +62,7 @@ def test_no_step_is_small(size: int, pool: int) -> None:
     """For any number of sentences in the last pool, and also if a pool is smaller than a step."""
     tgt = np.full(size, 10)
     planner = Planner(batch_tokens=300, device_tokens=1000, pool=pool, seed=1)
-    sizes = [step.tgt_tokens for step in planner.steps(tgt, tgt, epoch=0)]
+    sizes = [step.tgt_tokens for step in plan_steps(planner, tgt, tgt, epoch=0)]
     assert min(sizes) >= 0.75 * 300 - 10
     assert max(sizes) <= 1.5 * 300 + 10
     assert sizes.count(300) >= len(sizes) - 5, "only steps of the last pool deviate"
@@ -75,10 +74,10 @@ def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Plan
     """An epoch has the same plan after other epochs, finished or not."""
 
     def plan() -> list[list[int]]:
-        return [rows.tolist() for step in planner.steps(*corpus, epoch=1) for rows in step.micro_batches]
+        return [rows.tolist() for step in plan_steps(planner, *corpus, epoch=1) for rows in step.micro_batches]
 
     first = plan()
-    next(planner.steps(*corpus, epoch=2))
+    next(plan_steps(planner, *corpus, epoch=2))
     assert plan() == first
 
 
@@ -86,16 +85,16 @@ def test_the_planner_has_no_state(corpus: tuple[Lengths, Lengths], planner: Plan
 @given(corpora(), planners, st.integers(0, 3))
 def test_a_plan_can_be_resumed_at_any_step(corpus: tuple[Lengths, Lengths], planner: Planner, epoch: int) -> None:
     src, tgt = corpus
-    whole = [[rows.tolist() for rows in step.micro_batches] for step in planner.steps(src, tgt, epoch=epoch)]
+    whole = [[rows.tolist() for rows in step.micro_batches] for step in plan_steps(planner, src, tgt, epoch=epoch)]
     for start in {0, 1, len(whole) // 2, len(whole)}:
-        rest = planner.steps(src, tgt, epoch=epoch, start=start)
+        rest = plan_steps(planner, src, tgt, epoch=epoch, start=start)
         assert [[rows.tolist() for rows in step.micro_batches] for step in rest] == whole[start:]
 
 
 @given(corpora(), planners, st.integers(1, 5))
 @settings(max_examples=50, deadline=None)
 def test_shards_partition_a_step(corpus: tuple[Lengths, Lengths], planner: Planner, world_size: int) -> None:
-    step = next(planner.steps(*corpus, epoch=0))
+    step = next(plan_steps(planner, *corpus, epoch=0))
     shards = [shard(step, rank, world_size) for rank in range(world_size)]
     assert sorted(number for part in shards for number, _ in part) == list(range(len(step.micro_batches)))
     assert all(rows is step.micro_batches[number] for part in shards for number, rows in part)
@@ -108,7 +107,7 @@ def test_epochs_and_seeds_differ() -> None:
 
     def first(seed: int, epoch: int) -> list[int]:
         planner = Planner(batch_tokens=100, device_tokens=1000, pool=500, seed=seed)
-        return next(planner.steps(src, tgt, epoch=epoch)).micro_batches[0].tolist()
+        return next(plan_steps(planner, src, tgt, epoch=epoch)).micro_batches[0].tolist()
 
     orders = [first(seed, epoch) for seed in (1, 2) for epoch in (0, 1)]
     assert len({tuple(order) for order in orders}) == 4
@@ -123,7 +122,7 @@ def log_normal_lengths(size: int) -> tuple[Lengths, Lengths]:
 
 
 def padding_fraction(planner: Planner, src: Lengths, tgt: Lengths) -> float:
-    batches = [rows for step in planner.steps(src, tgt, epoch=0) for rows in step.micro_batches]
+    batches = [rows for step in plan_steps(planner, src, tgt, epoch=0) for rows in step.micro_batches]
     return 1 - int(src.sum() + tgt.sum()) / sum(padded_tokens(src[rows], tgt[rows]) for rows in batches)
 
 
@@ -139,7 +138,7 @@ def test_devices_have_equal_work() -> None:
     src, tgt = log_normal_lengths(20_000)
     planner = Planner(batch_tokens=12_000, device_tokens=2048, pool=20_000, seed=1)
     busiest = average = 0.0
-    for step in planner.steps(src, tgt, epoch=0):
+    for step in plan_steps(planner, src, tgt, epoch=0):
         work = [sum(padded_tokens(src[rows], tgt[rows]) for _, rows in shard(step, rank, 4)) for rank in range(4)]
         busiest, average = busiest + max(work), average + sum(work) / 4
     assert busiest / average < 1.04  # 1.13 if the number of micro-batches were not a multiple of four
@@ -149,44 +148,49 @@ def test_lengths_do_not_drift_within_a_pool() -> None:
     """The mean lengths of consecutive steps are uncorrelated."""
     src, tgt = log_normal_lengths(20_000)
     planner = Planner(batch_tokens=1500, device_tokens=4096, pool=20_000, seed=1)
-    means = np.array([np.mean(tgt[step.micro_batches[0]]) for step in planner.steps(src, tgt, epoch=0)])
+    means = np.array([np.mean(tgt[step.micro_batches[0]]) for step in plan_steps(planner, src, tgt, epoch=0)])
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 4 / len(means) ** 0.5
 
 
-def test_planning_needs_less_memory_than_a_permutation_of_the_corpus() -> None:
-    src, tgt = log_normal_lengths(1_000_000)
+def test_the_memory_of_planning_does_not_grow_with_the_corpus() -> None:
     planner = Planner(batch_tokens=25_000, device_tokens=8192, pool=20_000, seed=1)
-    tracemalloc.start()
-    try:
-        assert sum(len(rows) for step in planner.steps(src, tgt, epoch=1) for rows in step.micro_batches) == len(src)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < np.arange(len(src)).nbytes
+
+    def peak(pairs: int) -> int:
+        order = epoch_order(*log_normal_lengths(pairs), seed=1, epoch=0)
+        tracemalloc.start()
+        try:
+            for pool in planner.pools(order):
+                planner.cut(pool, order.read(pool.first, pool.stop), seed=(1, 0))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(600_000) < 1.1 * peak(100_000)
 
 
 def test_pools_are_drawn_from_the_whole_corpus() -> None:
     tgt = np.full(10_000, 10)
     planner = Planner(batch_tokens=500, device_tokens=1000, pool=100, seed=1)
-    for step in islice(planner.steps(tgt, tgt, epoch=0), 5):
+    for step in islice(plan_steps(planner, tgt, tgt, epoch=0), 5):
         tenths = np.concatenate(step.micro_batches) // 1000
         assert len(set(tenths)) > 7  # 50 uniformly drawn sentences are nearly always from all ten tenths
 
 
 @pytest.mark.parametrize("device_tokens", [53, 100, 110])
-def test_a_pair_too_long_for_a_device_is_refused_with_its_number(device_tokens: int) -> None:
-    src, tgt = np.array([3, 50, 51, 4, 50]), np.array([3, 60, 60, 4, 4])
+def test_a_pair_too_long_for_a_device_is_refused(device_tokens: int) -> None:
     planner = Planner(batch_tokens=10, device_tokens=device_tokens, pool=2, seed=1)
-    # Raised by the call, although the pair may be in a later step; the suggested number is enough for all pairs.
-    with pytest.raises(HeedError, match=r"pair 3, the longest, has 51 source and 60 target tokens.*111 or more"):
-        planner.steps(src, tgt, epoch=0)
+    # The suggested number is enough.
+    with pytest.raises(HeedError, match=r"longest training pair has 111 source and target tokens.*111 or more"):
+        planner.check_length(111)
     planner.device_tokens = 111
-    assert sum(step.tgt_tokens for step in planner.steps(src, tgt, epoch=0)) == tgt.sum()
+    planner.check_length(111)
+    src, tgt = np.array([3, 50, 51, 4, 50]), np.array([3, 60, 60, 4, 4])
+    assert sum(step.tgt_tokens for step in plan_steps(planner, src, tgt, epoch=0)) == tgt.sum()
 
 
 def test_a_step_has_at_least_one_sentence() -> None:
     tgt = np.array([7, 9, 8, 30])
-    steps = Planner(batch_tokens=1, device_tokens=100, pool=2, seed=1).steps(tgt, tgt, epoch=0)
+    steps = plan_steps(Planner(batch_tokens=1, device_tokens=100, pool=2, seed=1), tgt, tgt, epoch=0)
     assert sorted(step.tgt_tokens for step in steps) == sorted(tgt)
 
 

@@ -1,25 +1,29 @@
 """Tokenizers: round trips, vocabulary sizes, caching, sampling, language tags."""
 
+import io
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece as spm
-from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heed.data.preparation.corpus import TrainingTexts
+from heed.data.ragged import Ragged
+from heed.data.text import Block, ParallelText, WordCounts
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
-from tests.data.corpora import GERMAN_NOUNS, NOUNS, ROOT, TOKENIZER, VERBS, toy_language, train_tokenizer
+from tests.data.corpora import GERMAN_NOUNS, NOUNS, ROOT, TOKENIZER, VERBS, toy_language, train_tokenizer, training_text
 
 
-def learn(cache: Path, dataset: Dataset | None = None, **changes: Any) -> Tokenizer:
-    return train_tokenizer(toy_language() if dataset is None else dataset, cache, **changes)
+def learn(cache: Path, text: ParallelText | None = None, **changes: Any) -> Tokenizer:
+    return train_tokenizer(toy_language() if text is None else text, cache, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +115,7 @@ def test_loading_refuses_other_files(tokenizers: Any, tmp_path: Path) -> None:
     with pytest.raises(HeedError, match=r"tokenizer\.model is not a SentencePiece model"):
         Tokenizer.load(tmp_path)
     spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(toy_language()["src"]),
+        sentence_iterator=iter(toy_language().src),
         model_prefix=str(tmp_path / "tokenizer"),
         vocab_size=40,
         minloglevel=2,
@@ -136,13 +140,13 @@ def test_an_impossible_vocabulary_size_is_refused_with_the_bound(kind: str, tmp_
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize("joint", [True, False])
 def test_auto_vocab_size_suits_any_corpus(kind: str, joint: bool, tmp_path: Path) -> None:
-    one = Dataset.from_dict({"src": ["Hello."], "tgt": ["你好。"]})
+    one = ParallelText(["Hello."], ["你好。"])
     tokenizer = learn(tmp_path, one, kind=kind, joint=joint)
     assert tokenizer.decode_tgt(tokenizer.encode_tgt(["你好。再见"])) == ["你好。再见"]
     # 2,500 equally rare characters: more than a small vocabulary can hold besides its pieces.
     letters = [chr(0x4E00 + n) for n in range(2_500)]
     lines = ["".join(letters[(7 * n + k * k) % 2_500] for k in range(20)) for n in range(500)]
-    chinese = Dataset.from_dict({"src": [f"line {n}" for n in range(500)], "tgt": lines})
+    chinese = ParallelText([f"line {n}" for n in range(500)], lines)
     tokenizer = learn(tmp_path, chinese, kind=kind, joint=joint)
     seen = set("".join(lines))
     assert len(seen) < tokenizer.tgt_vocab < 2 * len(seen) + 1_000
@@ -151,14 +155,41 @@ def test_auto_vocab_size_suits_any_corpus(kind: str, joint: bool, tmp_path: Path
 
 def test_auto_vocab_size_grows_with_the_corpus() -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
-    sizes = [trainer.auto_vocab_size(toy_language(size), "src", "tgt") for size in (100, 1_000, 10_000)]
+
+    def words(size: int) -> WordCounts:
+        counts, text = WordCounts(), toy_language(size)
+        counts.add(Block(text.src, text.tgt))
+        return counts
+
+    sizes = [trainer.auto_vocab_size(words(size).src + words(size).tgt, 1.0) for size in (100, 1_000, 10_000)]
     assert sizes == sorted(set(sizes))
     assert all(size % 8 == 0 for size in sizes)
-    assert trainer.auto_vocab_size(toy_language(1_000), "src") < sizes[1]
-    sampled = TokenizerTrainer(**(TOKENIZER | {"max_sentences": 1_000})).auto_vocab_size(
-        toy_language(10_000), "src", "tgt"
-    )
+    assert trainer.auto_vocab_size(words(1_000).src, 1.0) < sizes[1]
+    sampled = trainer.auto_vocab_size(words(1_000).src + words(1_000).tgt, 0.1)
     assert abs(sampled - sizes[2]) < 0.02 * sizes[2], "a sample estimates the size for the whole corpus"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("normalization", ["identity", "nmt_nfkc"])
+def test_words_with_counts_give_the_model_of_the_sentences(kind: str, normalization: str) -> None:
+    text = toy_language()
+    sentences = [*text.src, "  two  spaces ", "№ 5\u00a0km", "漢字かな", ""]
+    settings = TOKENIZER | {"kind": kind, "joint": False, "vocab_size": 310, "normalization": normalization}
+    words = WordCounts()
+    words.add(Block(sentences, sentences))
+    trained = Tokenizer(*TokenizerTrainer(**settings).train_models(words, pairs=len(sentences)))
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_writer=model, model_type=kind, vocab_size=310,
+        normalization_rule_name=normalization, byte_fallback=True, character_coverage=0.99999, pad_id=PAD, unk_id=UNK,
+        bos_id=BOS, eos_id=EOS, num_threads=4, minloglevel=2,
+    )  # fmt: skip
+    reference = spm.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [reference.id_to_piece(number) for number in range(310)]
+    if kind == "bpe":
+        assert trained.src_pieces(range(310)) == pieces
+    else:  # its choice among equally good pieces depends on the order of the text
+        assert len(set(trained.src_pieces(range(310))) & set(pieces)) > 300
 
 
 def test_without_byte_fallback_unknown_characters_stay_visible(tmp_path: Path) -> None:
@@ -206,8 +237,8 @@ def test_concurrent_processes_train_the_same_tokenizer(kind: str, tmp_path: Path
 def test_max_sentences_samples_the_whole_corpus(tmp_path: Path) -> None:
     """In a file sorted by length, the long sentences at the end are sampled too."""
     lines = ["aa bb"] * 500 + ["xylophone quartz"] * 500
-    dataset = Dataset.from_dict({"src": lines, "tgt": lines})
-    tokenizer = learn(tmp_path, dataset, max_sentences=100)
+    numbered = [f"{line} {number}" for number, line in enumerate(lines)]  # equal pairs have equal digests
+    tokenizer = learn(tmp_path, ParallelText(numbered, numbered), max_sentences=100)
     assert tokenizer.src_pieces(tokenizer.encode_src(["bb quartz"])[0]) == ["▁bb", "▁quartz"]
 
 
@@ -245,17 +276,14 @@ def test_an_unknown_normalization_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("joint", [True, False])
 def test_sampled_segmentations_decode_to_the_same_text(joint: bool, tmp_path: Path) -> None:
     tokenizer = learn(tmp_path, joint=joint)
-    lines = [*toy_language()["tgt"], "", "漢 fährt"]
-    usual = tokenizer.encode_tgt(lines)
-    drawn = tokenizer.sampling(0.2, seed=(1, 7))
-    for encode in (drawn.encode_src, drawn.encode_tgt):
-        first, second = encode(lines), encode(lines)
-        assert first != second
-        if joint or encode == drawn.encode_tgt:
-            assert tokenizer.decode_tgt(first) == tokenizer.decode_tgt(second) == lines
-    seven, eight = (tokenizer.sampling(0.2, seed=(1, epoch)).encode_tgt(lines) for epoch in (7, 8))
-    assert seven != eight
-    assert tokenizer.encode_tgt(lines) == usual, "the original tokenizer does not sample"
+    lines = [*toy_language().tgt, "", "漢 fährt"]
+    usual = Ragged.of(tokenizer.encode_tgt(lines))
+    numbers = np.arange(len(lines))
+    src, tgt = tokenizer.dropout(0.2)
+    assert (src is tgt) is joint
+    drawn = [[ids.tolist() for ids in tgt(usual, numbers, seed=seed)] for seed in "12"]
+    assert drawn[0] != drawn[1]
+    assert tokenizer.decode_tgt(drawn[0]) == tokenizer.decode_tgt(drawn[1]) == lines
 
 
 def test_sampling_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
@@ -264,9 +292,10 @@ def test_sampling_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
 
 def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> None:
     trainer = TokenizerTrainer(**TOKENIZER)
+    text = TrainingTexts.single(training_text(toy_language(), tmp_path))
     plain, both = (
-        trainer.train(toy_language(), tmp_path),
-        trainer.train(toy_language(), tmp_path, tags=("<2de>", "<2en>")),
+        trainer.train(text, tmp_path),
+        trainer.train(text, tmp_path, tags=("<2de>", "<2en>")),
     )
     assert plain.tags == ()
     both.save(tmp_path / "saved")
@@ -274,6 +303,7 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
         assert tokenizer.tags == ("<2de>", "<2en>")
         (ids, empty), (reverse,) = tokenizer.encode_src(["The dog", ""]), tokenizer.reversed().encode_src(["The dog"])
         assert tokenizer.src_pieces([ids[0], reverse[0]]) == ["<2de>", "<2en>"]
+        assert tokenizer.encode_src(["The dog"], tagged=False) == [ids[1:]]
         assert ids[1:] == reverse[1:] == tokenizer.encode_tgt(["The dog"])[0]
         assert empty == []
         assert tokenizer.decode_tgt([ids]) == ["The dog"]
@@ -282,4 +312,4 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
         assert tokenizer.decode_tgt([literal]) == ["<2de> The dog"]
     separate = TokenizerTrainer(**(TOKENIZER | {"joint": False}))
     with pytest.raises(HeedError, match=r"both_directions=true needs one vocabulary.*tokenizer.joint=true"):
-        separate.train(toy_language(), tmp_path, tags=("<2de>", "<2en>"))
+        separate.train(text, tmp_path, tags=("<2de>", "<2en>"))

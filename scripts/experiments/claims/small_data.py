@@ -37,7 +37,8 @@ def training_pairs(run: TrainedModel) -> tuple[list[str], list[str]]:
     from heed.launch.configuration import build_parts
 
     train = build_parts(OmegaConf.create(read_config(run.folder)))["data"].load().train
-    return list(train["src"]), list(train["tgt"])
+    blocks = list(train.blocks())
+    return [text for block in blocks for text in block.src], [text for block in blocks for text in block.tgt]
 
 
 def _loss(run: TrainedModel, sources: list[str], targets: list[str]) -> float:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heed import __version__
-from heed.cli import align, attend, average, compare, evaluate, export, runs, score, sweep, train, translate
+from heed.cli import align, attend, average, compare, evaluate, export, prepare, runs, score, sweep, train, translate
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
 COMMANDS = [
     train.COMMAND,
+    prepare.COMMAND,
     translate.COMMAND,
     score.COMMAND,
     evaluate.COMMAND,

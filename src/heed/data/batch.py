@@ -12,7 +12,7 @@ from torch import Tensor
 from heed.symbols import BOS, EOS, PAD
 
 if TYPE_CHECKING:
-    from heed.data.encoded import Ragged
+    from heed.data.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Batch:
     tgt_out: Int[Tensor, "B T"]
     index: Int[Tensor, " B"]
     """Index of each pair in its split."""
+    corpora: tuple[Int[Tensor, " _"], ...] = ()
+    """The rows of each corpus of a mixture; empty unless corpora are mixed."""
 
     @property
     def tgt_tokens(self) -> int:
@@ -36,15 +38,26 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch on another device."""
-        return Batch(**{name: tensor.to(device, non_blocking=True) for name, tensor in vars(self).items()})
+        tensors = {name: value for name, value in vars(self).items() if name != "corpora"}
+        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+        return Batch(**moved, corpora=tuple(rows.to(device, non_blocking=True) for rows in self.corpora))
 
 
-def collate(index: npt.NDArray[np.integer], src: "Ragged", tgt: "Ragged") -> Batch:
+def collate(
+    index: npt.NDArray[np.integer],
+    src: "Ragged",
+    tgt: "Ragged",
+    *,
+    corpus: npt.NDArray[np.integer] | None = None,
+    corpora: int = 0,
+) -> Batch:
     """Return the pairs with these indices as one batch.
 
     Args:
         index: indices of the pairs, in the order of the batch's rows.
         src, tgt: token ids of all pairs, without BOS and EOS.
+        corpus: the corpus of each of the pairs in the batch; None: they are not mixed.
+        corpora: number of corpora.
     """
     src_ids, src_lengths = _pad(index, src)
     tgt_ids, tgt_lengths = _pad(index, tgt)
@@ -56,7 +69,9 @@ def collate(index: npt.NDArray[np.integer], src: "Ragged", tgt: "Ragged") -> Bat
     tgt_out[rows, tgt_lengths] = EOS
     src_mask = np.arange(src_ids.shape[1]) <= src_lengths[:, None]
     arrays = (src_ids, src_mask, tgt_in, tgt_out, np.asarray(index, dtype=np.int64))
-    return Batch(*map(torch.from_numpy, arrays))
+    groups = [] if corpus is None else [np.flatnonzero(corpus == number) for number in range(corpora)]
+    src_tensor, mask, tgt_tensor, out, rows_in_split = map(torch.from_numpy, arrays)
+    return Batch(src_tensor, mask, tgt_tensor, out, rows_in_split, tuple(map(torch.from_numpy, groups)))
 
 
 def _pad(index: npt.NDArray[np.integer], ragged: "Ragged") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,17 +1,25 @@
-"""BPE-dropout: a random segmentation of the text each time it is encoded."""
+"""BPE-dropout: a random segmentation of the text in every epoch."""
 
+import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import sentencepiece as spm
 
 from heed.errors import HeedError
 from heed.symbols import WORD_START
 
-MAX_SEGMENTATIONS = 16
-"""Segmentations computed per word. A more frequent word reuses one of them at random, which saves most of the time."""
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from heed.data.ragged import Ragged
+
+SEGMENTATIONS = 16
+"""Random segmentations of a word in an epoch. Each occurrence has one of them, which saves most of the time."""
 
 
 class BPEDropout:
@@ -22,20 +30,18 @@ class BPEDropout:
     remains. ``rate=0`` is plain BPE.
 
     SentencePiece implements this too, but version 0.2.3 draws differently in every process, whatever the seed. Here the
-    result depends on ``seed`` and the previously segmented sentences alone.
+    segmentation of a sentence is a function of a seed and of the sentence's number.
 
     Args:
         processor: a SentencePiece BPE model.
         rate: probability of dropping a merge, in [0, 1).
-        seed: seed of the random numbers.
 
     Raises:
         HeedError: if the model is a unigram model.
     """
 
-    def __init__(self, processor: spm.SentencePieceProcessor, *, rate: float, seed: str) -> None:
+    def __init__(self, processor: spm.SentencePieceProcessor, *, rate: float) -> None:
         self.rate = rate
-        self.rng = random.Random(seed)
         size = processor.get_piece_size()
         special = (processor.is_control, processor.is_unknown, processor.is_byte, processor.is_unused)
         ids = {processor.id_to_piece(id_): id_ for id_ in range(size) if not any(kind(id_) for kind in special)}
@@ -54,45 +60,83 @@ class BPEDropout:
                 left, right = ids.get(piece[:cut]), ids.get(piece[cut:])
                 if left is not None and right is not None:
                     self._ranks[left, right] = -scores[id_]
-        self._word_initial = {id_ for piece, id_ in ids.items() if piece.startswith(WORD_START)}
-        self._segmentations: dict[tuple[int, ...], list[list[int]]] = {}
+        self._starts_word = [False] * size
+        for piece, id_ in ids.items():
+            self._starts_word[id_] = piece.startswith(WORD_START)
+        self._seed = ""
+        self._segmentations: dict[tuple[int, ...], list[list[int] | None]] = {}
+        """For this seed: the segmentations of each word that have been used."""
 
-    def __call__(self, ids: Sequence[int]) -> list[int]:
-        """Return a random segmentation of the text that was encoded as ``ids`` without dropout."""
-        segmented: list[int] = []
-        for word in self._words(ids):
-            segmentations = self._segmentations.setdefault(word, [])
-            if len(segmentations) < MAX_SEGMENTATIONS:
-                segmentations.append(self._segment(word))
-                segmented += segmentations[-1]
-            else:
-                segmented += segmentations[int(self.rng.random() * MAX_SEGMENTATIONS)]
-        return segmented
+    def __call__(self, sentences: "Ragged", numbers: "npt.NDArray[np.integer]", *, seed: str) -> "Ragged":
+        """Return random segmentations of sentences.
 
-    def _words(self, ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Yield the ids of each word. No merge crosses a space, so words are segmented independently."""
-        start = 0
-        for position, id_ in enumerate(ids):
-            if id_ in self._word_initial and position > start:
-                yield tuple(ids[start:position])
-                start = position
-        if ids:
-            yield tuple(ids[start:])
+        Args:
+            sentences: ids of the text without dropout.
+            numbers: identify the sentences.
+            seed: of the random numbers. Another seed forgets the segmentations of this one.
+        """
+        import numpy as np
 
-    def _segment(self, word: Sequence[int]) -> list[int]:
+        from heed.data.ragged import Ragged
+
+        if seed != self._seed:
+            self._seed = seed
+            self._segmentations.clear()
+        # No merge crosses a space, so words are segmented independently.
+        starts_word = np.array(self._starts_word)[sentences.values]
+        starts_word[sentences.offsets[:-1][sentences.lengths > 0]] = True
+        starts = np.append(np.flatnonzero(starts_word), len(sentences.values))
+        first_words = np.searchsorted(starts[:-1], sentences.offsets)
+        choices = _choices(seed, numbers, np.diff(first_words)).tolist()
+        ids: list[int] = sentences.values.tolist()
+        words = [
+            self._draw(tuple(ids[start:stop]), choice)
+            for (start, stop), choice in zip(pairwise(starts.tolist()), choices, strict=True)
+        ]
+        ends = np.cumsum([0, *map(len, words)])
+        values = np.fromiter((id_ for word in words for id_ in word), np.int32, count=int(ends[-1]))
+        return Ragged(values, ends[first_words])
+
+    def _draw(self, word: tuple[int, ...], choice: int) -> list[int]:
+        """Return segmentation number ``choice`` of a word."""
+        drawn = self._segmentations.setdefault(word, [None] * SEGMENTATIONS)
+        segmentation = drawn[choice]
+        if segmentation is None:
+            segmentation = drawn[choice] = self._segment(word, random.Random(f"{self._seed} {word} {choice}"))
+        return segmentation
+
+    def _segment(self, word: Sequence[int], rng: random.Random) -> list[int]:
         # Byte-fallback pieces and the unknown piece stay as they are.
         pieces = [character for id_ in word for character in self._characters.get(id_, (id_,))]
         ranks = [self._ranks.get(pair, math.inf) for pair in pairwise(pieces)]
         while ranks and (best := min(ranks)) < math.inf:
             position = ranks.index(best)
-            if self.rng.random() < self.rate:
+            if rng.random() < self.rate:
                 # The best merge is dropped; try the next in rank. Merges behind the first kept one need no draw.
                 others = [other for other in range(len(ranks)) if other != position and ranks[other] < math.inf]
                 others.sort(key=ranks.__getitem__)
-                position = next((other for other in others if self.rng.random() >= self.rate), -1)
+                position = next((other for other in others if rng.random() >= self.rate), -1)
                 if position < 0:
                     break
             pieces[position : position + 2] = [self._merged[ranks.pop(position)]]
             for neighbour in range(max(position - 1, 0), min(position + 1, len(ranks))):
                 ranks[neighbour] = self._ranks.get((pieces[neighbour], pieces[neighbour + 1]), math.inf)
         return pieces
+
+
+def _choices(seed: str, numbers: "npt.NDArray[np.integer]", words: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+    """Return a random number below ``SEGMENTATIONS`` for each word of each sentence.
+
+    Args:
+        numbers: identify the sentences.
+        words: number of words of each sentence.
+    """
+    import numpy as np
+
+    from heed.data.digests import mixed
+
+    key = np.frombuffer(hashlib.blake2b(seed.encode(), digest_size=8).digest(), dtype="<u8")
+    sentences = mixed(np.broadcast_to(key, len(numbers)), numbers + 1)
+    ends = np.cumsum(words)
+    positions = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - words, words)
+    return (mixed(np.repeat(sentences, words), positions + 1) % np.uint64(SEGMENTATIONS)).astype(np.int64)

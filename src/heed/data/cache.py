@@ -1,61 +1,16 @@
-"""Fingerprints of text, and build-once caches."""
+"""Files and folders that are built once."""
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heed.errors import HeedError
 from heed.files import remove, replacing
 from heed.progress import Progress
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from datasets import Dataset
-
-BLOCK = 20_000
-"""Sentence pairs held in memory as Python strings at a time: a few MB. Fingerprints depend on this number."""
-
 FORMAT = 1
 """Version of the cache's file formats. Entries of another version are built again."""
-
-
-def blocks(dataset: "Dataset") -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the sources and the targets of a dataset, ``BLOCK`` pairs at a time."""
-    for table in dataset.with_format("arrow").iter(batch_size=BLOCK):
-        yield table["src"].to_pylist(), table["tgt"].to_pylist()
-
-
-def text_fingerprint(*splits: "Dataset") -> str:
-    """Return a digest of the sentences and their order, independent of the machine and the file format."""
-    digest = hashlib.blake2b(digest_size=16)
-    with Progress("Fingerprinting the text", total=sum(map(len, splits)), unit="pairs") as bar:
-        for split in splits:
-            digest.update(f"{len(split)} pairs\n".encode())
-            for columns in blocks(split):
-                for sentences in columns:
-                    digest.update("\n".join(sentences).encode())
-                    digest.update(b"\n\n")
-                bar.update(len(columns[0]))
-    return digest.hexdigest()
-
-
-def mapped_dataset(path: Path, schema: "pa.Schema", tables: "Iterable[pa.Table]") -> "Dataset":
-    """Return the tables as a memory-mapped dataset in the file ``path``.
-
-    Args:
-        tables: the content; it is consumed only if ``path`` does not exist yet or is damaged.
-    """
-    import pyarrow as pa
-    from datasets import Dataset
-
-    def write(partial: Path) -> None:
-        with partial.open("wb") as file, pa.ipc.new_stream(file, schema) as stream:
-            for table in tables:
-                stream.write_table(table)
-
-    return Dataset.from_file(str(build_once(path, write)))
 
 
 def build_once(path: Path, build: Callable[[Path], None]) -> Path:

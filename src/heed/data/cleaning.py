@@ -1,22 +1,22 @@
-"""Cleaning rules for training pairs, with a report of what each rule dropped."""
+"""Cleaning rules for training pairs, and the report of what each rule dropped."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Interval
 
-from heed.data.cache import BLOCK, mapped_dataset
+from heed.data.digests import Digests, text_digests
+from heed.data.text import Block
 from heed.options import AtLeast1, validated
-from heed.progress import Progress
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from datasets import Dataset
+RULES = ("empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train")
+"""All rules, in the order in which they are applied. A pair counts for the first rule that it violates."""
+
+NO_RULE = len(RULES)
+"""Stands for the rule that a clean pair violates."""
 
 EXAMPLES_PER_RULE = 3
 """Dropped pairs that the report shows per rule."""
@@ -24,8 +24,8 @@ EXAMPLES_PER_RULE = 3
 RATIO_SLACK = 10
 """Characters added to both sides before the length ratio is taken, so that short pairs ("OK." / "In Ordnung.") pass."""
 
-Hashes = npt.NDArray[np.uint64]
-"""64-bit digests of text. Among 10 million different pairs, the probability of a collision is 3 in a million."""
+Violations = npt.NDArray[np.uint8]
+"""For each pair the index of the first rule in ``RULES`` that it violates, or ``NO_RULE``."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class CleaningReport:
 
     total: int
     """Pairs before cleaning."""
-    dropped: dict[str, int]
+    dropped: Mapping[str, int]
     """Dropped pairs by rule, in the order in which the rules are applied."""
-    examples: dict[str, list[DroppedPair]]
+    examples: Mapping[str, list[DroppedPair]]
     """The first dropped pairs by rule."""
 
     @property
@@ -99,112 +99,43 @@ class Cleaning:
         self.drop_leaked = drop_leaked
         self.drop_duplicates = drop_duplicates
 
-    def apply(
-        self, train: "Dataset", *, held_out: Sequence["Dataset"], at_most: int | None, cache_dir: Path
-    ) -> tuple["Dataset", CleaningReport]:
-        """Return the training pairs that pass all rules, in their order, and the report.
-
-        The text is read in blocks and needs 17 bytes of memory per pair.
+    def violations(self, block: Block, held_out: Digests, *, min_score: float | None = None) -> Violations:
+        """Return the first rule that each pair violates, of the rules that need only the pair itself.
 
         Args:
-            train: the training pairs, with the columns "src" and "tgt" and possibly others.
-            held_out: the validation and test sets.
-            at_most: keep only this many of the clean pairs: those with the smallest digests. This sample is independent
-                of the order of the file, which may be sorted by length, and smaller samples are subsets of larger ones.
-            cache_dir: where the kept pairs are written, if any pair is dropped.
+            held_out: digests of the sources of the validation and test sets, sorted.
+            min_score: drop pairs with a lower score. None: no limit.
         """
-        rules = ["empty", "placeholder", "too long", "length ratio", "leaked", "duplicate", "over max_train"]
-        no_rule = len(rules)
-        violated = np.full(len(train), no_rule, dtype=np.uint8)  # the first violated rule of each pair
-        pairs: Hashes = np.zeros(len(train), dtype=np.uint64)
-        held_out_sources = self._source_hashes(held_out)
-        content = hashlib.blake2b(digest_size=8)
-        for start, table in _tables("Cleaning", train):
-            rows = slice(start, start + len(table))
-            columns = table.to_pydict()
-            for column in columns.values():
-                content.update("\n".join(column).encode() + b"\n\n")
-            sources, targets = columns["src"], columns["tgt"]
-            pairs[rows] = _hashes(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(sources, targets, strict=True))
-            violations = self._violations(table)
-            if self.drop_leaked:
-                violations["leaked"] = np.isin(_hashes(src.strip() for src in sources), held_out_sources)
-            for rule, mask in violations.items():
-                violated[rows] = np.where(mask, np.minimum(violated[rows], rules.index(rule)), violated[rows])
-        if self.drop_duplicates:
-            clean = np.flatnonzero(violated == no_rule)
-            first = np.unique(pairs[clean], return_index=True)[1]
-            violated[np.delete(clean, first)] = rules.index("duplicate")
-        if at_most is not None:
-            clean = np.flatnonzero(violated == no_rule)
-            violated[clean[np.argsort(pairs[clean], kind="stable")[at_most:]]] = rules.index("over max_train")
+        violated = np.full(len(block), NO_RULE, dtype=np.uint8)
 
-        counts = np.bincount(violated, minlength=no_rule + 1)
-        report = CleaningReport(
-            total=len(train),
-            dropped={rule: int(counts[number]) for number, rule in enumerate(rules)},
-            examples={
-                rule: [
-                    DroppedPair(int(row) + 1, train[int(row)]["src"], train[int(row)]["tgt"])
-                    for row in np.flatnonzero(violated == number)[:EXAMPLES_PER_RULE]
-                ]
-                for number, rule in enumerate(rules)
-            },
-        )
-        if report.kept == len(train):
-            return train, report
-        # A copy instead of train.select, which gathers row by row on every later read and is much slower.
-        kept = (
-            table.filter(violated[start : start + len(table)] == no_rule)
-            for start, table in _tables("Writing clean pairs", train)
-        )
-        content.update(violated.tobytes())
-        path = cache_dir / "text" / f"clean-{content.hexdigest()}.arrow"
-        return mapped_dataset(path, train.features.arrow_schema, kept), report
+        def mark(rule: str, mask: npt.NDArray[np.bool_]) -> None:
+            np.putmask(violated, mask & (violated == NO_RULE), RULES.index(rule))
 
-    def _source_hashes(self, held_out: Sequence["Dataset"]) -> Hashes:
-        if not self.drop_leaked:
-            return np.zeros(0, dtype=np.uint64)
-        return _hashes(
-            src.strip()
-            for _, table in _tables("Hashing validation and test sources", *held_out)
-            for src in table["src"].to_pylist()
-        )
-
-    def _violations(self, table: "pa.Table") -> dict[str, npt.NDArray[np.bool_]]:
-        """Return, for each rule that needs only the pair itself, a mask of the pairs that violate it."""
-        import pyarrow.compute as pc
-
-        src, tgt = table["src"], table["tgt"]
-        lengths = [pc.utf8_length(pc.utf8_trim_whitespace(side)).to_numpy() for side in (src, tgt)]
+        src, tgt = ([side.strip() for side in sides] for sides in (block.src, block.tgt))
+        lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in (src, tgt)]
         shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
-        violations = {}
         if self.drop_empty:
-            violations["empty"] = shorter == 0
+            mark("empty", shorter == 0)
         if self.drop_placeholders:
-            has_word = [pc.match_substring_regex(side, r"[\p{L}\p{N}]").to_numpy() for side in (src, tgt)]
-            violations["placeholder"] = has_word[0] != has_word[1]
+            has_word = [np.fromiter((_has_word(text) for text in side), np.bool_, len(side)) for side in (src, tgt)]
+            mark("placeholder", has_word[0] != has_word[1])
         if self.max_chars is not None:
-            violations["too long"] = longer > self.max_chars
+            mark("too long", longer > self.max_chars)
         if self.max_ratio is not None:
-            violations["length ratio"] = longer + RATIO_SLACK > self.max_ratio * (shorter + RATIO_SLACK)
-        return violations
+            mark("length ratio", longer + RATIO_SLACK > self.max_ratio * (shorter + RATIO_SLACK))
+        if min_score is not None and block.scores is not None:
+            # A missing score is NaN, and no score is not a good one.
+            mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= min_score))
+        if self.drop_leaked and len(held_out):
+            digests = text_digests(src)
+            found = held_out[np.searchsorted(held_out, digests).clip(max=len(held_out) - 1)]
+            mark("leaked", found == digests)
+        return violated
 
 
-def _tables(description: str, *datasets: "Dataset") -> Iterator[tuple[int, "pa.Table"]]:
-    """Yield Arrow tables of ``BLOCK`` rows, each with the index of its first row, and report the progress."""
-    with Progress(description, total=sum(map(len, datasets)), unit="pairs") as bar:
-        for dataset in datasets:
-            start = 0
-            for table in dataset.with_format("arrow").iter(batch_size=BLOCK):
-                yield start, table
-                start += len(table)
-                bar.update(len(table))
-
-
-def _hashes(texts: Iterable[str]) -> Hashes:
-    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
-    return np.frombuffer(digests, dtype="<u8")
+def _has_word(text: str) -> bool:
+    """Return whether the text has a letter or a digit."""
+    return any(map(str.isalnum, text))
 
 
 def _truncate(text: str, width: int = 40) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -12,11 +11,18 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus, language_tag
-from heed.data.encoded import EncodedSplit, encode, encode_uncached
-from heed.data.micro_batches import Planner, padded_tokens, shard
+from heed.data.micro_batches import Planner, Pool, Step, padded_tokens, shard
+from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
+from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.ragged import Ragged
+from heed.data.sampling import GROWTH_PAIRS, Sampler
+from heed.data.store import IntArray, Pairs, PairStore
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
+
+CHUNKS_READ = 1000
+"""Chunks of training pairs that are held in memory when all are read."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,24 @@ class StepShard:
     """(index within the step, batch) of this process's micro-batches."""
     last: bool
     """Whether this is the last step of the training."""
+    corpora: tuple[tuple[int, int], ...] = ()
+    """Sentences and target tokens of each corpus in the whole step; empty unless corpora are mixed."""
 
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""
         return replace(self, micro_batches=tuple((i, batch.to(device)) for i, batch in self.micro_batches))
+
+
+@dataclass(frozen=True)
+class PoolPlace:
+    """A pool of an epoch."""
+
+    epoch: int
+    pool: Pool
+    is_last: bool
+    """Whether it is the last pool of the training."""
+    seed: str
+    """Seed of random segmentations."""
 
 
 class StepStream(IterableDataset[StepShard]):
@@ -56,20 +76,16 @@ class StepStream(IterableDataset[StepShard]):
         self.data, self.rank, self.world_size = data, rank, world_size
 
     def __iter__(self) -> Iterator[StepShard]:
-        data = self.data
-        epoch, start = data.cursor
-        while data.max_epochs is None or epoch < data.max_epochs:
-            train = data.encode_train(epoch)
-            # + 1 for EOS.
-            src_lengths, tgt_lengths = train.src.lengths + 1, train.tgt.lengths + 1
-            steps = data.planner.steps(src_lengths, tgt_lengths, epoch=epoch, start=start)
-            last_epoch = data.max_epochs is not None and epoch == data.max_epochs - 1
-            step = next(steps, None)
-            number = start
-            while step is not None:
-                following = next(steps, None)
+        planner = self.data.planner
+        start = self.data.cursor
+        for place, pairs in self.data.pools(*start):
+            src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+            steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
+            for number, step in enumerate(steps, start=place.pool.first_step):
+                if (place.epoch, number) < start:
+                    continue
                 yield StepShard(
-                    epoch=epoch,
+                    epoch=place.epoch,
                     step=number,
                     src_tokens=sum(int(src_lengths[index].sum()) for index in step.micro_batches),
                     tgt_tokens=step.tgt_tokens,
@@ -77,13 +93,11 @@ class StepStream(IterableDataset[StepShard]):
                         padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
                     ),
                     micro_batches=tuple(
-                        (i, collate(index, train.src, train.tgt))
-                        for i, index in shard(step, self.rank, self.world_size)
+                        (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
                     ),
-                    last=last_epoch and following is None,
+                    last=place.is_last and step is steps[-1],
+                    corpora=self.data.count_corpora(pairs, step),
                 )
-                step, number = following, number + 1
-            epoch, start = epoch + 1, 0
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -111,56 +125,93 @@ class TranslationData(L.LightningDataModule):
         tokenizer: its tokenizer.
         planner: cuts epochs into optimizer steps and micro-batches.
         sampling: BPE-dropout rate of the training text, in [0, 1). The text is segmented anew in every epoch, as a
-            function of the planner's seed and the epoch; the plan uses the lengths of that epoch. 0: no dropout.
+            function of the planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: whether to load the test sets too.
-        cache_dir: folder for encoded text.
 
     Raises:
-        HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence is too long.
+        HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence or a training
+            pair is too long.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        tokenizer: Tokenizer,
-        planner: Planner,
-        *,
-        sampling: UnitInterval,
-        with_tests: bool,
-        cache_dir: Path | str,
+        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, sampling: UnitInterval, with_tests: bool
     ) -> None:
         super().__init__()
         _check_tags(corpus, tokenizer)
         self.corpus = corpus
         self.tokenizer = tokenizer
-        self.sampling = sampling
-        self.cache_dir = cache_dir
         self.planner = planner
-        self.datasets = {"train": corpus.train, "valid": corpus.valid, **(corpus.tests if with_tests else {})}
-        """Text by split: train, valid, then the test sets by name."""
-        both = {"train": corpus.both_directions}
-        self.splits = {
-            name: encode(split, tokenizer, cache_dir, both_directions=both.get(name, False))
-            for name, split in self.datasets.items()
+        self.texts = {"valid": corpus.valid, **(corpus.tests if with_tests else {})}
+        """Validation set and test sets by name."""
+        self.evaluated = list(self.texts)
+        self.encoded = {
+            name: Pairs(
+                np.arange(len(text)),
+                Ragged.of(tokenizer.encode_src(text.src)),
+                Ragged.of(tokenizer.encode_tgt(text.tgt)),
+            )
+            for name, text in self.texts.items()
         }
-        """Token ids by split; with ``sampling``, train holds the segmentation of the latest epoch."""
-        self.evaluated = [name for name in self.splits if name != "train"]
+        """Token ids of ``texts``, with tags."""
         for name in self.evaluated:
             self._check_lengths(name)
-        self._sampled_epoch: int | None = None
+        stores = corpus.train.encode(tokenizer)
+        self.corpora = _mixed_corpora(corpus, tokenizer, stores)
+        """The corpora of a mixture, or the only corpus."""
+        self.train = TrainingPairs([view for part in self.corpora for view in part.pairs.views])
+        tags = max(len(view.tags) for view in self.train.views)
+        src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
+        if corpus.both_directions:
+            src = tgt = max(src, tgt)
+        self.longest = (src + tags + 1, tgt + 1)
+        """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
+        planner.check_length(pair + tags + 2)
+        noises = [part.noise for part in corpus.train.corpora]
+        self.sampler = Sampler(tokenizer, sampling, noises) if sampling or any(noises) else None
+        self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
+        """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step. The training module advances it."""
 
-    def encode_train(self, epoch: int) -> EncodedSplit:
-        """Return the token ids of the training pairs in this epoch."""
-        if self.sampling and epoch != self._sampled_epoch:
-            sampling = self.tokenizer.sampling(self.sampling, seed=(self.planner.seed, epoch))
-            both = self.corpus.both_directions
-            self.splits["train"] = encode_uncached(
-                self.datasets["train"], sampling, self.cache_dir, both_directions=both
-            )
-            self._sampled_epoch = epoch
-        return self.splits["train"]
+    def _first_pairs(self) -> Pairs:
+        chunks = np.arange(len(self.train.chunk_rows))
+        return self.train.read(chunks[: int(np.searchsorted(np.cumsum(self.train.chunk_rows), GROWTH_PAIRS)) + 1])
+
+    def pools(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        """Yield the pools of all epochs, from the one with the step ``start`` of an epoch on, and their pairs."""
+        places = self._places(epoch, start)
+        if self.sampler is None:
+            drawn: Iterator[tuple[PoolPlace, Pairs]] = places
+        else:
+            drawn = self.sampler.draw((place, pairs, corpus_of(self.corpora, pairs.rows)) for place, pairs in places)
+        return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
+
+    def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        if self.corpus.train.is_mixture:
+            yield from self._mixed_places(start)
+            return
+        while self.max_epochs is None or epoch < self.max_epochs:
+            seed = self.planner.seed, epoch
+            order = EpochOrder(self.train, seed=seed)
+            for pool in self.planner.pools(order, start=start, growth=self.growth):
+                is_last = epoch + 1 == self.max_epochs and pool.stop == order.length
+                yield PoolPlace(epoch, pool, is_last, f"{seed}"), order.read(pool.first, pool.stop)
+            epoch, start = epoch + 1, 0
+
+    def _mixed_places(self, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+        """Yield the pools of a mixture, which has one endless epoch; ``max_epochs`` counts its tokens."""
+        step_tokens = self.planner.batch_tokens / self.growth
+        order = MixtureOrder(self.corpora, seed=self.planner.seed, step_tokens=step_tokens)
+        if self.max_epochs is not None:
+            last = max(1, round(self.max_epochs * self.train.tgt_tokens / step_tokens))
+            order.boundaries = sorted({*order.boundaries, last})
+        for pool in self.planner.pools(order, start=start, growth=self.growth):
+            is_last = self.max_epochs is not None and pool.first_step + pool.steps == last
+            # BPE-dropout draws anew about as often as the text is repeated.
+            seed = f"{(self.planner.seed, pool.first // len(self.train))}"
+            yield PoolPlace(0, pool, is_last, seed), order.read(pool.first, pool.stop)
+            if is_last:
+                return
 
     @property
     def max_epochs(self) -> int | None:
@@ -168,16 +219,44 @@ class TranslationData(L.LightningDataModule):
         limit = self.trainer.max_epochs if self.trainer else None
         return None if limit in (None, -1) else limit
 
+    def count_corpora(self, pairs: Pairs, step: Step) -> tuple[tuple[int, int], ...]:
+        """Return sentences and target tokens of each corpus in a step; nothing if there is only one corpus."""
+        if not self.corpus.train.is_mixture:
+            return ()
+        rows = np.concatenate(step.micro_batches)
+        corpus = corpus_of(self.corpora, pairs.rows[rows])
+        sentences = np.bincount(corpus, minlength=len(self.corpora))
+        tokens = np.bincount(corpus, pairs.tgt.lengths[rows] + 1, minlength=len(self.corpora))
+        return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
+
+    def collate(self, index: IntArray, pairs: Pairs) -> Batch:
+        """Return some pairs of a pool as a batch."""
+        if not self.corpus.train.is_mixture:
+            return collate(index, pairs.src, pairs.tgt)
+        corpus = corpus_of(self.corpora, pairs.rows[index])
+        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.corpora))
+
+    def training_sources(self, at_most: int) -> Iterator[str]:
+        """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
+        rows = np.cumsum(self.train.chunk_rows)
+        left = min(at_most, len(self.corpus.train))
+        for first in range(0, len(rows), CHUNKS_READ):
+            chunks = np.arange(first, min(first + CHUNKS_READ, len(rows)))
+            if left <= 0:
+                return
+            src = self.train.read(chunks).src
+            yield from self.tokenizer.decode_src([ids.tolist() for ids in src][:left])
+            left -= len(src)
+
     @property
-    def train_tgt_tokens(self) -> int:
+    def train_tgt_tokens(self) -> float:
         """Target tokens of one epoch, including EOS."""
-        return int(self.splits["train"].tgt.lengths.sum()) + len(self.splits["train"])
+        return self.train.tgt_tokens * self.growth
 
     @property
     def step_tokens(self) -> float:
         """Average source and target tokens of a step, including EOS."""
-        src = self.splits["train"].src
-        return self.planner.batch_tokens * (1 + (src.lengths.sum() + len(src.lengths)) / self.train_tgt_tokens)
+        return self.planner.batch_tokens * (1 + self.train.src_tokens / self.train.tgt_tokens)
 
     def train_dataloader(self) -> DataLoader[StepShard]:
         return DataLoader(StepStream(self, *self._rank_and_world_size()), batch_size=None)
@@ -200,7 +279,7 @@ class TranslationData(L.LightningDataModule):
         Time and memory of attention grow with the square of the length. Cleaning bounds the length of training pairs,
         but evaluation sets are never changed.
         """
-        limit, split = self.corpus.max_eval_tokens, self.splits[name]
+        limit, split = self.corpus.max_eval_tokens, self.encoded[name]
         longest = np.maximum(split.src.lengths, split.tgt.lengths)
         if limit is not None and longest.max() > limit:
             row = int(longest.argmax())
@@ -208,7 +287,7 @@ class TranslationData(L.LightningDataModule):
             raise HeedError(
                 f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
                 f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
-                f"({self.datasets[name][row]['src'][:40]!r} …). Split it into sentences, or raise the limit if time "
+                f"({self.texts[name].src[row][:40]!r} …). Split it into sentences, or raise the limit if time "
                 "and memory allow."
             )
 
@@ -217,7 +296,7 @@ class TranslationData(L.LightningDataModule):
 
         Pairs of similar length are in the same batch.
         """
-        split = self.splits[name]
+        split = self.encoded[name]
         src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()
@@ -234,6 +313,21 @@ class TranslationData(L.LightningDataModule):
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[PairStore]) -> list[MixedCorpus]:
+    """Return the training corpora in their directions, with the ids of their tags."""
+    language_tags: list[tuple[int, ...]] = [(tag,) for tag in tokenizer.tag_ids] or [()]
+    found: list[MixedCorpus] = []
+    first_row = 0
+    for part, store in zip(corpus.train.corpora, stores, strict=True):
+        own: tuple[int, ...] = () if part.tag is None else (tokenizer.text_tags[part.tag],)
+        views = [View(store, tags=language_tags[0] + own)]
+        if corpus.both_directions:
+            views.append(View(store, swapped=True, tags=language_tags[1] + own))
+        found.append(MixedCorpus(part.name, TrainingPairs(views), part.weight, part.from_step, first_row))
+        first_row += len(found[-1].pairs)
+    return found
 
 
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:

@@ -4,18 +4,18 @@ An epoch is cut into steps of about ``batch_tokens`` target tokens, and a step i
 The devices divide a step's micro-batches among them, so a step has the same sentences on any number of devices.
 """
 
-from collections.abc import Iterator
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from heed.data.order import Order
+from heed.data.store import IntArray, Pairs
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
-
-IntArray = npt.NDArray[np.int64]
 
 CPU_TOKENS = 8192
 """``device_tokens`` on a CPU, where larger micro-batches are not faster. A constant, so that all machines cut steps
@@ -32,6 +32,20 @@ class Step:
     """Target tokens of the whole step, including EOS, without padding."""
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Consecutive pairs of an order, which are sorted by length together and cut into steps."""
+
+    first: int
+    """Position of the first pair."""
+    stop: int
+    """Position after the last pair."""
+    first_step: int
+    """Index of its first step in the order."""
+    steps: int
+    """Number of steps."""
+
+
 def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
     """Return (index within the step, pairs) of the micro-batches of process ``rank``."""
     return list(enumerate(step.micro_batches))[rank::world_size]
@@ -39,10 +53,10 @@ def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
 
 @validated("batching.")
 class Planner:
-    """Plans the optimizer steps of an epoch, with the memory of one pool of sentences.
+    """Plans optimizer steps, with the memory of one pool of sentences.
 
-    Sentence pairs are shuffled over the whole epoch, then sorted by length within a pool to need little padding. The
-    steps of a pool are shuffled again, so that lengths do not drift during the pool.
+    Sentence pairs come in random order. They are sorted by length within a pool to need little padding. The steps of a
+    pool are shuffled again, so that lengths do not drift during the pool.
 
     Args:
         batch_tokens: target tokens of a step, including EOS. Steps deviate from it by at most two sentences, except
@@ -62,56 +76,80 @@ class Planner:
         self.pool = pool
         self.seed = seed
 
-    def steps(self, src_lengths: IntArray, tgt_lengths: IntArray, *, epoch: int, start: int = 0) -> Iterator[Step]:
-        """Return the steps of an epoch. Every pair is in exactly one step of the epoch.
+    def pools(self, order: Order, *, start: int = 0, growth: float = 1.0) -> Iterator[Pool]:
+        """Return the pools of an order, from the one that contains the step ``start`` on.
+
+        A pool starts and ends where a whole number of steps is complete, so that no step is smaller than the others.
+        This is computed from the number of tokens before a position, without planning what is before.
 
         Args:
-            src_lengths, tgt_lengths: tokens of every pair, including EOS.
-            epoch: index of the epoch.
-            start: index of the first step to return.
+            order: the pairs.
+            start: index of a step.
+            growth: how many times as many tokens the pairs will have when they are trained on (BPE-dropout).
+        """
+        step_tokens = self.batch_tokens / growth
+
+        def steps_before(number: int) -> int:
+            """Return the steps that are complete before pool ``number``, or all steps if there is no such pool."""
+            position = number * self.pool
+            if order.length is not None and position >= order.length:
+                return max(1, round(order.tokens_before(order.length) / step_tokens))
+            # One step less, so that the last pool has no small step.
+            return max(0, int(order.tokens_before(position) / step_tokens) - 1)
+
+        def position_of(step: int, pool: int) -> int:
+            if order.length is not None and pool * self.pool >= order.length:
+                return order.length
+            return order.position_of(math.ceil(step * step_tokens))
+
+        number = self._pool_of_step(start, steps_before, order.length)
+        begin = steps_before(number)
+        first = position_of(begin, number)
+        while order.length is None or number * self.pool < order.length:
+            number += 1
+            end = steps_before(number)
+            for cut in (*(step for step in order.boundaries if begin < step < end), end):
+                if cut > begin:
+                    stop = position_of(cut, number)
+                    if stop > first:  # a pair can be longer than several steps
+                        yield Pool(first, stop, begin, cut - begin)
+                    begin, first = cut, stop
+
+    def _pool_of_step(self, step: int, steps_before: Callable[[int], int], length: int | None) -> int:
+        """Return the last pool before which at most ``step`` steps are complete; pool 0 starts with step 0."""
+        high = 1
+        last = math.inf if length is None else -(-length // self.pool)
+        while high < last and steps_before(high) <= step:
+            high *= 2
+        high = int(min(high, last))
+        return bisect_right(range(1, high), step, key=steps_before)
+
+    def cut(self, pool: Pool, pairs: Pairs, *, seed: Sequence[int]) -> list[Step]:
+        """Return the steps of a pool. Every pair is in exactly one step.
+
+        Args:
+            pool: the pool.
+            pairs: its pairs; the micro-batches hold indices into them.
+            seed: of the order of the steps.
 
         Raises:
-            HeedError: if a single pair exceeds ``device_tokens``; raised by the call, before the first step.
+            HeedError: if a single pair exceeds ``device_tokens``.
         """
-        self._check_lengths(src_lengths, tgt_lengths)
-        steps = islice(self._plan_steps(src_lengths, tgt_lengths, epoch), start, None)
-        return (self._cut_step(rows, src_lengths, tgt_lengths) for rows in steps)
+        src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+        self.check_length(int((src_lengths + tgt_lengths).max()))
+        rng = np.random.default_rng((*seed, pool.first_step))
+        rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)
+        steps = _split_evenly(rows, tgt_lengths[rows], pool.steps)
+        return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
-    def _check_lengths(self, src_lengths: IntArray, tgt_lengths: IntArray) -> None:
-        longest, pair = 0, 0
-        for first in range(0, len(src_lengths), self.pool):
-            lengths = src_lengths[first : first + self.pool] + tgt_lengths[first : first + self.pool]
-            if lengths.max() > longest:
-                longest, pair = int(lengths.max()), first + int(lengths.argmax())
+    def check_length(self, longest: int) -> None:
+        """Raise a HeedError if a pair of ``longest`` source and target tokens, including EOS, is too long."""
         if longest > self.device_tokens:
             raise HeedError(
-                f"Training pair {pair + 1}, the longest, has {src_lengths[pair]} source and {tgt_lengths[pair]} target "
-                f"tokens, too many for batching.device_tokens={self.device_tokens}: set it to {longest} or more, or "
-                "drop long pairs with data.cleaning.max_chars."
+                f"The longest training pair has {longest:,} source and target tokens, too many for "
+                f"batching.device_tokens={self.device_tokens:,}: set it to {longest} or more, or drop long pairs with "
+                "data.cleaning.max_chars."
             )
-
-    def _plan_steps(self, src_lengths: IntArray, tgt_lengths: IntArray, epoch: int) -> Iterator[IntArray]:
-        """Yield the pairs of each step, sorted by length."""
-        total = len(src_lengths)
-        rng = np.random.default_rng((self.seed, epoch))
-        order = RandomPermutation(total, rng)
-        left_over = np.zeros(0, dtype=np.int64)
-        for first in range(0, total, self.pool):
-            stop = min(first + self.pool, total)
-            rows = np.concatenate((left_over, order(np.arange(first, stop))))
-            tokens = np.cumsum(tgt_lengths[rows])
-            steps_in_pool = int(tokens[-1]) / self.batch_tokens
-            if stop == total:
-                count, used = max(1, round(steps_in_pool)), len(rows)
-            else:
-                # Leave at least one step for the next pool, in random order, so that the last pool has no small step.
-                count = max(0, int(steps_in_pool) - 1)
-                used = int(np.searchsorted(tokens, count * self.batch_tokens, side="right"))
-            rows, left_over = rows[:used], rows[used:]
-            if used:
-                rows = _sort_by_length(rows, src_lengths, tgt_lengths)
-                steps = _split_evenly(rows, tgt_lengths[rows], count)
-                yield from (steps[number] for number in rng.permutation(len(steps)))
 
     def _cut_step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
         """Cut the pairs of a step into as few micro-batches of equal size as fit into ``device_tokens``."""
@@ -149,38 +187,3 @@ def _split_evenly(rows: IntArray, weights: IntArray, count: int) -> list[IntArra
     # A row belongs to the part that contains its midpoint on the scale of cumulative weights.
     part = ((2 * ends - weights) * count // (2 * ends[-1])).astype(np.int64)
     return np.split(rows, np.flatnonzero(np.diff(part)) + 1)
-
-
-class RandomPermutation:
-    """A pseudo-random permutation of 0 .. size - 1 that is computed per position, without memory for all positions.
-
-    A Feistel network (Luby & Rackoff 1988) permutes 0 .. 4ⁿ - 1 for some 4ⁿ ≥ size; results of at least ``size`` are
-    permuted again until they are smaller (cycle walking: Black & Rogaway 2002, §3).
-
-    Args:
-        size: number of elements.
-        rng: source of the keys.
-    """
-
-    def __init__(self, size: int, rng: np.random.Generator) -> None:
-        self.size = size
-        # One key per round. Four rounds suffice in theory, but are measurably uneven for sizes below a hundred.
-        self.keys = rng.integers(2**32, size=6, dtype=np.uint64)
-        self.half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
-        self.mask = np.uint64((1 << int(self.half)) - 1)
-
-    def __call__(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the elements at these positions."""
-        values = self._permute(positions.astype(np.uint64))
-        while len(outside := np.flatnonzero(values >= self.size)):
-            values[outside] = self._permute(values[outside])
-        return values.astype(np.int64)
-
-    def _permute(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        left, right = values >> self.half, values & self.mask
-        for key in self.keys:
-            # The finaliser of MurmurHash3 mixes the key and one half into all bits.
-            mixed = (right ^ key) * np.uint64(0xFF51AFD7ED558CCD)
-            mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-            left, right = right, left ^ ((mixed ^ (mixed >> np.uint64(33))) & self.mask)
-        return (left << self.half) | right

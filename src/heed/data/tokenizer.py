@@ -4,9 +4,12 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
 from copy import copy
-from itertools import chain
+from functools import partial
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,23 +17,27 @@ import sentencepiece as spm
 from annotated_types import Interval
 
 from heed.data.bpe_dropout import BPEDropout
-from heed.data.cache import blocks, build_once, text_fingerprint
+from heed.data.cache import build_once
+from heed.data.text import WordCounts
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.options import AtLeast1, UnitInterval, validated
-from heed.progress import Progress, announced
+from heed.progress import announced
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from heed.data.preparation.corpus import TrainingTexts
 
 THREADS = 4
 """Threads of SentencePiece's training. A constant, because unigram models depend on the number of threads."""
 
-TAGS = EOS + 1, EOS + 2
-"""Ids of the language tags, in a vocabulary with tags."""
+FIRST_TAG = EOS + 1
+"""Id of the first tag, in a vocabulary with tags."""
 
-SECONDS_PER_SENTENCE = {"bpe": 1e-5, "unigram": 6e-5}
+LANGUAGE_TAG = "<2"
+"""How the tag of a target language starts: "<2de>"."""
+
+SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
 """Rough duration of SentencePiece's training, which reports no progress."""
 
 BYTES = 256
@@ -45,17 +52,23 @@ class Tokenizer:
 
     Args:
         src, tgt: serialized SentencePiece models. ``tgt`` None: ``src`` is a joint model of both languages.
+        threads: that encode a list of sentences; -1: one for each core.
     """
 
-    def __init__(self, src: bytes, tgt: bytes | None) -> None:
+    def __init__(self, src: bytes, tgt: bytes | None, *, threads: int = -1) -> None:
+        self.threads = threads
         self.joint = tgt is None
-        self._models = [src] if tgt is None else [src, tgt]
-        processors = [spm.SentencePieceProcessor(model_proto=model) for model in self._models]
+        self.models = src, tgt
+        """The serialized models, as given."""
+        models = [src] if tgt is None else [src, tgt]
+        processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
         self._src, self._tgt = processors[0], processors[-1]
-        self.hash = hashlib.blake2b(b"".join(self._models), digest_size=16).hexdigest()
-        self._tags = [piece for piece in TAGS if piece < self.src_vocab and self._src.is_control(piece)]
-        self._src_dropout: BPEDropout | None = None
-        self._tgt_dropout: BPEDropout | None = None
+        self.hash = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
+        pieces = range(FIRST_TAG, self.src_vocab)
+        tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
+        self._tags = [piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)]
+        self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
+        """Ids of the tags of training texts (`heed.data.preparation.corpus.TrainingCorpus`)."""
 
     @property
     def src_vocab(self) -> int:
@@ -72,27 +85,34 @@ class Tokenizer:
         """The language tags of this direction and of the other one; empty for a tokenizer of one direction."""
         return tuple(self.src_pieces(self._tags))
 
-    def encode_src(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the ids of source sentences, without BOS and EOS. A non-empty sentence starts with the tag, if any."""
-        return [[*self._tags[:1], *ids] if ids else [] for ids in _encode(self._src, self._src_dropout, sentences)]
+    @property
+    def tag_ids(self) -> tuple[int, ...]:
+        """Ids of ``tags``."""
+        return tuple(self._tags)
+
+    def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
+        """Return the ids of source sentences, without BOS and EOS.
+
+        Args:
+            tagged: start every non-empty sentence with the tag of this direction, if there are tags.
+        """
+        tags = self._tags[:1] if tagged else []
+        ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
+        return [[*tags, *sentence] if sentence else [] for sentence in ids]
 
     def encode_tgt(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of target sentences, without BOS and EOS."""
-        return _encode(self._tgt, self._tgt_dropout, sentences)
+        ids: list[list[int]] = self._tgt.encode(list(sentences), num_threads=self.threads)
+        return ids
 
-    def sampling(self, rate: float, *, seed: Sequence[int]) -> "Tokenizer":
-        """Return the tokenizer with random segmentations, see `BPEDropout`.
+    def dropout(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
+        """Return the BPE-dropout of source and target.
 
         Args:
             rate: probability of dropping a merge, in [0, 1).
-            seed: seed of the random numbers.
         """
-        sampling = copy(self)
-        sampling._src_dropout = BPEDropout(self._src, rate=rate, seed=f"{seed}")
-        sampling._tgt_dropout = (
-            sampling._src_dropout if self.joint else BPEDropout(self._tgt, rate=rate, seed=f"{seed} tgt")
-        )
-        return sampling
+        src = BPEDropout(self._src, rate=rate)
+        return src, src if self.joint else BPEDropout(self._tgt, rate=rate)
 
     def reversed(self) -> "Tokenizer":
         """Return the tokenizer of the other direction, for a model of both directions."""
@@ -110,6 +130,10 @@ class Tokenizer:
         kept = [[int(token) for token in sentence if token not in (PAD, BOS, EOS)] for sentence in ids]
         return [text.replace("\n", " ").replace("\r", " ") for text in self._tgt.decode(kept)]
 
+    def decode_src(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the source sentences of token ids without tags, BOS and EOS."""
+        return list(self._src.decode([list(sentence) for sentence in ids]))
+
     def src_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the pieces of source ids; "▁" starts a word."""
         return [self._src.id_to_piece(int(token)) for token in ids]
@@ -121,13 +145,17 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model``."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, model in zip(_files(joint=self.joint), self._models, strict=True):
+        for name, model in zip(_files(joint=self.joint), self.models, strict=False):
+            assert model is not None
             with replacing(folder / name) as file:
                 file.write_bytes(model)
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
+    def load(cls, folder: Path, *, threads: int = -1) -> "Tokenizer":
         """Read a tokenizer that `save` wrote.
+
+        Args:
+            threads: see `Tokenizer`.
 
         Raises:
             HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
@@ -150,14 +178,7 @@ class Tokenizer:
                     f"{file} was not trained by heed: its ids of pad, unk, bos, eos are {ids} and must be "
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
-        return cls(models[0], None if joint else models[1])
-
-
-def _encode(
-    processor: spm.SentencePieceProcessor, dropout: BPEDropout | None, sentences: Sequence[str]
-) -> list[list[int]]:
-    ids: list[list[int]] = processor.encode(list(sentences))
-    return [dropout(sentence) for sentence in ids] if dropout else ids
+        return cls(models[0], None if joint else models[1], threads=threads)
 
 
 def _files(*, joint: bool) -> tuple[str, ...]:
@@ -211,13 +232,13 @@ class TokenizerTrainer:
         self.max_sentences = max_sentences
         self.sampling = sampling
 
-    def train(self, train: "Dataset", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
-        """Return a tokenizer trained on these pairs. It is cached: trained once per text and settings.
+    def train(self, text: "TrainingTexts", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
+        """Return a tokenizer trained on this text. It is cached: trained once per text and settings.
 
         Args:
-            train: the training pairs (columns "src" and "tgt").
+            text: the training pairs.
             cache_dir: folder of the cache.
-            tags: language tags of a model of both directions, see `Tokenizer`.
+            tags: language tags of a model of several directions, see `Tokenizer`.
 
         Raises:
             HeedError: if ``vocab_size`` is impossible for this text; the message contains the bound.
@@ -227,87 +248,90 @@ class TokenizerTrainer:
                 "data.both_directions=true needs one vocabulary for both languages: set tokenizer.joint=true."
             )
         learned = {name: value for name, value in vars(self).items() if name != "sampling"}
-        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text_fingerprint(train), *tags))
+        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.fingerprint, *tags))
         key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
-        return Tokenizer.load(
-            build_once(
-                Path(cache_dir) / "tokenizer" / key, lambda folder: self._train_tokenizer(train, tags).save(folder)
-            )
-        )
+        sentences = min(len(text), self.max_sentences) * 2
 
-    def _train_tokenizer(self, train: "Dataset", tags: Sequence[str]) -> Tokenizer:
-        if self.joint:
-            return Tokenizer(self._train_model(train, "src", "tgt", tags=tags), None)
-        return Tokenizer(self._train_model(train, "src"), self._train_model(train, "tgt"))
-
-    def _train_model(self, train: "Dataset", *sides: str, tags: Sequence[str] = ()) -> bytes:
-        size = self.auto_vocab_size(train, *sides) if self.vocab_size == "auto" else self.vocab_size
-        model = io.BytesIO()
-        sentences = min(len(train), self.max_sentences) * len(sides)
-        try:
+        def build(folder: Path) -> None:
             with announced(
                 "Training the tokenizer",
-                f"{self.kind}, {size:,} pieces, {sentences:,} sentences",
+                f"{self.kind}, {sentences:,} sentences",
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
-                spm.SentencePieceTrainer.train(
-                    sentence_iterator=self._sentences(train, *sides),
-                    model_writer=model,
-                    model_type=self.kind,
-                    vocab_size=size,
-                    hard_vocab_limit=self.vocab_size != "auto",
-                    byte_fallback=self.byte_fallback,
-                    character_coverage=self.character_coverage,
-                    normalization_rule_name=self.normalization,
-                    pad_id=PAD,
-                    unk_id=UNK,
-                    bos_id=BOS,
-                    eos_id=EOS,
-                    control_symbols=list(tags),
-                    num_threads=THREADS,
-                    max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
-                    minloglevel=2,
-                )
+                train = partial(self.train_models, pairs=len(text), tags=tags)
+                Tokenizer(*text.call_with_words(train, self.max_sentences)).save(folder)
+
+        return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
+
+    def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> tuple[bytes, bytes | None]:
+        """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
+
+        Args:
+            words: of the sample.
+            pairs: number of pairs of the whole text, which decides ``vocab_size="auto"``.
+            tags: language tags.
+        """
+        share = words.pairs / pairs
+        if self.joint:
+            return self._train_model(words.src + words.tgt, share, tags), None
+        return self._train_model(words.src, share), self._train_model(words.tgt, share)
+
+    def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
+        size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
+        model = io.BytesIO()
+        # SentencePiece splits sentences into words and counts them, so words with their counts give the same BPE model
+        # as sentences, in a fraction of the time. Sorted, because unigram models depend on the order.
+        counted = sorted(((word, count) for word, count in words.items() if word), key=lambda item: (-item[1], item[0]))
+        try:
+            spm.SentencePieceTrainer.train(
+                sentence_iterator=(f"{word}\t{count}" for word, count in counted),
+                input_format="tsv",
+                model_writer=model,
+                model_type=self.kind,
+                vocab_size=size,
+                hard_vocab_limit=self.vocab_size != "auto",
+                byte_fallback=self.byte_fallback,
+                character_coverage=self.character_coverage,
+                normalization_rule_name=self.normalization,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                control_symbols=list(tags),
+                num_threads=THREADS,
+                max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
+                minloglevel=2,
+            )
         except (RuntimeError, OSError) as error:
             raise HeedError(_explain_error(str(error), size)) from error
         return model.getvalue()
 
-    def auto_vocab_size(self, train: "Dataset", *sides: str) -> int:
+    def auto_vocab_size(self, words: Counter[str], share: float) -> int:
         """Return a vocabulary size for which most pieces are frequent enough to be learned (Gowda and May 2020).
 
         A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
         (thousands of characters in Chinese) and the special pieces are added. For English and German that is 1,272 for
         500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
         (4,500,000), as in the literature.
-        """
-        import numpy as np
 
-        counts = np.zeros(0x110000, dtype=np.int64)
-        for sentences in self._sample_blocks(train, *sides):
-            text = np.frombuffer("".join(sentences).replace(" ", "").encode("utf-32-le"), dtype="<u4")
-            counts += np.bincount(text, minlength=len(counts))
-        seen = np.sort(counts[counts > 0])[::-1]
-        alphabet = int(np.searchsorted(np.cumsum(seen), self.character_coverage * seen.sum())) + 1
-        characters = int(seen.sum()) * max(1.0, len(train) / self.max_sentences)
+        Args:
+            words: of one language or two, in a sample of the text.
+            share: of the text that is in the sample.
+        """
+        counts: Counter[str] = Counter()
+        for word, count in words.items():
+            for character in word:
+                counts[character] += count
+        seen = sorted(counts.values(), reverse=True)
+        total = sum(seen)
+        alphabet = bisect_left(list(accumulate(seen)), self.character_coverage * total) + 1
+        characters = total / share
         small = 4_000_000
         pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
         fixed = len((PAD, UNK, BOS, EOS)) + (BYTES if self.byte_fallback else 0)
         return 8 * math.ceil(
             (pieces + alphabet + fixed) / 8
         )  # accelerators multiply matrices faster if sizes are multiples of 8
-
-    def _sentences(self, train: "Dataset", *sides: str) -> Iterator[str]:
-        return chain.from_iterable(self._sample_blocks(train, *sides))
-
-    def _sample_blocks(self, train: "Dataset", *sides: str) -> Iterator[list[str]]:
-        """Yield blocks of all sentences, or of ``max_sentences`` per side, evenly spaced in case the file is sorted."""
-        if len(train) > self.max_sentences:
-            train = train.select([row * len(train) // self.max_sentences for row in range(self.max_sentences)])
-        with Progress("Reading text for the tokenizer", total=len(train), unit="pairs") as bar:
-            for src, tgt in blocks(train):
-                for side in sides:
-                    yield {"src": src, "tgt": tgt}[side]
-                bar.update(len(src))
 
 
 def _explain_error(message: str, size: int) -> str:

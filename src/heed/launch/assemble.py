@@ -22,6 +22,7 @@ from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.weights import load_selection
 from heed.progress import print_line
 from heed.runs.selection import Selection
+from heed.training.callbacks.corpora import CountCorpora
 from heed.training.module import TranslationModule
 
 
@@ -55,7 +56,7 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
     parent = model_folder.find(Path(config["init_from"])) if config["init_from"] else None
 
     corpus = parts["data"].load()
-    print_line(str(corpus.cleaning))
+    print_line(corpus.train.describe_cleaning())
     tokenizer = Tokenizer.load(parent) if parent else _train_tokenizer(parts, config, corpus)
     data = TranslationData(
         corpus,
@@ -63,8 +64,10 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         parts["batching"],
         sampling=parts["tokenizer"].sampling,
         with_tests=config["test"],
-        cache_dir=config["cache_dir"],
     )
+    if corpus.train.is_mixture:
+        names = [part.name for part in corpus.train.corpora]
+        trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
     torch.manual_seed(config["seed"])
     model = build_model(
         parts["model"], src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
@@ -101,5 +104,5 @@ def _build_trainer(
 
 
 def _train_tokenizer(parts: Parts, config: dict[str, Any], corpus: Corpus) -> Tokenizer:
-    tokenizer: Tokenizer = parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.tags)
+    tokenizer: Tokenizer = parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
     return tokenizer

@@ -1,5 +1,6 @@
 """Check the parts of a run without memory or data, so that mistakes surface in seconds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -22,6 +23,7 @@ def dry_run(cfg: Any) -> None:
     """
     parts = build_parts(cfg)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
+    _check_test_set(config)
     check_weights_option(config["weights"], config["trainer"], parts["callbacks"].values())
     model = build_on_meta(parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
     try:
@@ -29,6 +31,14 @@ def dry_run(cfg: Any) -> None:
     except (TypeError, ValueError) as error:
         raise HeedError(f"optimizer: {error}") from error
     parts["schedule"](0)
+
+
+def _check_test_set(config: Mapping[str, Any]) -> None:
+    """Raise a HeedError if a test set is wanted and there is none."""
+    data = config["data"]
+    options = {"data.test": data.get("test", ""), "data.splits.test": data.get("splits", {}).get("test", "")}
+    if config["test"] and (missing := [name for name, value in options.items() if value is None]):
+        raise HeedError(f"{missing[0]}=null: there is no test set. Add test=false, or give one.")
 
 
 def check_precision(architecture: ModelConfig, *, precision: str, device: str) -> None:

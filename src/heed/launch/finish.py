@@ -4,10 +4,11 @@ import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 
+from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
 from heed.inference.model_card import CardSplit, write_model_card
@@ -18,12 +19,10 @@ from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 def write_run(
@@ -41,12 +40,13 @@ def write_run(
     corpus, tokenizer = data.corpus, module.tokenizer
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
+    corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
     checkpoints = find_checkpoints(trainer.callbacks)
     used_steps = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
 
     for split, (_, _, translations) in module.results.items():
-        run.write_translations(split, data.datasets[split], translations)
-    run.write_word_counts(data.datasets["train"], [data.datasets[split] for split in module.results])
+        run.write_translations(split, data.texts[split], translations)
+    run.write_word_counts(data.training_sources, len(corpus.train), [data.texts[split] for split in module.results])
 
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
@@ -77,6 +77,7 @@ def write_run(
         "init_from": config["init_from"],
         "initial_scores": read_initial_scores(run.path),
         "alignment": alignment,
+        **({} if corpora is None else {"corpora": corpora}),
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
         "config_hash": config_hash(config),
@@ -93,9 +94,9 @@ def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationM
     """Write ``model/README.md``."""
     data = module.data
     splits = {
-        split: CardSplit(dataset["src"], dataset["tgt"], translations, _tags(dataset))
+        split: CardSplit(text.src, text.tgt, translations, _tags(text))
         for split, (_, _, translations) in module.results.items()
-        for dataset in [data.datasets[split]]
+        for text in [data.texts[split]]
     }
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
     both = data.corpus.both_directions
@@ -104,11 +105,9 @@ def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationM
     )
 
 
-def _tags(dataset: "Dataset") -> list[str] | None:
+def _tags(text: ParallelText) -> list[str] | None:
     """Return the phenomenon of each sentence, or None if the corpus is not annotated."""
-    if "meta" not in dataset.column_names:
-        return None
-    return [str(json.loads(meta).get("tag")) for meta in dataset["meta"]]
+    return None if text.meta is None else [str(json.loads(meta).get("tag")) for meta in text.meta]
 
 
 def _git_commit() -> str | None:

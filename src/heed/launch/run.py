@@ -71,7 +71,7 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module, options=differences)
-            print_line(results_summary(folder, results, example=data.datasets["valid"]["src"][0]))
+            print_line(results_summary(folder, results, example=data.texts["valid"].src[0]))
             return results
     return None
 

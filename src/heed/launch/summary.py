@@ -28,7 +28,8 @@ def run_summary(
         differences: the options that differ from the defaults.
     """
     corpus, tokenizer, model = data.corpus, module.tokenizer, module.model
-    sizes = ", ".join(f"{name} {len(split):,}" for name, split in data.datasets.items())
+    counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
+    sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
     steps = planned_steps(trainer, data)
     limit = f"about {steps:,} steps" if steps else "no limit of steps"

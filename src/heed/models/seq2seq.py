@@ -55,7 +55,7 @@ class DecoderHidden:
     weight: Float[Tensor, "V D"]
     bias: Float[Tensor, " V"] | None = None
 
-    def __getitem__(self, index: Bool[Tensor, "*B"] | slice) -> "DecoderHidden":
+    def __getitem__(self, index: Bool[Tensor, "*B"] | Int[Tensor, " _"] | slice) -> "DecoderHidden":
         """Select positions by a mask (giving "N D" states), or rows by a slice."""
         return replace(self, states=self.states[index])
 

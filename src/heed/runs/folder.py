@@ -1,10 +1,10 @@
 """The files of one run, ``runs/NAME/TIME``: start or resume it, and write what it produces."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.data.cache import blocks
+from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import replacing
@@ -13,8 +13,6 @@ from heed.runs.config import write_config
 from heed.runs.resume import starting_checkpoint
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-
     from heed.evaluation.scores import Scores
 
 COUNTED_PAIRS = 1_000_000
@@ -45,22 +43,28 @@ class RunFolder:
             write_config(self.path, self.config)
         return checkpoint
 
-    def write_translations(self, split: str, data: "Dataset", translations: list[str]) -> None:
+    def write_translations(self, split: str, text: ParallelText, translations: list[str]) -> None:
         """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and ``.meta.jsonl`` if known."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)
-        for suffix, lines in (("src", data["src"]), ("ref", data["tgt"]), ("hyp", translations)):
+        for suffix, lines in (("src", text.src), ("ref", text.tgt), ("hyp", translations)):
             _write_lines(folder / f"{split}.{suffix}", lines)
-        if "meta" in data.column_names:
-            _write_lines(folder / f"{split}.meta.jsonl", data["meta"])
+        if text.meta is not None:
+            _write_lines(folder / f"{split}.meta.jsonl", text.meta)
 
-    def write_word_counts(self, train: "Dataset", evaluated: "Iterable[Dataset]") -> None:
-        """Write ``translations/word_counts.tsv``: training counts of the source words of the evaluated sentences."""
-        vocabulary = {word for split in evaluated for src in split["src"] for word in casefolded_words(src)}
-        pairs = min(len(train), COUNTED_PAIRS)
-        counted = train if pairs == len(train) else train.select(i * len(train) // pairs for i in range(pairs))
-        counts = count_words((line for src, _ in blocks(counted) for line in src), vocabulary)
-        write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=pairs, of=len(train))
+    def write_word_counts(
+        self, training_sources: Callable[[int], Iterable[str]], pairs: int, evaluated: Iterable[ParallelText]
+    ) -> None:
+        """Write ``translations/word_counts.tsv``: training counts of the source words of the evaluated sentences.
+
+        Args:
+            training_sources: returns a sample of at most this many training sources.
+            pairs: number of training pairs.
+        """
+        vocabulary = {word for text in evaluated for src in text.src for word in casefolded_words(src)}
+        counts = count_words(training_sources(COUNTED_PAIRS), vocabulary)
+        counted = min(pairs, COUNTED_PAIRS)
+        write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=counted, of=pairs)
 
     def write_pruned(self, step: int) -> None:
         """Write ``pruned.txt``, which says that a search ended the run early."""

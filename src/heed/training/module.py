@@ -3,7 +3,7 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from heed.errors import HeedError
 from heed.evaluation.comet import Comet
 from heed.evaluation.scores import corpus_scores
 from heed.inference.model_folder import check_architecture
-from heed.models.seq2seq import TrainableSeq2Seq
+from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
@@ -137,13 +137,12 @@ class TranslationModule(L.LightningModule):
         planner = self.data.planner
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if planner.auto and self.device.type == "cuda":
-            train = self.data.splits["train"]
             planner.device_tokens = find_device_tokens(
                 self,
                 self._autocast_loss,
                 device=self.device,
-                src_length=int(train.src.lengths.max()) + 1,
-                tgt_length=int(train.tgt.lengths.max()) + 1,
+                src_length=self.data.longest[0],
+                tgt_length=self.data.longest[1],
                 max_tokens=self.data.step_tokens / self.trainer.world_size,
             )
 
@@ -160,7 +159,8 @@ class TranslationModule(L.LightningModule):
         optimizer: Any = self.optimizers()
         raw_optimizer = self.trainer.optimizers[0]
         optimizer.zero_grad()
-        loss_sum, nll_sum = self._backward(shard)
+        loss_sum, nll = self._backward(shard)
+        nll_sum = nll.sum()
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
             scaler.unscale_(raw_optimizer)
@@ -173,12 +173,17 @@ class TranslationModule(L.LightningModule):
         self.data.cursor = (shard.epoch, shard.step + 1)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
         sums = {"loss_sum": loss_sum, "nll_sum": nll_sum, "tokens": tokens}
-        return {**{name: value.where(finite, 0.0) for name, value in sums.items()}, "grad_norm": norm.detach()}
+        finite_sums = {name: value.where(finite, 0.0) for name, value in sums.items()}
+        return {**finite_sums, "nll_of_corpora": nll.where(finite, 0.0), "grad_norm": norm.detach()}
 
     def _backward(self, shard: StepShard) -> tuple[Tensor, Tensor]:
-        """Accumulate the gradients of all micro-batches; return their summed loss and negative log-likelihood."""
+        """Accumulate the gradients of all micro-batches.
+
+        Returns:
+            The summed loss, and the negative log-likelihood of each corpus.
+        """
         loss_sum = torch.zeros((), device=self.device)
-        nll_sum = torch.zeros((), device=self.device)
+        nll_sum = torch.zeros(len(self.data.corpora), device=self.device)
         for position, (number, batch) in enumerate(shard.micro_batches, start=1):
             torch.manual_seed(_micro_batch_seed(self.seed, shard.epoch, shard.step, number))
             is_last = position == len(shard.micro_batches)
@@ -199,15 +204,27 @@ class TranslationModule(L.LightningModule):
         return loss_sum, nll_sum
 
     def summed_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the training loss and the negative log-likelihood of a batch, both summed over target tokens."""
+        """Return the training loss of a batch, and the negative log-likelihood of each corpus in it.
+
+        Both are summed over target tokens.
+        """
         inputs = batch.src, batch.src_mask, batch.tgt_in
         if not self.r_drop:
-            hidden = self.model.decode_hidden(*inputs)
-            return cross_entropy(hidden, batch.tgt_out, label_smoothing=self.label_smoothing)
-        # Both passes of R-Drop in one: every sentence twice, in neighbouring rows. One larger product is faster.
-        both = self.model.decode_hidden(*(part.repeat_interleave(2, 0) for part in inputs))
-        passes = both[0::2], both[1::2]
-        return r_drop(passes, batch.tgt_out, label_smoothing=self.label_smoothing, alpha=self.r_drop)
+            passes = [self.model.decode_hidden(*inputs)]
+        else:
+            # Both passes of R-Drop in one: every sentence twice, in neighbouring rows. One larger product is faster.
+            both = self.model.decode_hidden(*(part.repeat_interleave(2, 0) for part in inputs))
+            passes = [both[0::2], both[1::2]]
+        if not batch.corpora:
+            loss, nll = self._loss_of(passes, batch.tgt_out)
+            return loss, nll[None]
+        parts = [self._loss_of([one[rows] for one in passes], batch.tgt_out[rows]) for rows in batch.corpora]
+        return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
+
+    def _loss_of(self, passes: Sequence[DecoderHidden], target: Tensor) -> tuple[Tensor, Tensor]:
+        if len(passes) == 1:
+            return cross_entropy(passes[0], target, label_smoothing=self.label_smoothing)
+        return r_drop((passes[0], passes[1]), target, label_smoothing=self.label_smoothing, alpha=self.r_drop)
 
     def _autocast_loss(self, batch: Batch) -> Tensor:
         """The training loss outside a training step, at the precision of training."""
@@ -231,9 +248,9 @@ class TranslationModule(L.LightningModule):
                 "the validation loss is not finite", step=self.global_step, checkpoint=self.latest_checkpoint
             )
         if self.comet is not None:
-            valid = self.data.datasets["valid"]
+            valid = self.data.texts["valid"]
             with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
-                comet = self.comet.score(list(valid["src"]), translations, [list(valid["tgt"])])
+                comet = self.comet.score(valid.src, translations, [valid.tgt])
             self.validation_scores["comet"] = comet.value
         # logger=False: MetricsLogger logs them, because Lightning would log a validation after step n as step n - 1.
         metrics = {f"valid/{name}": value for name, value in self.validation_scores.items()}
@@ -273,7 +290,7 @@ class TranslationModule(L.LightningModule):
             torch.distributed.all_gather_object(outputs, own)
         rows = sorted(row for part in outputs for row in part.translations)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
-        references = list(self.data.datasets[split]["tgt"])
+        references = self.data.texts[split].tgt
         assert len(rows) == len(references), "each sentence is evaluated exactly once"
         self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
         return SplitResult(

@@ -8,8 +8,8 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 
+from heed.data.text import ParallelText
 from heed.decoding import GreedySearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
@@ -86,11 +86,9 @@ def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
     assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
 
 
-def split(lengths: list[int], tags: list[str] | None = None) -> tuple[Dataset, np.ndarray]:
-    columns = {"src": ["x"] * len(lengths), "tgt": ["y"] * len(lengths)}
-    if tags is not None:
-        columns["meta"] = [json.dumps({"tag": tag}) for tag in tags]
-    return Dataset.from_dict(columns), np.array(lengths)
+def split(lengths: list[int], tags: list[str] | None = None) -> tuple[ParallelText, np.ndarray]:
+    meta = None if tags is None else [json.dumps({"tag": tag}) for tag in tags]
+    return ParallelText(["x"] * len(lengths), ["y"] * len(lengths), meta), np.array(lengths)
 
 
 def test_sentences_are_divided_among_phenomena_in_order_of_preference() -> None:

@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import Any
 
 import lightning as L
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.synthetic import split_punctuation
+from heed.data.text import ParallelText
 from heed.evaluation.alignment import (
     Extraction,
     Gold,
@@ -22,9 +24,6 @@ from heed.evaluation.alignment import (
 from heed.inference.translator import Translator
 from heed.options import AtLeast0
 from heed.training.module import TranslationModule
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 METRIC = "valid/aer"
 
@@ -79,7 +78,7 @@ class AlignmentErrorRate(Callback):
         if not trainer.is_global_zero:
             return None
         assert isinstance(module, TranslationModule)
-        pairs = _aligned_pairs(module.data.datasets[split], self.sentences)
+        pairs = _aligned_pairs(module.data.texts[split], self.sentences)
         if not pairs:
             return None
         translator = Translator(
@@ -98,13 +97,12 @@ class AlignmentErrorRate(Callback):
         return total
 
 
-def _aligned_pairs(split: "Dataset", sentences: int) -> list[tuple[str, str, Gold]]:
+def _aligned_pairs(text: ParallelText, sentences: int) -> list[tuple[str, str, Gold]]:
     """Return (source, target, gold alignment) of the first sentences; an empty list if the split has no alignments."""
-    if "meta" not in split.column_names:
+    if text.meta is None:
         return []
-    first = split.select(range(min(sentences, len(split))))
     pairs = []
-    for src, tgt, meta in zip(first["src"], first["tgt"], first["meta"], strict=True):
+    for src, tgt, meta in islice(zip(text.src, text.tgt, text.meta, strict=True), sentences):
         links = frozenset((i, j) for i, j in json.loads(meta)["alignment"])
         pairs.append((src, tgt, Gold(sure=links, possible=links)))
     return pairs

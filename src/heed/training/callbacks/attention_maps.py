@@ -5,7 +5,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -13,14 +13,12 @@ import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 
+from heed.data.text import ParallelText
 from heed.inference.translator import Translator
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_informative_head, save_png
 from heed.training.loggers import log_images
 from heed.training.module import TranslationModule
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
 """Phenomena of the synthetic corpus whose translation depends on a distant word, the most instructive first."""
@@ -87,17 +85,19 @@ class DrawAttentionMaps(Callback):
             The pictures by name; none for a model without attention.
         """
         assert isinstance(module, TranslationModule)
-        valid, translations = module.data.datasets["valid"], module.results["valid"].translations
-        sentences = choose_sentences(valid, module.data.splits["valid"].src.lengths, self.sentences)
+        valid, translations = module.data.texts["valid"], module.results["valid"].translations
+        sentences = choose_sentences(valid, module.data.encoded["valid"].src.lengths, self.sentences)
         if not sentences:
             return {}
         translator = Translator(
             module.model, module.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
         )
-        pairs = valid.select(sentences.values())
+        attended_pairs = translator.attend(
+            [valid.src[row] for row in sentences.values()], [valid.tgt[row] for row in sentences.values()]
+        )
         pictures: dict[str, Path] = {}
         arrays: dict[str, Any] = {}
-        for (name, row), attended in zip(sentences.items(), translator.attend(pairs["src"], pairs["tgt"]), strict=True):
+        for (name, row), attended in zip(sentences.items(), attended_pairs, strict=True):
             sets = map_sets(attended)
             if not sets:
                 return {}
@@ -122,7 +122,7 @@ class DrawAttentionMaps(Callback):
         return sorted(self.folder.glob("[0-9]*"))
 
 
-def choose_sentences(split: "Dataset", lengths: npt.NDArray[np.integer[Any]], count: int) -> dict[str, int]:
+def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], count: int) -> dict[str, int]:
     """Choose about ``count`` sentences of a split, always the same ones.
 
     If the corpus tags its sentences, they are divided evenly among the tags, `PREFERRED_PHENOMENA` first. Several
@@ -137,8 +137,8 @@ def choose_sentences(split: "Dataset", lengths: npt.NDArray[np.integer[Any]], co
     """
     by_length = np.argsort(lengths, kind="stable").tolist()
     groups: dict[str, list[int]] = {}
-    if "meta" in split.column_names:
-        tags = [json.loads(meta).get("tag", "") for meta in split["meta"]]
+    if text.meta is not None:
+        tags = [json.loads(meta).get("tag", "") for meta in text.meta]
         for tag in sorted(set(tags), key=_preference):
             groups[tag] = [row for row in by_length if tags[row] == tag]
     else:

@@ -23,12 +23,12 @@ class SampleTranslations(Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING or self.sentences == 0:
             return
-        valid, translations = pl_module.data.datasets["valid"], pl_module.results["valid"].translations
+        valid, translations = pl_module.data.texts["valid"], pl_module.results["valid"].translations
         sampled = range(0, len(valid), math.ceil(len(valid) / self.sentences))
         log_table(
             trainer.loggers,
             "valid/translations",
             ("source", "reference", "translation"),
-            [(valid[i]["src"], valid[i]["tgt"], translations[i]) for i in sampled],
+            [(valid.src[i], valid.tgt[i], translations[i]) for i in sampled],
             step=trainer.global_step,
         )

@@ -1,0 +1,29 @@
+"""``heed prepare``: what a training prepares from its corpus, without the training."""
+
+import argparse
+import sys
+
+from heed.cli.arguments import Command
+from heed.cli.lines import write_lines
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "overrides", nargs="*", metavar="OPTION=VALUE", help="options of heed train, such as data=files data.train=…"
+    )
+
+
+def _run(args: argparse.Namespace) -> None:
+    from heed.launch.prepare import prepare
+    from heed.launch.program import HEED_TRAIN
+
+    sys.argv = [HEED_TRAIN, *args.overrides]  # messages name the program whose options these are
+    write_lines([prepare(args.overrides)])
+
+
+COMMAND = Command(
+    "prepare",
+    "Read, clean and encode the corpus of a training, so that it starts at once.",
+    _add_options,
+    _run,
+)

@@ -1,0 +1,58 @@
+"""64-bit digests of sentences and pairs. They identify text without keeping it, and they order pairs at random."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from heed.data.text import Block, ParallelText
+
+Digests = npt.NDArray[np.uint64]
+"""Digests of text. Among 10 million different pairs, the probability that two have the same is 3 in a million."""
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2⁶⁴ / golden ratio: its multiples are spread evenly over the 64-bit integers."""
+
+
+def text_digests(texts: Iterable[str]) -> Digests:
+    """Return the digests of texts."""
+    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return np.frombuffer(digests, dtype="<u8")
+
+
+def pair_digests(block: Block) -> Digests:
+    """Return the digests of pairs; white space around a sentence does not count."""
+    return text_digests(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(block.src, block.tgt, strict=True))
+
+
+def source_digests(texts: Sequence[ParallelText]) -> Digests:
+    """Return the sorted digests of the sources of several sets."""
+    return np.unique(text_digests(src.strip() for text in texts for src in text.src))
+
+
+def mixed(digests: Digests, numbers: npt.NDArray[np.integer]) -> Digests:
+    """Return a digest of each digest and number; number 0 leaves the digest as it is."""
+    numbers = numbers.astype(np.uint64)
+    values = digests + numbers * GOLDEN
+    # The finaliser of MurmurHash3 carries every bit into all others.
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return np.where(numbers == 0, digests, values ^ (values >> np.uint64(33)))
+
+
+def set_checksum(digests: Digests) -> tuple[int, int, int]:
+    """Return numbers that depend on the digests but not on their order; those of two sets can be added (mod 2⁶⁴)."""
+    ones = np.ones(len(digests), dtype=np.uint64)
+    return len(digests), int(digests.sum(dtype=np.uint64)), int(mixed(digests, ones).sum(dtype=np.uint64))
+
+
+def text_fingerprint(*texts: ParallelText) -> str:
+    """Return a digest of the sentences of evaluation sets and of their order, independent of the machine."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(f"{len(text)} pairs\n".encode())
+        for sentences in (text.src, text.tgt):
+            digest.update("\n".join(sentences).encode())
+            digest.update(b"\n\n")
+    return digest.hexdigest()

@@ -1,0 +1,64 @@
+"""Noise in training sources: what people type differs from what corpora hold."""
+
+import random
+from collections.abc import Sequence
+
+from heed.options import Probability
+
+PUNCTUATION = ".!?…。！？"
+"""Marks at the end of a sentence that may be left out or repeated."""
+
+
+class Noise:
+    """Changes source sentences at random, so that a model learns to translate text that is not well written.
+
+    The changes are independent of each other. Targets stay as they are (Belinkov and Bisk 2018; Karpukhin et al. 2019).
+
+    Args:
+        upper: probability that a sentence is in upper case.
+        title: probability that every word of a sentence starts with an upper-case letter.
+        typos: probability of a typing error in a word: two letters swapped, one left out, or one typed twice.
+        punctuation: probability that the mark at the end of a sentence is left out or repeated.
+    """
+
+    def __init__(
+        self,
+        *,
+        upper: Probability = 0.0,
+        title: Probability = 0.0,
+        typos: Probability = 0.0,
+        punctuation: Probability = 0.0,
+    ) -> None:
+        self.upper, self.title, self.typos, self.punctuation = upper, title, typos, punctuation
+
+    def __call__(self, sentence: str, rng: random.Random) -> str:
+        """Return a sentence with noise."""
+        words = sentence.split(" ")
+        if self.typos:
+            words = [_with_typo(word, rng) if rng.random() < self.typos else word for word in words]
+        changed = " ".join(words)
+        if rng.random() < self.punctuation and changed[-1:] in PUNCTUATION and changed:
+            changed = changed[:-1] if rng.random() < 0.5 else changed + changed[-1]
+        if rng.random() < self.upper:
+            return changed.upper()
+        if rng.random() < self.title:
+            return " ".join(word[:1].upper() + word[1:] for word in changed.split(" "))
+        return changed
+
+
+def add_noise(noise: Noise, sentences: Sequence[str], numbers: Sequence[int], *, seed: str) -> list[str]:
+    """Return sentences with noise, as a function of the seed and the number of each sentence."""
+    return [
+        noise(sentence, random.Random(f"{seed} noise {number}"))
+        for sentence, number in zip(sentences, numbers, strict=True)
+    ]
+
+
+def _with_typo(word: str, rng: random.Random) -> str:
+    """Return the word with a typing error, if it has at least two letters."""
+    if len(word) < 2:
+        return word
+    position = rng.randrange(len(word) - 1)
+    left, right = word[position], word[position + 1]
+    middle = rng.choice((right + left, left, left + left + right))
+    return word[:position] + middle + word[position + 2 :]

@@ -1,0 +1,162 @@
+"""Parallel text: where it comes from, in parts that processes read independently, and small sets of it in memory."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from heed.errors import HeedError
+from heed.progress import Progress
+
+BLOCK = 20_000
+"""Sentence pairs that are held as Python strings at a time: a few MB."""
+
+Advance = Callable[[int], None]
+"""Reports progress: called with the bytes done since the last call."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive sentence pairs."""
+
+    src: list[str]
+    tgt: list[str]
+    scores: list[float] | None = None
+    """Quality of each pair, if the input has a score column."""
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def take(self, rows: Sequence[int]) -> "Block":
+        """Return some of the pairs, without scores."""
+        return Block([self.src[row] for row in rows], [self.tgt[row] for row in rows])
+
+    def swapped(self) -> "Block":
+        """Return the block with source and target swapped."""
+        return replace(self, src=self.tgt, tgt=self.src)
+
+
+class Part(Protocol):
+    """Consecutive pairs of one input, read by one process. It must be picklable."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: the file, and the lines if it is not the whole file."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has: what ``advance`` counts."""
+
+    def read(self, advance: Advance) -> Iterator[Block]:
+        """Yield the pairs, about ``BLOCK`` at a time.
+
+        Raises:
+            HeedError: naming file and line, if the input is invalid.
+        """
+
+
+class Source(Protocol):
+    """One entry of ``data.train``, ``data.valid`` or ``data.test``."""
+
+    def identity(self) -> tuple[Any, ...]:
+        """Return what the prepared corpus is cached by: paths, sizes and times of the files, and how they are read."""
+
+    def parts(self) -> Sequence[Part]:
+        """Check the input and cut it into parts.
+
+        Raises:
+            HeedError: naming the input, if it is missing or invalid.
+        """
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Sentence pairs in memory: an evaluation set, or a generated corpus."""
+
+    src: list[str]
+    tgt: list[str]
+    meta: list[str] | None = None
+    """The annotation of each pair as JSON; None if the corpus is not annotated."""
+
+    @classmethod
+    def read(cls, sources: Iterable[Source]) -> "ParallelText":
+        """Read inputs into memory, one after the other.
+
+        Raises:
+            HeedError: if an input is invalid or has no sentences.
+        """
+        src: list[str] = []
+        tgt: list[str] = []
+        for source in sources:
+            parts, before = source.parts(), len(src)
+            size = sum(part.size for part in parts)
+            names = ", ".join(part.name for part in parts)
+            with Progress(f"Reading {names:.60}", total=size, unit="B") as bar:
+                for part in parts:
+                    for block in part.read(bar.update):
+                        src += block.src
+                        tgt += block.tgt
+            if len(src) == before:
+                raise HeedError(f"{names}: no sentences.")
+        return cls(src, tgt)
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+@dataclass
+class WordCounts:
+    """How often each word occurs on both sides of some pairs. Words are what stands between spaces and tabs."""
+
+    src: Counter[str] = field(default_factory=Counter)
+    tgt: Counter[str] = field(default_factory=Counter)
+    pairs: int = 0
+
+    def add(self, block: Block) -> None:
+        """Count the words of more pairs."""
+        for counts, sentences in ((self.src, block.src), (self.tgt, block.tgt)):
+            counts.update(" ".join(sentences).replace("\t", " ").split(" "))
+        self.pairs += len(block)
+
+    def update(self, other: "WordCounts") -> None:
+        """Add the counts of other pairs."""
+        self.src.update(other.src)
+        self.tgt.update(other.tgt)
+        self.pairs += other.pairs
+
+
+@dataclass(frozen=True)
+class TextInMemory:
+    """The source of a corpus that is generated, not read.
+
+    Args:
+        text: the pairs.
+        key: identifies them.
+    """
+
+    text: ParallelText
+    key: tuple[Any, ...]
+
+    def identity(self) -> tuple[Any, ...]:
+        return self.key
+
+    def parts(self) -> Sequence[Part]:
+        return [PartInMemory(self.text)]
+
+
+@dataclass(frozen=True)
+class PartInMemory:
+    """The only part of `TextInMemory`."""
+
+    text: ParallelText
+    name: str = "the generated corpus"
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, (*self.text.src, *self.text.tgt)))
+
+    def read(self, advance: Advance) -> Iterator[Block]:
+        for start in range(0, len(self.text), BLOCK):
+            block = Block(self.text.src[start : start + BLOCK], self.text.tgt[start : start + BLOCK])
+            advance(sum(map(len, (*block.src, *block.tgt))))
+            yield block

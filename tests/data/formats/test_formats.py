@@ -1,0 +1,229 @@
+"""Formats against each other: the same pairs from every format, whole or in parts, compressed or not."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.sax.saxutils import escape, quoteattr
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heed.data import text as text_module
+from heed.data.formats import lines
+from heed.data.formats.entries import find_sources
+from heed.data.formats.fields import Fields
+from heed.data.text import ParallelText
+from heed.errors import HeedError
+from tests.data.corpora import files_error, hub_corpus, load_files, sentence_pairs
+
+Pairs = list[tuple[str, str]]
+FIELDS = Fields("en", "de", languages=("en", "de"))
+
+
+def as_text(folder: Path, pairs: Pairs) -> tuple[str, ...]:
+    for side, language in enumerate(("en", "de")):
+        (folder / f"t.{language}").write_bytes("".join(f"{pair[side]}\n" for pair in pairs).encode())
+    return f"{folder}/t.en", f"{folder}/t.de"
+
+
+def as_tsv(folder: Path, pairs: Pairs) -> tuple[str, ...]:
+    rows = [("id", "de", "en"), *((str(n), tgt, src) for n, (src, tgt) in enumerate(pairs))]
+    (folder / "t.tsv").write_bytes("".join("\t".join(row) + "\n" for row in rows).encode())
+    return (f"{folder}/t.tsv",)
+
+
+def as_csv(folder: Path, pairs: Pairs) -> tuple[str, ...]:
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([("en", "de"), *pairs])
+    (folder / "t.csv").write_bytes(table.getvalue().encode())
+    return (f"{folder}/t.csv",)
+
+
+def as_jsonl(folder: Path, pairs: Pairs) -> tuple[str, ...]:
+    (folder / "t.jsonl").write_bytes("".join(json.dumps({"en": src, "de": tgt}) + "\n" for src, tgt in pairs).encode())
+    return (f"{folder}/t.jsonl",)
+
+
+def as_parquet(folder: Path, pairs: Pairs) -> tuple[str, ...]:
+    columns = {"en": [src for src, _ in pairs], "de": [tgt for _, tgt in pairs]}
+    pq.write_table(pa.table(columns), folder / "t.parquet", row_group_size=3)
+    return (f"{folder}/t.parquet",)
+
+
+def as_tmx(folder: Path, pairs: Pairs) -> tuple[str, ...]:
+    units = "".join(
+        f"<tu><tuv xml:lang={quoteattr('EN-us')}><seg>{escape(src)}<ph>code</ph></seg></tuv>"
+        f"<tuv xml:lang='fr'><seg>fr</seg></tuv><tuv lang='de'><seg><bpt>b</bpt>{escape(tgt)}</seg></tuv></tu>"
+        for src, tgt in pairs
+    )
+    (folder / "t.tmx").write_bytes(f"<tmx version='1.4'><body>{units}</body></tmx>".encode())
+    return (f"{folder}/t.tmx",)
+
+
+FORMATS = [as_text, as_tsv, as_csv, as_jsonl, as_parquet, as_tmx]
+words = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("ab ,;<&"), min_size=1, max_size=9)
+sentences = words.map(str.strip).filter(bool)
+pair_lists = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(pairs=pair_lists)
+@pytest.mark.parametrize("write", FORMATS)
+@pytest.mark.parametrize("part", [5, 64, 2**24])
+def test_every_format_keeps_the_text_in_parts_of_any_size(
+    part: int, write: Callable[[Path, Pairs], tuple[str, ...]], pairs: Pairs
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "PART", part)
+        patch.setattr(lines, "SCANNED", 7)
+        for module in (text_module, lines):
+            patch.setattr(module, "BLOCK", 3)
+        entry = write(Path(folder), pairs)
+        sources = find_sources(entry, FIELDS)
+        assert sentence_pairs(ParallelText.read(sources)) == pairs
+        parts = sources[0].parts()
+        assert sum(one.size for one in parts) > 0
+        if part == 5 and write in (as_text, as_jsonl, as_tsv) and len(pairs) > 4:
+            assert len(parts) > 1
+        advanced: list[int] = []
+        for one in parts:
+            list(one.read(advanced.append))
+        assert sum(advanced) == sum(one.size for one in parts), "the progress ends at 100 %"
+
+
+COMPRESS = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": zstandard.compress}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("write", [as_text, as_tsv, as_csv, as_jsonl, as_tmx])
+def test_every_format_may_be_compressed(
+    suffix: str, write: Callable[[Path, Pairs], tuple[str, ...]], tmp_path: Path
+) -> None:
+    pairs = [(f"dog {n}", f"Hund {n}") for n in range(50)]
+    entry = []
+    for name in write(tmp_path, pairs):
+        compressed = Path(f"{name}.{suffix}")
+        compressed.write_bytes(COMPRESS[suffix](Path(name).read_bytes()))
+        Path(name).unlink()
+        entry.append(str(compressed))
+    assert sentence_pairs(ParallelText.read(find_sources(tuple(entry), FIELDS))) == pairs
+
+
+def test_line_numbers_count_from_the_start_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "PART", 50)
+    (tmp_path / "t.tsv").write_bytes(b"en\tde\n" + b"a\tb\n" * 40 + b"only one column\n")
+    (tmp_path / "t.jsonl").write_bytes(b'{"en": "a", "de": "b"}\n' * 40 + b"{}\n")
+    (tmp_path / "t.en").write_bytes(b"a\n" * 40 + b"\xff\n")
+    (tmp_path / "t.de").write_bytes(b"b\n" * 41)
+    for entry, where in (
+        ((f"{tmp_path}/t.tsv",), "t.tsv, line 42: 1 columns, but column 2"),
+        ((f"{tmp_path}/t.jsonl",), "t.jsonl, line 41: no field 'en'"),
+        ((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), "t.en, line 41: not UTF-8"),
+    ):
+        with pytest.raises(HeedError, match=where):
+            ParallelText.read(find_sources(entry, FIELDS))
+
+
+@pytest.mark.parametrize(("src", "tgt"), [(40, 41), (41, 40), (40, 3)])
+def test_large_files_of_different_lengths_are_refused(
+    src: int, tgt: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "PART", 30)
+    (tmp_path / "t.en").write_bytes(b"a\n" * src)
+    (tmp_path / "t.de").write_bytes(b"b\n" * (tgt - 1) + b"last")
+    with pytest.raises(HeedError, match=rf"t.en has {src} lines and .*t.de {tgt}"):
+        find_sources((f"{tmp_path}/t.en", f"{tmp_path}/t.de"), FIELDS)[0].parts()
+
+
+def test_patterns_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    for number in range(3):
+        for language in ("en", "de"):
+            (tmp_path / "parts" / f"{number}.{language}").write_text(f"{language} {number}\n")
+    (tmp_path / "parts" / "x.tsv").write_text("en\tde\nen 9\tde 9\n")
+    expected = [(f"en {n}", f"de {n}") for n in range(3)]
+
+    def read(*entry: str) -> Pairs:
+        return sentence_pairs(ParallelText.read(find_sources(tuple(f"{tmp_path}/{name}" for name in entry), FIELDS)))
+
+    assert read("parts/*.en", "parts/*.de") == expected
+    assert read("parts/[12].en", "parts/[12].de") == expected[1:]
+    assert read("parts/*.tsv") == [("en 9", "de 9")]
+    assert sorted(read("parts")) == sorted([*expected, ("en 9", "de 9")])
+    for entry, message in (
+        (("parts/*.fr", "parts/*.de"), "matches no file"),
+        (("parts/[12].en", "parts/*.de"), "matches 2 files and .* 3: each source file"),
+        ((".",), "holds neither files with both sides"),
+    ):
+        with pytest.raises(HeedError, match=message):
+            read(*entry)
+
+
+def test_columns_by_number_and_scores(folder: Path) -> None:
+    (folder / "t.tsv").write_text("0.9\tone\teins\n0.2\ttwo\tzwei\n\tthree\tdrei\n0.5\tfour\tvier\n")
+    options = {"train": "[{}/t.tsv]", "src_field": "'2'", "tgt_field": "'3'", "src_lang": "en", "tgt_lang": "de"}
+    assert len(load_files(folder, **options).train) == 4
+    corpus = load_files(folder, **options, score_field="'1'", min_score="0.5")
+    assert sentence_pairs(corpus.train) == [("one", "eins"), ("four", "vier")]
+    assert corpus.cleaning.dropped["low score"] == 2
+    assert "needs data.score_field" in files_error(folder, {**options, "min_score": "0.5"})
+    (folder / "t.tsv").write_text("high\tone\teins\n")
+    assert "t.tsv, line 1: field '1' is 'high', which is not a number" in files_error(
+        folder, {**options, "score_field": "'1'", "min_score": "0.5"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.tsv", "src\tother\na\tb\n", "t.tsv, line 1: no column 'tgt' (found: src, other)"),
+        ("t.csv", 'src,tgt\n"a,b\n', "t.csv, line 2: unexpected end of data"),
+        ("t.csv", "src,tgt\na\n", "t.csv, line 2: 1 columns"),
+        ("t.tmx", "<tmx><body><tu></body></tmx>", "t.tmx cannot be read as TMX: mismatched tag: line 1"),
+        ("t.tmx", "<tmx><body/></tmx>", "t.tmx has no unit in both en and de (its languages: none)"),
+        ("t.tmx", "<!DOCTYPE tmx [<!ENTITY a 'b'>]><tmx/>", "it declares entities"),
+        ("t.tsv", "", "no column 'src'"),
+        ("t.tsv", "src\ttgt\n", "no sentences"),
+    ],
+)
+def test_broken_tables_are_refused(name: str, content: str, message: str, folder: Path) -> None:
+    (folder / name).write_text(content)
+    assert message in files_error(folder, {"train": f"[{{}}/{name}]", "src_lang": "en", "tgt_lang": "de"})
+
+
+def test_a_tmx_file_needs_languages(folder: Path) -> None:
+    as_tmx(folder, [("a", "b")])
+    assert "set data.src_lang and data.tgt_lang" in files_error(folder, {"train": "[{}/t.tmx]"})
+
+
+def test_a_repository_with_configurations_and_translations(folder: Path) -> None:
+    """`load_dataset` reads a local copy of a repository in the same way as the hub."""
+    repository = folder / "repository"
+    for config in ("de-en", "fr-en"):
+        (repository / config).mkdir(parents=True)
+        for split in ("train", "validation", "test"):
+            language = config[:2]
+            rows = [{"translation": {language: f"{language} {split}", "en": f"en {split}"}}]
+            pq.write_table(pa.Table.from_pylist(rows), repository / config / f"{split}-00000.parquet")
+    (repository / "README.md").write_text(
+        "---\nconfigs:\n" + "".join(
+            f"- config_name: {config}\n  data_files:\n" + "".join(
+                f"  - split: {split}\n    path: {config}/{split}-*\n" for split in ("train", "validation", "test")
+            ) for config in ("de-en", "fr-en")
+        ) + "---\n"
+    )  # fmt: skip
+    options = {"repository": str(repository), "cache_dir": str(folder / "cache"), "config": "fr-en"}
+    corpus = hub_corpus(**options, tgt_lang="fr").load()
+    assert sentence_pairs(corpus.train) == [("en train", "fr train")]
+    with pytest.raises(HeedError, match=r"row 1: no translation into 'de' \(found: "):
+        hub_corpus(**options).load()

@@ -1,0 +1,159 @@
+"""Mixtures from the options to the steps: proportions, geometry, resuming, duplicates, tags, wrong options."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heed.data.batch import Batch
+from heed.data.corpus import Corpus
+from heed.data.datamodule import StepShard, StepStream, TranslationData
+from heed.data.micro_batches import Planner
+from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.symbols import EOS, PAD
+from tests.data.corpora import TOKENIZER, compose_data, files_error, write_lines
+
+WEIGHTS = {"news": 3, "talks": 1, "crawl": 1}
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A folder with three training texts of different sizes, which name themselves in every sentence."""
+    for name, size in (("news", 40), ("talks", 90), ("crawl", 25)):
+        write_lines(
+            tmp_path,
+            **{
+                f"{name}_en": [f"{name} number {n} {'very ' * (n % 4)}well" for n in range(size)],
+                f"{name}_de": [f"{name} Nummer {n} {'sehr ' * (n % 4)}gut" for n in range(size)],
+            },
+        )
+    write_lines(tmp_path, val_en=["held out"], val_de=["zurückgehalten"])
+    return tmp_path
+
+
+def load(folder: Path, *options: str, train: str | None = None) -> Corpus:
+    texts = ",".join(
+        f"{name}: {{files: [[{folder}/{name}.en,{folder}/{name}.de]], weight: {weight}"
+        + (", from_step: 20, tag: '<crawl>'}" if name == "crawl" else "}")
+        for name, weight in WEIGHTS.items()
+    )
+    corpus: Corpus = compose_data(
+        "files", f"data.train={train or '{' + texts + '}'}", f"data.valid=[[{folder}/val.en,{folder}/val.de]]",
+        "data.test=null", f"data.cache_dir={folder}/cache", *options,
+    ).load()  # fmt: skip
+    return corpus
+
+
+def data(folder: Path, *options: str, sampling: float = 0.0) -> TranslationData:
+    corpus = load(folder, *options)
+    tokenizer: Tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, folder / "cache", tags=corpus.all_tags)
+    planner = Planner(batch_tokens=100, device_tokens=120, pool=70, seed=1)
+    return TranslationData(corpus, tokenizer, planner, sampling=sampling, with_tests=True)
+
+
+def sources(batch: Batch) -> list[tuple[int, ...]]:
+    return [tuple(token for token in row if token not in (PAD, EOS)) for row in batch.src.tolist()]
+
+
+def step_sources(shards: list[StepShard]) -> list[tuple[int, list[tuple[int, ...]]]]:
+    """Return (index, sources) of the micro-batches of a step, from the shards of all processes."""
+    return sorted((number, sources(batch)) for shard in shards for number, batch in shard.micro_batches)
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.2])
+def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(sampling: float, mixed: Path) -> None:
+    module = data(mixed, sampling=sampling)
+    counts = np.zeros(3, dtype=int)
+    for shard in islice(StepStream(module, 0, 1), 60):
+        texts = [module.tokenizer.decode_src([ids])[0] for _, batch in shard.micro_batches for ids in sources(batch)]
+        found = [sum(text.startswith(name) for text in texts) for name in WEIGHTS]
+        assert found == [sentences for sentences, _ in shard.corpora]
+        assert sum(tokens for _, tokens in shard.corpora) == shard.tgt_tokens
+        assert (shard.step >= 20) or not found[2]
+        tagged = [ids[0] == module.tokenizer.text_tags["<crawl>"] for _, b in shard.micro_batches for ids in sources(b)]
+        assert sum(tagged) == found[2], "the tag starts the sources of its text"
+        if shard.step == 19:
+            assert abs(counts[0] - 3 * counts[1]) <= 12  # a step is not a window of whole turns
+            counts[:] = 0
+        counts += found
+    assert np.abs(counts / counts.sum() - np.array([3, 1, 1]) / 5).max() < 0.03
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.2])
+def test_the_steps_are_the_same_on_1_2_and_4_processes_and_after_a_resume(sampling: float, mixed: Path) -> None:
+    whole = [step_sources([shard]) for shard in islice(StepStream(data(mixed, sampling=sampling), 0, 1), 40)]
+    for size in (2, 4):
+        ranks = [islice(StepStream(data(mixed, sampling=sampling), rank, size), 30) for rank in range(size)]
+        assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[:30]
+    for start in (7, 20, 33):
+        ranks = []
+        for rank in range(3):
+            resumed = data(mixed, sampling=sampling)
+            resumed.load_state_dict({"epoch": 0, "step": start})
+            ranks.append(islice(StepStream(resumed, rank, 3), 7))
+        assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[start : start + 7]
+
+
+def test_the_heaviest_text_keeps_what_several_have(mixed: Path) -> None:
+    for language in ("en", "de"):
+        shared = (mixed / f"news.{language}").read_text().splitlines()[:10]
+        write_lines(mixed, **{f"crawl_{language}": [*shared, f"crawl alone {language}"]})
+    corpus = load(mixed)
+    assert [len(part.text) for part in corpus.train.corpora] == [40, 90, 1]
+    assert corpus.cleaning.dropped["duplicate"] == 10
+    assert "crawl: training pairs: 11 read, 1 kept" in corpus.train.describe_cleaning()
+
+
+def test_a_temperature_makes_weights(mixed: Path) -> None:
+    files = ", ".join(f"{name}: {{files: [[{mixed}/{name}.en,{mixed}/{name}.de]]}}" for name in ("news", "talks"))
+    for option, expected in (("null", [40, 90]), ("5", [40**0.2, 90**0.2])):
+        corpus = load(mixed, f"data.temperature={option}", train=f"{{{files}}}")
+        assert [part.weight for part in corpus.train.corpora] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": "{a: {files: [[{}/train.en,{}/train.de]], wieght: 2}}"}, "data.train.a.wieght is unknown (did you"),
+        ({"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 0}}"}, "a.weight=0 must be a number > 0"),
+        ({"train": "{a: {weight: 1}}"}, "data.train.a.files is missing"),
+        ({"train": "{a: [[{}/train.en,{}/train.de]]}"}, "must be a list or a mapping"),
+        (
+            {"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 1}, b: {files: [[{}/train.en,{}/train.de]]}}"},
+            "give every text a weight, or none of them",
+        ),
+        ({"train": "{a: {files: [[{}/train.en,{}/train.de]], tag: crawl}}"}, "tag=crawl must be a word in angle"),
+        ({"temperature": "3"}, "data.temperature decides the weights of a mixture without weights"),
+    ],
+)  # fmt: skip
+def test_wrong_mixtures_are_refused(folder: Path, changes: dict[str, str], message: str) -> None:
+    assert message in files_error(folder, changes)
+
+
+@pytest.mark.slow
+def test_a_run_with_a_mixture(mixed: Path) -> None:
+    from heed.launch.compose import compose
+    from heed.launch.run import train_one_run
+
+    texts = ",".join(
+        f"{name}: {{files: [[{mixed}/{name}.en,{mixed}/{name}.de]], weight: {weight}}}"
+        for name, weight in WEIGHTS.items()
+    )
+    options = [
+        "data=files", f"data.train={{{texts}}}", f"data.valid=[[{mixed}/val.en,{mixed}/val.de]]", "data.test=null",
+        "test=false", "model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer.precision=32-true",
+        "trainer.max_steps=6", "trainer.validate_every=3", "trainer.log_every=2", "batching.batch_tokens=100",
+        "logger=none", "callbacks.attention_maps=null", f"cache_dir={mixed}/cache", "trainer=cpu",
+    ]  # fmt: skip
+    run = mixed / "run"
+    run.mkdir()
+    results: Any = train_one_run(compose(options, folder=run), run)
+    assert json.loads((run / "results.json").read_text()) == results
+    drawn = results["corpora"]
+    assert list(drawn) == list(WEIGHTS)
+    assert drawn["news"]["sentences"] > 2 * drawn["crawl"]["sentences"] > 0
+    assert sum(part["tgt_tokens"] for part in drawn.values()) > 500
+    assert all(1 < part["nll"] < 10 for part in drawn.values())

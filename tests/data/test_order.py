@@ -1,0 +1,88 @@
+"""The order of an epoch: positions, tokens and pairs agree with a list of all pairs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.ragged import Ragged
+from heed.data.store import Pairs, PairStore, StoredShard
+
+Corpus = list[tuple[list[int], list[int]]]
+sides = st.lists(st.integers(10, 99), max_size=5)
+corpora = st.lists(st.tuples(sides, sides), min_size=1, max_size=40)
+
+
+def store(pairs: Corpus, *, chunk: int, shards: int) -> PairStore:
+    """Return the pairs in about equal shards."""
+    stored = []
+    for part in np.array_split(np.arange(len(pairs)), min(shards, len(pairs))):
+        src, tgt = (Ragged.of([pairs[row][side] for row in part]) for side in (0, 1))
+        stored.append(StoredShard(src.values, tgt.values, np.stack([src.lengths, tgt.lengths], axis=1)))
+    return PairStore(stored, chunk=chunk)
+
+
+def content(pairs: Pairs) -> list[tuple[int, list[int], list[int]]]:
+    return [(int(row), pairs.src[i].tolist(), pairs.tgt[i].tolist()) for i, row in enumerate(pairs.rows)]
+
+
+shapes = {"chunk": st.integers(1, 7), "shards": st.integers(1, 4)}
+
+
+@given(pairs=corpora, **shapes, data=st.data())
+def test_chunks_hold_the_pairs(pairs: Corpus, chunk: int, shards: int, data: st.DataObject) -> None:
+    stored = store(pairs, chunk=chunk, shards=shards)
+    assert (len(stored), int(stored.chunk_rows.sum())) == (len(pairs), len(pairs))
+    everything = content(stored.read(np.arange(stored.chunks)))
+    assert everything == [(row, src, tgt) for row, (src, tgt) in enumerate(pairs)]
+    starts = np.cumsum(stored.chunk_rows) - stored.chunk_rows
+    chosen = data.draw(st.lists(st.integers(0, stored.chunks - 1), min_size=1, max_size=6))
+    expected = [one for c in chosen for one in everything[starts[c] : starts[c] + stored.chunk_rows[c]]]
+    assert content(stored.read(np.array(chosen))) == expected
+    for number, rows in enumerate(np.split(np.arange(len(pairs)), starts[1:])):
+        assert stored.lengths(number).tolist() == [[len(side) for side in pairs[row]] for row in rows]
+        assert stored.chunk_tokens[1][number] == sum(len(pairs[row][1]) for row in rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=corpora, **shapes, both=st.booleans(), epoch=st.integers(0, 2))
+def test_an_epoch_has_every_pair_once(pairs: Corpus, chunk: int, shards: int, both: bool, epoch: int) -> None:
+    stored = store(pairs, chunk=chunk, shards=shards)
+    views = [View(stored, tags=(4,)), View(stored, swapped=True, tags=(5,))] if both else [View(stored)]
+    training = TrainingPairs(views)
+    order = EpochOrder(training, seed=(1, epoch))
+    total = len(pairs) * len(views)
+    assert order.length == len(training) == total
+    expected = [(row, src, tgt) for row, (src, tgt) in enumerate(pairs)]
+    if both:
+        expected += [(len(pairs) + row, tgt, src) for row, (src, tgt) in enumerate(pairs)]
+    whole = order.read(0, total)
+    assert sorted(content(whole)) == expected
+    for first in range(0, total, 3):
+        assert content(order.read(first, min(first + 5, total))) == content(whole)[first : first + 5]
+    assert len(order.read(total, total)) == 0
+
+    tokens = np.append(0, np.cumsum(whole.tgt.lengths + 1))
+    assert [order.tokens_before(position) for position in range(total + 1)] == tokens.tolist()
+    for count in range(int(tokens[-1]) + 1):
+        assert order.position_of(count) == int(np.searchsorted(tokens, count))
+    assert training.tgt_tokens == tokens[-1]
+    tagged = training.tagged(whole)
+    assert training.src_tokens == (tagged.src.lengths + 1).sum() + sum(not len(src) for src in whole.src) * both
+    for row, plain, src in zip(whole.rows, whole.src, tagged.src, strict=True):
+        tag = [4 if row < len(pairs) else 5] if both and len(plain) else []
+        assert src.tolist() == [*tag, *plain.tolist()]
+
+
+def test_epochs_and_seeds_have_different_orders() -> None:
+    training = TrainingPairs([View(store([([n], [n]) for n in range(200)], chunk=3, shards=2))])
+    orders = [EpochOrder(training, seed=seed).read(0, 200).rows.tolist() for seed in ((1, 0), (1, 1), (2, 0), (1, 0))]
+    assert orders[0] == orders[3]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+@pytest.mark.parametrize("rows", [[], [3], [0, 1, 5, 5, 2]])
+def test_pairs_are_taken_by_index(rows: list[int]) -> None:
+    pairs = store([([n] * n, [n]) for n in range(6)], chunk=2, shards=1).read(np.arange(3))
+    assert content(pairs.take(np.array(rows, dtype=np.int64))) == [(row, [row] * row, [row]) for row in rows]

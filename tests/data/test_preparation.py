@@ -1,0 +1,309 @@
+"""Preparation: the same files whatever the processes, the interruptions and the sizes of runs and shards."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from heed.data.formats import lines
+from heed.data.order import TrainingPairs, View
+from heed.data.preparation import corpus as module
+from heed.data.preparation import encode, folder, scan, selection
+from heed.data.preparation.corpus import Preparation, TrainingText
+from heed.data.store import PreparedPairs
+from heed.data.text import ParallelText
+from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
+from tests.data.corpora import ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
+
+PAIRS = numbered_dogs(500)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return train_tokenizer(PAIRS, tmp_path_factory.mktemp("cache"))
+
+
+def stored(prepared: PreparedPairs) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    pairs = prepared.read(np.arange(prepared.chunks))
+    return [(tuple(src.tolist()), tuple(tgt.tolist())) for src, tgt in zip(pairs.src, pairs.tgt, strict=True)]
+
+
+def test_the_ids_are_those_of_the_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    text = ParallelText([*PAIRS.src, "", "漢 😀"], [*PAIRS.tgt, "", "漢"])
+    found = stored(training_text(text, tmp_path).encode(tokenizer))
+    expected = [
+        (tuple(src), tuple(tgt))
+        for src, tgt in zip(tokenizer.encode_src(text.src), tokenizer.encode_tgt(text.tgt), strict=True)
+    ]
+    assert sorted(found) == sorted(expected)
+    assert found != expected, "the order is random"
+
+
+@pytest.mark.parametrize(("run", "shard", "digest_range"), [(100, 90, 50), (1, 500, 10**6), (10**6, 7, 20)])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("at_most", [None, 200])
+def test_the_sizes_of_runs_shards_and_ranges_change_no_pair(
+    run: int,
+    shard: int,
+    digest_range: int,
+    keep: bool,
+    at_most: int | None,
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = ParallelText([*PAIRS.src, *PAIRS.src[:60]], [*PAIRS.tgt, *PAIRS.tgt[:60]])
+    rules = dict.fromkeys(("drop_empty", "drop_placeholders", "drop_leaked"), False) | {
+        "max_chars": None, "max_ratio": None, "drop_duplicates": not keep,
+    }  # fmt: skip
+    whole = training_text(text, tmp_path / "whole", rules=rules, at_most=at_most)
+    monkeypatch.setattr("heed.data.text.BLOCK", 30)
+    monkeypatch.setattr(scan, "RUN", run)
+    monkeypatch.setattr(encode, "SHARD", shard)
+    monkeypatch.setattr(selection, "RANGE", digest_range)
+    parts = training_text(text, tmp_path / "parts", rules=rules, at_most=at_most)
+    assert len(whole) == len(parts) == (at_most or (560 if keep else 500))
+    assert whole.fingerprint == parts.fingerprint
+    assert whole.report == parts.report
+    assert stored(whole.encode(tokenizer)) == stored(parts.encode(tokenizer))
+    assert sentence_pairs(whole) == sentence_pairs(parts)
+
+
+def test_the_order_of_the_text_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    backwards = ParallelText(PAIRS.src[::-1], PAIRS.tgt[::-1])
+    texts = [training_text(text, tmp_path / name) for name, text in (("a", PAIRS), ("b", backwards))]
+    assert texts[0].fingerprint == texts[1].fingerprint
+    assert len({text.encode(tokenizer).digest for text in texts}) == 1
+
+
+# ---- several processes
+
+
+def write_text(path: Path, pairs: int) -> str:
+    """Write two files with some duplicates and empty lines, and return the entry."""
+    rng = random.Random(1)
+    words = [f"w{n}" for n in range(50)]
+    for language in ("en", "de"):
+        sentences = (" ".join(rng.choices(words, k=rng.randint(0, 12))) for _ in range(pairs))
+        (path / f"t.{language}").write_text("".join(f"{line} {language}\n" if line else "\n" for line in sentences))
+    return f"[['{path}/t.en','{path}/t.de']]"
+
+
+# Prepares a text in parts of 20 kB and prints the digest. Arguments: folder, cache, number of processes.
+PREPARE = """
+import sys
+from pathlib import Path
+from heed.data.cleaning import Cleaning
+from heed.data.formats import lines
+from heed.data.formats.inputs import TextFiles
+from heed.data.preparation import corpus, scan
+from heed.data.tokenizer import Tokenizer
+from tests.data.corpora import NO_RULES
+
+if __name__ == "__main__":
+    folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    lines.PART, corpus.SMALL, scan.RUN = 20_000, 0, 100
+    text = corpus.TrainingText(
+        [TextFiles(folder / "t.en", folder / "t.de")],
+        held_out=[],
+        cleaning=Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})),
+        min_score=None,
+        at_most=None,
+        swapped=False,
+        preparation=corpus.Preparation(num_proc=processes, wait_minutes=5),
+        cache_dir=cache,
+    )
+    print(text.encode(Tokenizer.load(folder)).digest, text.fingerprint, flush=True)
+"""
+
+
+def start_preparation(path: Path, cache: str, processes: int) -> "subprocess.Popen[str]":
+    script = path / "prepare.py"
+    script.write_text(PREPARE)
+    command = [sys.executable, str(script), str(path), str(path / cache), str(processes)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )  # fmt: skip
+
+
+def digest_of(process: "subprocess.Popen[str]") -> str:
+    printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return printed
+
+
+@pytest.mark.slow
+def test_one_and_two_processes_and_one_that_is_killed_again_and_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    write_text(tmp_path, 4000)
+    tokenizer.save(tmp_path)
+    start = time.monotonic()
+    whole = digest_of(start_preparation(tmp_path, "one", 1))
+    seconds = time.monotonic() - start
+    assert digest_of(start_preparation(tmp_path, "two", 2)) == whole
+    rng = random.Random(1)
+    for _ in range(20):
+        process = start_preparation(tmp_path, "killed", 2)
+        time.sleep(rng.uniform(0.3, 1) * seconds)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    together = [start_preparation(tmp_path, "killed", 2) for _ in range(2)]
+    assert {digest_of(process) for process in together} == {whole}
+    assert not list((tmp_path / "killed").rglob("*.partial"))
+
+
+def test_the_workers_of_a_killed_process_end(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    write_text(tmp_path, 4000)
+    tokenizer.save(tmp_path)
+    process = start_preparation(tmp_path, "cache", 2)
+    children: set[int] = set()
+    tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 60
+    while len(children) < 2 and time.monotonic() < deadline and process.poll() is None:
+        children |= {int(child) for child in tasks.read_text().split()}
+    process.kill()
+    process.communicate()
+    assert children
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.1)
+
+
+def test_a_killed_worker_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(module, "select_pairs", lambda _, __, ___, ____, workers, **_____: workers.call(os.kill_me, 0))
+    monkeypatch.setattr(os, "kill_me", kill_this_process, raising=False)
+    with pytest.raises(HeedError, match=r"was killed, probably for lack of memory: .*num_proc"):
+        training_text(PAIRS, tmp_path)
+
+
+def kill_this_process(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_waiting_has_a_limit_that_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from filelock import FileLock
+
+    monkeypatch.setattr(folder, "POLL", 0.05)
+    target = tmp_path / "entry"
+
+    def load(_: Path) -> str:
+        raise ValueError
+
+    with FileLock(f"{target}.lock"):
+        target.with_name("entry.owner").write_text("process 7 on host")
+        with pytest.raises(HeedError, match=r"by process 7 on host after data\.preparation\.wait_minutes=0\.001: look"):
+            folder.open_or_build(target, load, lambda _: None, wait_minutes=0.001)
+
+
+# ---- damage and full disks
+
+
+def truncate(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def flip_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def make_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_bit, make_folder, os.remove])
+@pytest.mark.parametrize("suffix", [".npy", ".json"])
+def test_damaged_files_are_written_again(
+    damage: Callable[[Path], None], suffix: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    text = training_text(PAIRS, tmp_path)
+    expected = stored(text.encode(tokenizer)), text.fingerprint
+    folders = [path for name in ("text", "encoded") for path in (tmp_path / name).iterdir() if path.is_dir()]
+    assert len(folders) == 2
+    for path in folders:
+        for file in sorted(path.glob(f"*{suffix}")):
+            if suffix == ".json" and damage is flip_bit:
+                file.write_text(file.read_text().replace('"', "'", 1))
+            elif file.name.startswith("shard") and suffix == ".json":
+                continue  # only read while the shards are written
+            else:
+                damage(file)
+    again = training_text(PAIRS, tmp_path)
+    assert (stored(again.encode(tokenizer)), again.fingerprint) == expected
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Limit the size of files in bytes, which has the effect of a full disk without needing one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 100, 1000, 4000])
+def test_a_full_disk_is_an_error_and_the_preparation_continues(size: int, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    text = training_text(PAIRS, tmp_path)
+    with largest_file(size), pytest.raises(HeedError, match=r"File too large"):
+        text.encode(tokenizer)
+    with largest_file(size), pytest.raises(HeedError, match=r"File too large"):
+        training_text(numbered_dogs(600), tmp_path)
+    assert len(text.encode(tokenizer)) == 500
+    assert len(training_text(numbered_dogs(600), tmp_path)) == 600
+
+
+def test_too_little_room_is_refused_before_it_is_needed(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = training_text(PAIRS, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10_000))
+    with pytest.raises(HeedError, match=r"0\.0 GB of free space, but preparing 500 pairs needs about .* GB: make room"):
+        text.encode(tokenizer)
+
+
+def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    with pytest.raises(HeedError, match="not a UTF-8 path: set cache_dir=DIR"):
+        training_text(PAIRS, odd)
+    assert not odd.exists()
+
+
+def test_a_file_that_changes_meanwhile_is_an_error(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    from heed.data.cleaning import Cleaning
+    from heed.data.formats.inputs import TextFiles
+    from tests.data.corpora import NO_RULES
+
+    write_text(tmp_path, 50)
+    text = TrainingText(
+        [TextFiles(tmp_path / "t.en", tmp_path / "t.de")],
+        held_out=[],
+        cleaning=Cleaning(**NO_RULES),
+        min_score=None,
+        at_most=None,
+        swapped=False,
+        preparation=Preparation(num_proc=1, wait_minutes=1),
+        cache_dir=tmp_path / "cache",
+    )
+    write_text(tmp_path, 60)
+    with pytest.raises(HeedError, match=r"t\.en and .*t\.de changed while it was read: start again"):
+        text.encode(tokenizer)
+    assert lines.PART > 0
+    assert len(TrainingPairs([View(training_text(PAIRS, tmp_path / "cache").encode(tokenizer))])) == 500
