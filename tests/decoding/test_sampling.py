@@ -26,7 +26,7 @@ WORDS = [token for token in range(VOCAB) if token not in (PAD, BOS, EOS)]
 class Bigrams(DecoderState):
     source: Int[Tensor, " R"]
 
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "Bigrams":
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "Bigrams":
         return Bigrams(self.source[rows])
 
 

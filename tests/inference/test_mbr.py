@@ -29,7 +29,7 @@ class State(DecoderState):
     def __init__(self, source: Tensor) -> None:
         self.source = source
 
-    def reorder(self, rows: Tensor) -> "State":
+    def reorder(self, rows: Tensor, sentences: Tensor | None = None) -> "State":
         return State(self.source[rows])
 
 

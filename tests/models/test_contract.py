@@ -190,17 +190,18 @@ def test_states_follow_their_rows(model: Seq2Seq, pairs: Pairs) -> None:
     sentence, history = torch.arange(B), pairs.tgt[:, :1]
     output, state = model.step(history[:, 0], model.start(model.encode(pairs.src, pairs.mask)))
     moves = {
-        "trade places": [2, 0, 1],
-        "branch": [0, 0, 1, 1, 2, 2],
-        "survive": [1, 0, 3, 3, 5, 4],
-        "leave": [5, 0, 2, 2],
-        "stay": [0, 1, 2, 3],
+        "trade places": ([2, 0, 1], [2, 0, 1]),
+        "branch": ([0, 0, 1, 1, 2, 2], None),
+        "survive": ([1, 0, 3, 3, 5, 4], None),
+        "leave": ([4, 5, 3, 3], [2, 1]),
+        "part": ([3, 0, 2, 2], [1, 0, 1, 1]),
+        "stay": ([0, 1, 2, 3], None),
     }
-    for move in moves.values():
-        rows = torch.tensor(move)
+    for move, sentences in moves.values():
+        rows, kept = torch.tensor(move), None if sentences is None else torch.tensor(sentences)
         tokens = torch.randint(EOS + 1, TGT_VOCAB, (len(rows),))
         sentence, history = sentence[rows], torch.cat((history[rows], tokens[:, None]), 1)
-        output, state = model.step(tokens, state.reorder(rows))
+        output, state = model.step(tokens, state.reorder(rows, sentences=kept))
         expected = model(pairs.src[sentence], pairs.mask[sentence], history)
         assert_close(output.logits, expected[:, -1:], atol=1e-10, rtol=0)
 
@@ -208,7 +209,7 @@ def test_states_follow_their_rows(model: Seq2Seq, pairs: Pairs) -> None:
 def test_a_state_stays_valid(model: Seq2Seq, pairs: Pairs) -> None:
     _, state = model.step(pairs.tgt[:, 0], model.start(model.encode(pairs.src, pairs.mask)))
     expected, _ = model.step(pairs.tgt[:, 1], state)
-    _, later = model.step(pairs.tgt[:, 2], state.reorder(torch.tensor([1, 1, 0])))
+    _, later = model.step(pairs.tgt[:, 2], state.reorder(torch.tensor([1, 1, 0]), torch.tensor([1, 1, 0])))
     model.step(pairs.tgt[:, 3], later)
     again, _ = model.step(pairs.tgt[:, 1], state)
     assert_close(again.logits, expected.logits, atol=0, rtol=0)

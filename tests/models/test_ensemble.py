@@ -33,7 +33,7 @@ def members(tiny_model: Callable[..., Seq2Seq]) -> Members:
 
 def stepped(model: Seq2Seq, rows: Tensor) -> Tensor:
     """Logits of one step after another, from a state that was reordered once."""
-    state = model.start(model.encode(SRC, MASK)).reorder(rows)
+    state = model.start(model.encode(SRC, MASK)).reorder(rows, sentences=rows)
     logits = []
     for tokens in TGT[rows].T:
         output, state = model.step(tokens, state)

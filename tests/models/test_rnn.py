@@ -239,7 +239,7 @@ def test_variational_dropout_draws_once_per_sentence(cell: str, attention: Atten
         output, state = model.step(tgt[:, t], state)
         assert_close(output.logits[:, 0], logits[:, t])
         rows = torch.tensor([2, 0, 1])
-        tgt, logits, state = tgt[rows], logits[rows], state.reorder(rows)
+        tgt, logits, state = tgt[rows], logits[rows], state.reorder(rows, sentences=rows)
     assert not torch.allclose(model.decode(tgt, memory).logits, logits)
 
 

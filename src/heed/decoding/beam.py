@@ -1,26 +1,30 @@
 """Batched beam search with exact early stopping."""
 
 import math
-from itertools import count
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
 from heed.decoding.search import (
     BeamSize,
+    History,
     Hypothesis,
     LengthExtra,
     LengthFactor,
     LengthPenalty,
     Search,
     next_tokens,
+    steps_between_looks,
 )
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
-from heed.symbols import BOS, EOS
+from heed.symbols import BOS, EOS, PAD
 
 EMPTY = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
 """Returned where every continuation has probability 0 or NaN."""
@@ -37,8 +41,11 @@ class BeamSearch(Search):
 
     (Wu et al. 2016, eq. 14, without coverage), where |Y| includes EOS. ``length_penalty=0`` ranks by log p, which
     favours short translations; larger values favour longer ones. If fewer than ``n_best`` are finished at the length
-    limit, the best unfinished ones follow. Equal scores are ordered by length, then by position in the beam, then by
-    token id, so the result does not depend on the batch.
+    limit, the best unfinished ones follow.
+
+    Ties: among extensions with equal log p the one of the earlier prefix in the beam is kept first, among those of one
+    prefix the one with the lower token id. Hypotheses with equal scores are ordered by length, then by position in the
+    beam. So the result does not depend on the batch.
     """
 
     def __init__(
@@ -63,62 +70,141 @@ class BeamSearch(Search):
     ) -> list[list[Hypothesis]]:
         device = src.device
         limits = self.limits(model, src_mask)
-        found: list[list[Hypothesis]] = [[] for _ in limits]
+        penalties = self._penalties(max(limits), device)
+        history = History(len(limits), device)
         state = model.start(model.encode(src, src_mask))
-        # N sentences are not done, each with K prefixes: one at first, then ``beam`` (or fewer, if the vocabulary is
-        # smaller). A finished prefix keeps its place with log p = -inf.
-        sentences = list(range(len(limits)))
-        tokens = torch.full((len(limits), 1, 1), BOS, device=device)
-        log_prob = torch.zeros(1, device=device)
-        for length in count(1):
-            N, K, _ = tokens.shape
-            output, state = model.step(tokens[:, :, -1].flatten(), state)
-            token_log_prob, token = next_tokens(output.logits[:, -1], self.beam)
-            extended = log_prob[..., None] + token_log_prob.reshape(N, K, -1)
-            log_prob, choice = kernels.stable_topk(extended.flatten(1), self.beam)
-            parent = choice // extended.shape[2]
-            token = token.reshape(N, -1).gather(1, choice)
-            tokens = torch.cat([tokens.take_along_dim(parent[..., None], 1), token[..., None]], dim=2)
+        # N sentences are not done, each with K prefixes: one at first, then ``beam``.
+        beams = Beams.start(limits, self.n_best, penalties.to(device))
+        for length in range(1, max(limits) + 1):
+            output, state = model.step(beams.token.flatten(), state)
+            N, K = beams.token.shape
+            beams, parent = beams.extend(output.logits[:, -1], self.beam)
+            history.append(beams.token, parent, beams.log_prob)
+            rows = torch.arange(0, N * K, K, device=device)[:, None] + parent
+            beams = beams.finish(length)
+            kept = None
+            if length % steps_between_looks(device) == 0 or length == max(limits):
+                is_done = self._is_decided(beams).tolist()
+                if all(is_done):
+                    break
+                if any(is_done):
+                    kept = torch.tensor([row for row, done in enumerate(is_done) if not done], device=device)
+                    beams, rows = beams.keep(kept), rows[kept]
+                    history.keep(kept)
+            state = state.reorder(rows.flatten(), sentences=kept)
+        return self._hypotheses(history, limits, penalties)
 
-            cut = torch.tensor([limits[sentence] == length for sentence in sentences], device=device)
-            done = ((token == EOS) | cut[:, None]) & (log_prob > -torch.inf)
-            for (row, _), ids, value in zip(
-                done.nonzero().tolist(), tokens[done, 1:].tolist(), log_prob[done].tolist(), strict=True
-            ):
-                found[sentences[row]].append(self._hypothesis(ids, value))
-            log_prob = log_prob.masked_fill(done, -torch.inf)
-
-            active = []
-            for row, (sentence, best) in enumerate(zip(sentences, log_prob.amax(1).tolist(), strict=True)):
-                found[sentence].sort(key=lambda h: (not h.finished, -h.score))
-                del found[sentence][self.n_best :]
-                if best > -torch.inf and not self._is_decided(found[sentence], best, limits[sentence]):
-                    active.append(row)
-            if not active:
-                return [n_best or [EMPTY] for n_best in found]
-            kept = torch.tensor(active, device=device)
-            state = state.reorder((kept[:, None] * K + parent[kept]).flatten())
-            tokens, log_prob = tokens[kept], log_prob[kept]
-            sentences = [sentences[row] for row in active]
-        raise AssertionError("unreachable: every sentence has a limit")
-
-    def _is_decided(self, found: list[Hypothesis], best: float, limit: int) -> bool:
-        """Return whether no active prefix can change ``found`` any more. ``best`` is their largest log p."""
+    def _is_decided(self, beams: "Beams") -> Bool[Tensor, " N"]:
+        """Return for which sentences no active prefix can change the ``n_best`` finished hypotheses any more."""
         # Let a prefix with log p = l be completed to a hypothesis with log p = l' and length n. Every further token
         # adds log p <= 0, so l' <= l <= 0. The penalty is positive and does not decrease with length, and n <= limit.
         # Hence l' / penalty(n) <= l / penalty(n) <= l / penalty(limit), which is largest for the best prefix. This
         # holds after rounding: next_tokens never returns log p > 0, and IEEE sums and quotients are monotone. A later
         # hypothesis with an equal score ranks lower.
-        return len(found) == self.n_best and self._score(best, limit) <= found[-1].score
+        best = beams.log_prob.amax(1)
+        return (best == -torch.inf) | (best / beams.penalty_at_limit <= beams.finished_scores[:, -1])
 
-    def _score(self, log_prob: float, length: int) -> float:
-        return log_prob / float(((5 + length) / 6) ** self.length_penalty)
+    def _penalties(self, longest: int, device: torch.device) -> Float[Tensor, " T"]:
+        """Return the denominator of the score for each length from 0 on."""
+        # MPS has no float64. Early stopping needs the same rounding on the device and in the ranking.
+        dtype = torch.float32 if device.type == "mps" else torch.float64
+        return torch.tensor([((5 + n) / 6) ** self.length_penalty for n in range(longest + 1)], dtype=dtype)
 
-    def _hypothesis(self, ids: list[int], log_prob: float) -> Hypothesis:
-        finished = ids[-1] == EOS
-        return Hypothesis(
-            tokens=ids[:-1] if finished else ids,
-            log_prob=log_prob,
-            score=self._score(log_prob, len(ids)),
-            finished=finished,
+    def _hypotheses(
+        self, history: History, limits: list[int], penalties: Float[Tensor, " T"]
+    ) -> list[list[Hypothesis]]:
+        """Rank all hypotheses of each sentence, and follow the best ones back to their first tokens."""
+        token, parent, log_prob = (part.cpu().numpy() for part in history.tensors())
+        N, T, K = token.shape
+        step = np.arange(T)[:, None]
+        score = log_prob.astype(penalties.numpy().dtype) / penalties.numpy()[step + 1]
+        finished = token == EOS
+        cut = (step == np.array(limits)[:, None, None] - 1) & (token != PAD) & ~finished
+        exists = (finished | cut) & (log_prob > -math.inf)
+        # Finished hypotheses first, then by score. lexsort is stable, so equal ones stay in the order of step and beam.
+        keys = np.where(exists, -score, math.inf), np.where(exists, ~finished, 2)
+        best = np.lexsort([key.reshape(N, -1) for key in keys])[:, : self.n_best]
+        rows = np.arange(N)[:, None]
+        end, place = np.divmod(best, K)
+        tokens = np.zeros((*best.shape, T), dtype=token.dtype)
+        beam = place
+        for t in reversed(range(T)):
+            tokens[..., t] = token[rows, t, beam]
+            beam = np.where(t <= end, parent[rows, t, beam], beam)
+        lengths = end + ~finished[rows, end, place]
+        columns = (
+            tokens,
+            lengths,
+            *(values[rows, end, place] for values in (log_prob, score, finished, exists)),
         )
+        return [
+            [
+                Hypothesis(ids[:length], log_p, score, ended)
+                for ids, length, log_p, score, ended, exists in zip(*sentence, strict=True)
+                if exists
+            ]
+            or [EMPTY]
+            for sentence in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Beams:
+    """The active prefixes of N sentences, K of each. A finished prefix keeps its place with log p = -inf."""
+
+    token: Int[Tensor, "N K"]
+    """The last token of each prefix."""
+    log_prob: Float[Tensor, "N K"]
+    finished_scores: Float[Tensor, "N n"]
+    """Of the ``n_best`` best finished hypotheses so far, in descending order; -inf where there are fewer."""
+    limit: Int[Tensor, " N"]
+    penalties: Float[Tensor, " T"]
+    """The denominator of the score for each length."""
+
+    @classmethod
+    def start(cls, limits: list[int], n_best: int, penalties: Float[Tensor, " T"]) -> "Beams":
+        """Return one empty prefix for each sentence."""
+        limit = torch.tensor(limits, device=penalties.device)
+        return cls(
+            token=torch.full_like(limit, BOS)[:, None],
+            log_prob=torch.zeros(len(limits), 1, device=limit.device),
+            finished_scores=penalties.new_full((len(limits), n_best), -torch.inf),
+            limit=limit,
+            penalties=penalties,
+        )
+
+    @property
+    def penalty_at_limit(self) -> Float[Tensor, " N"]:
+        return self.penalties[self.limit]
+
+    def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
+        """Return the ``beam`` most probable extensions of each sentence's prefixes, and the place of each one's prefix.
+
+        Args:
+            logits: of the next token, a row for each prefix.
+        """
+        N, K = self.token.shape
+        token_log_prob, token = next_tokens(logits, beam)
+        log_prob = (self.log_prob[..., None] + token_log_prob.view(N, K, -1)).flatten(1)
+        token = token.view(N, -1)
+        if missing := max(0, beam - token.shape[1]):  # the vocabulary is smaller than the beam
+            log_prob, token = F.pad(log_prob, (0, missing), value=-torch.inf), F.pad(token, (0, missing), value=PAD)
+        # A prefix after which the model gives NaN has no continuation.
+        log_prob, choice = kernels.stable_topk(log_prob.nan_to_num(nan=-torch.inf, neginf=-torch.inf), beam)
+        parent = (choice // token_log_prob.shape[1]).clamp_max(K - 1)
+        return replace(self, token=token.gather(1, choice), log_prob=log_prob), parent
+
+    def finish(self, length: int) -> "Beams":
+        """Score the prefixes that end in EOS, and make these, and those at their limit, inactive."""
+        ends = self.token == EOS
+        score = self.log_prob.masked_fill(~ends, -torch.inf).to(self.penalties.dtype) / self.penalties[length]
+        scores = torch.cat((self.finished_scores, score), 1).topk(self.finished_scores.shape[1]).values
+        inactive = ends | (self.limit == length)[:, None]
+        return replace(self, log_prob=self.log_prob.masked_fill(inactive, -torch.inf), finished_scores=scores)
+
+    def keep(self, sentences: Int[Tensor, " N2"]) -> "Beams":
+        """Return the beams of these sentences."""
+        token, log_prob, scores, limit = (
+            part[sentences] for part in (self.token, self.log_prob, self.finished_scores, self.limit)
+        )
+        return Beams(token, log_prob, scores, limit, self.penalties)

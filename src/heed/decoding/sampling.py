@@ -1,5 +1,6 @@
 """Sampling from the model's distribution."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -20,6 +21,9 @@ from heed.decoding.search import (
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
+
+UNITS = 2**52
+"""Integers into which a probability of 1 is divided to sample a token. Float64 is exact up to 2**53."""
 
 
 @validated("search.")
@@ -61,16 +65,27 @@ class SampleSearch(Search):
     ) -> list[list[Hypothesis]]:
         # One row per sample; those of a sentence are consecutive.
         limits = [limit for limit in self.limits(model, src_mask) for _ in range(self.n_best)]
-        uniform = torch.zeros(len(limits), max(limits), dtype=torch.float64)
-        for row, limit in enumerate(limits):
-            sentence, draw = divmod(row, self.n_best)
-            entropy = [self.seed, draw, *src[sentence][src_mask[sentence]].tolist()]
-            uniform[row, :limit] = torch.from_numpy(np.random.default_rng(entropy).random(limit))
+        uniform = self._uniform(src, src_mask, limits).to(_float64_device(src.device))
         state = model.start(model.encode(src, src_mask))
-        state = state.reorder(torch.arange(len(src), device=src.device).repeat_interleave(self.n_best))
+        sentence = torch.arange(len(src), device=src.device)[:, None].expand(-1, self.n_best).flatten()
+        # The samples of a sentence end at different lengths, so each gets a copy of the source.
+        state = state.reorder(sentence, sentences=sentence)
         drawn = decode_rows(model, state, limits, partial(self._draw, uniform))
         draws = [drawn[first : first + self.n_best] for first in range(0, len(drawn), self.n_best)]
         return [sorted(n_best, key=lambda h: -h.score) for n_best in draws]
+
+    def _uniform(
+        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], limits: Sequence[int]
+    ) -> Float[Tensor, "N T"]:
+        """Return random numbers in [0, 1), for each of the N samples as many as its limit."""
+        uniform = torch.zeros(len(limits), max(limits), dtype=torch.float64)
+        sources = src.tolist()
+        lengths = src_mask.sum(1).tolist()
+        for row, limit in enumerate(limits):
+            sentence, draw = divmod(row, self.n_best)
+            entropy = [self.seed, draw, *sources[sentence][: lengths[sentence]]]
+            uniform[row, :limit] = torch.from_numpy(np.random.default_rng(entropy).random(limit))
+        return uniform
 
     def _draw(
         self, uniform: Float[Tensor, "N T"], logits: Float[Tensor, "R V"], rows: Int[Tensor, " R"], length: int
@@ -79,22 +94,23 @@ class SampleSearch(Search):
 
         In an order by probability, rounding could exchange two tokens with almost equal probabilities.
         """
-        probs = self.probabilities(logits).cumsum(1)
-        total = probs[:, -1]
-        token = (probs <= (uniform[rows.cpu(), length - 1] * total)[:, None]).sum(1)
+        probs = self.probabilities(logits)
+        total = probs.sum(1, keepdim=True)
+        # In integers, because a cumulative sum of floats is not deterministic on CUDA.
+        cumulative = (probs / total * UNITS).long().cumsum(1)
+        below = uniform[rows.to(uniform.device), length - 1] * cumulative[:, -1]
+        token = (cumulative <= below[:, None]).sum(1)
         # Probabilities of 0 or NaN only: end the sentence.
-        token = torch.where(total > 0, token, EOS).to(logits.device)
+        token = torch.where(total[:, 0] > 0, token, EOS).to(logits.device)
         if logits.dtype != torch.float64:
             logits = logits.float()
         most_probable = logits.argmax(1, keepdim=True)
         return (logits.gather(1, token[:, None]) - kernels.log_sum_exp(logits, most_probable)).squeeze(1), token
 
     def probabilities(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
-        """Return the truncated distribution of the next token, not normalised.
-
-        In float64 and on the CPU: a cumulative sum is not deterministic on CUDA, and MPS has no float64.
-        """
-        logits = logits.cpu().double().index_fill(1, torch.tensor([PAD, BOS]), -torch.inf)
+        """Return the truncated distribution of the next token in float64, not normalised."""
+        logits = logits.to(_float64_device(logits.device), torch.float64, copy=True)
+        logits[:, PAD] = logits[:, BOS] = -torch.inf
         probs = ((logits - logits.amax(1, keepdim=True)) / self.temperature).softmax(1)
         if self.top_k is None and self.top_p is None:
             return probs
@@ -107,3 +123,8 @@ class SampleSearch(Search):
             cumulative_before = most_probable.cumsum(1) - most_probable
             most_probable = most_probable * (cumulative_before < self.top_p * most_probable.sum(1, keepdim=True))
         return torch.zeros_like(probs).scatter(1, tokens, most_probable)
+
+
+def _float64_device(device: torch.device) -> torch.device:
+    """Return the device itself, or the CPU if it has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device

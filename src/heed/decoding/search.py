@@ -4,7 +4,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Annotated
 
 import torch
@@ -77,6 +76,15 @@ class Search(ABC):
         ]
 
 
+def steps_between_looks(device: torch.device) -> int:
+    """Return after how many steps a search looks at which hypotheses are finished.
+
+    On an accelerator every look waits until the device has done all its work, and costs more than a few steps for
+    finished hypotheses. On a CPU it is free, and the steps are not.
+    """
+    return 1 if device.type == "cpu" else 8
+
+
 def decode_rows(
     model: Seq2Seq,
     state: DecoderState,
@@ -85,40 +93,86 @@ def decode_rows(
 ) -> list[Hypothesis]:
     """Decode one hypothesis for every row, with one token per step. Its score is its log-probability.
 
+    Finished rows go on until the next look (see `steps_between_looks`); what they write after their end is dropped.
+
     Args:
-        state: the state before the first step.
+        state: the state before the first step, of which each row is a sentence of its own.
         limits: the maximal number of tokens of each row, EOS included.
         choose: from the logits "R V" of the unfinished rows, their row numbers " R" and the length after this step, to
             the log-probability " R" and the id " R" of the next token.
     """
-    found: dict[int, Hypothesis] = {}
-    row = torch.arange(len(limits), device=model.device)
-    limit = torch.tensor(limits, device=model.device)
-    tokens = torch.full((len(limits), 1), BOS, device=model.device)
-    log_prob = torch.zeros(1, device=model.device)
-    for length in count(1):
-        output, state = model.step(tokens[:, -1], state)
+    device = model.device
+    history = History(len(limits), device)
+    row = torch.arange(len(limits), device=device)
+    limit = torch.tensor(limits, device=device)
+    token = torch.full_like(row, BOS)
+    log_prob = torch.zeros(1, device=device)
+    done = torch.zeros_like(row, dtype=torch.bool)
+    for length in range(1, max(limits) + 1):
+        output, state = model.step(token, state)
         token_log_prob, token = choose(output.logits[:, -1], row, length)
         log_prob = log_prob + token_log_prob
-        tokens = torch.cat([tokens, token[:, None]], dim=1)
-        finished = token == EOS
-        done = finished | (limit == length)
-        if not done.any():
+        history.append(token, log_prob)
+        done = done | (token == EOS) | (limit == length)
+        if length % steps_between_looks(device) and length < max(limits):
             continue
-        for number, ids, total, ended in zip(
-            row[done].tolist(),
-            tokens[done, 1:].tolist(),
-            log_prob[done].tolist(),
-            finished[done].tolist(),
-            strict=True,
-        ):
-            found[number] = Hypothesis(ids[:-1] if ended else ids, total, total, ended)
-        rest = (~done).nonzero().squeeze(1)
-        if not len(rest):
+        is_done = done.tolist()
+        if all(is_done):
             break
-        state = state.reorder(rest)
-        row, limit, tokens, log_prob = (t[rest] for t in (row, limit, tokens, log_prob))
-    return [found[number] for number in range(len(limits))]
+        if any(is_done):
+            rest = torch.tensor([number for number, each in enumerate(is_done) if not each], device=device)
+            state = state.reorder(rest, sentences=rest)
+            row, limit, token, log_prob, done = (t[rest] for t in (row, limit, token, log_prob, done))
+            history.keep(rest)
+    return [
+        _cut(tokens, log_probs, limit)
+        for tokens, log_probs, limit in zip(*(part.tolist() for part in history.tensors()), limits, strict=True)
+    ]
+
+
+def _cut(tokens: list[int], log_probs: list[float], limit: int) -> Hypothesis:
+    """Return the hypothesis that ends with the first EOS, or at the limit."""
+    end = tokens.index(EOS) if EOS in tokens[:limit] else None
+    log_prob = log_probs[limit - 1 if end is None else end]
+    return Hypothesis(tokens[:limit] if end is None else tokens[:end], log_prob, log_prob, finished=end is not None)
+
+
+class History:
+    """What a search chose at every step, for all rows it began with, kept on the device until the search is over.
+
+    Args:
+        rows: the number of rows (hypotheses or sentences) at the first step.
+    """
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self._rows = torch.arange(rows, device=device)
+        self._all_rows = rows
+        self._steps: list[tuple[Tensor, ...]] = []
+        self._blocks: list[tuple[Tensor, ...]] = []
+
+    def append(self, *choices: Tensor) -> None:
+        """Add one step: tensors "R …" for the rows that are left, the same number and shapes at every step."""
+        self._steps.append(choices)
+
+    def keep(self, rows: Int[Tensor, " R2"]) -> None:
+        """From now on, row r is the row ``rows[r]`` of before."""
+        self._close_block()
+        self._rows = self._rows[rows]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return everything so far, "N T …"; zeros after the last step of a row."""
+        self._close_block()
+        return tuple(torch.cat(blocks, 1) for blocks in zip(*self._blocks, strict=True))
+
+    def _close_block(self) -> None:
+        """Bring the steps since the last call to the full number of rows."""
+        if self._steps:
+            self._blocks.append(tuple(self._widen(torch.stack(steps, 1)) for steps in zip(*self._steps, strict=True)))
+            self._steps = []
+
+    def _widen(self, block: Tensor) -> Tensor:
+        whole = block.new_zeros(self._all_rows, *block.shape[1:])
+        return whole.index_copy_(0, self._rows, block)
 
 
 def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
@@ -134,9 +188,7 @@ def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R 
     values, tokens = kernels.stable_topk(logits, k + excluded)
     # Never above 0, also after rounding: early stopping in beam search relies on it.
     log_probs = values - kernels.log_sum_exp(logits, tokens[:, :1])
-    allowed = (tokens != PAD) & (tokens != BOS)
-    if not allowed.all():
-        order = allowed.int().argsort(dim=1, descending=True, stable=True)
-        log_probs, tokens = log_probs.gather(1, order), tokens.gather(1, order)
-    candidates = min(k, logits.shape[1] - excluded)
-    return log_probs[:, :candidates], tokens[:, :candidates]
+    # Move PAD and BOS behind the others. A sort of so few is faster than looking whether they are there at all.
+    order = ((tokens == PAD) | (tokens == BOS)).int().argsort(dim=1, stable=True)
+    order = order[:, : min(k, logits.shape[1] - excluded)]
+    return log_probs.gather(1, order), tokens.gather(1, order)

@@ -9,35 +9,42 @@ from heed.kernels.choice import is_plain
 
 BLOCK = 64
 """Values per block: a block of which the maximum is too small is skipped."""
-MIN_VALUES = 2**15
-"""Values in all rows together from which that is faster on a CPU."""
+MAX_SORTED = 1024
+"""Values in all rows together up to which sorting the rows is faster: it is one operation."""
 
 
 def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """Compute :func:`heed.functional.stable_topk`, sorting only rows that have equal values among the largest."""
-    if is_plain():
-        return functional.stable_topk(x, k)
-    # The value after the k-th shows whether a tie crosses the edge.
-    values, indices = _topk(x, min(k + 1, x.shape[1]))
-    tied = (values[:, 1:] == values[:, :-1]).any(1)
-    if tied.any():
-        ordered = x[tied].sort(dim=1, descending=True, stable=True)
-        values[tied], indices[tied] = (part[:, : values.shape[1]] for part in ordered)
-    return values[:, :k], indices[:, :k]
+    """Compute :func:`heed.functional.stable_topk`. The k largest values lie in the k blocks with the largest maxima.
+
+    That holds with equal values, too, if the first of equal blocks are taken: each of them has a value that comes
+    first. Nothing here depends on the values, so an accelerator is not waited for.
+    """
+    length = x.shape[1]
+    whole = length - length % BLOCK
+    if is_plain() or length < 4 * k * BLOCK:
+        return functional.stable_topk(x, k) if is_plain() else _topk(x, k)
+    _, blocks = _topk(x[:, :whole].view(len(x), -1, BLOCK).amax(2), k)
+    # In ascending order, so that equal values stay in the order of their indices.
+    blocks = blocks.sort(1).values
+    candidates = (blocks[..., None] * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(1)
+    if whole < length:
+        rest = torch.arange(whole, length, device=x.device).expand(len(x), -1)
+        candidates = torch.cat([candidates, rest], 1)
+    values, places = _topk(x.gather(1, candidates), k)
+    return values, candidates.gather(1, places)
 
 
 def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """Return ``x.topk(k, dim=1)``. The k largest values of a row lie in the k blocks with the largest maxima."""
-    length = x.shape[1]
-    whole = length - length % BLOCK
-    if not x.is_cpu or length < 4 * k * BLOCK or x.numel() < MIN_VALUES:
-        values, indices = x.topk(k, dim=1)
-        return values, indices
-    blocks = x[:, :whole].view(len(x), -1, BLOCK).amax(2).topk(k, dim=1).indices
-    candidates = (blocks[..., None] * BLOCK + torch.arange(BLOCK)).flatten(1)
-    candidates = torch.cat([candidates, torch.arange(whole, length).expand(len(x), -1)], dim=1)
-    values, places = x.gather(1, candidates).topk(k, dim=1)
-    return values, candidates.gather(1, places)
+    """Compute :func:`heed.functional.stable_topk`, in fp32 without sorting the rows."""
+    if x.dtype != torch.float32 or x.numel() <= MAX_SORTED:
+        return functional.stable_topk(x, k)
+    # Integers in the order of the values, then of the indices from the last to the first, so that no two are equal.
+    # A float's bits are in its order; those of a negative one in the opposite order.
+    bits = (x + 0.0).view(torch.int32)  # -0.0 + 0.0 = 0.0
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    last_first = torch.arange(x.shape[1] - 1, -1, -1, device=x.device)
+    indices = (ordered.long().bitwise_left_shift(32) | last_first).topk(min(k, x.shape[1])).indices
+    return x.gather(1, indices), indices
 
 
 def log_sum_exp(logits: Float[Tensor, "R V"], argmax: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:

@@ -24,8 +24,8 @@ class EnsembleState(DecoderState):
 
     members: tuple[DecoderState, ...]
 
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "EnsembleState":
-        return EnsembleState(tuple(state.reorder(rows) for state in self.members))
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "EnsembleState":
+        return EnsembleState(tuple(state.reorder(rows, sentences) for state in self.members))
 
 
 class Ensemble(Seq2Seq):

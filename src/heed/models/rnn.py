@@ -81,16 +81,13 @@ class Source:
     """What the score function computes from the states once."""
     states: Float[Tensor, "R S D"]
     mask: Bool[Tensor, "R S"]
-    sentence: Int[Tensor, " R"]
-    """The row of each hypothesis in the original batch."""
 
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "Source":
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None) -> "Source":
         """Return the source of the given rows."""
-        sentence = self.sentence[rows]
-        if torch.equal(sentence, self.sentence):
-            # Hypotheses changed places within their sentences only, the most frequent case: nothing to copy.
+        if sentences is None and len(rows) == len(self.mask):
+            # Hypotheses change places within their sentences only, the most frequent case: nothing to copy.
             return self
-        return Source(self.keys[rows], self.states[rows], self.mask[rows], sentence)
+        return Source(self.keys[rows], self.states[rows], self.mask[rows])
 
 
 class SourceAttention(nn.Module):
@@ -156,14 +153,14 @@ class RNNState(DecoderState):
         """The output of the top layer."""
         return self.layers[-1][0]
 
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "RNNState":
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "RNNState":
         return RNNState(
             layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
             feed=self.feed[rows],
             coverage=self.coverage[rows],
             masks=self.masks.reorder(rows),
             length=self.length,
-            source=self.source.reorder(rows),
+            source=self.source.reorder(rows, sentences),
         )
 
 
@@ -237,7 +234,7 @@ class RNN(TrainableSeq2Seq):
                 output=self.dropout.mask(rows, self.config.d_model, device),
             ),
             length=0,
-            source=Source(keys, memory.states, memory.mask, torch.arange(rows, device=device)),
+            source=Source(keys, memory.states, memory.mask),
         )
 
     def step(

@@ -67,8 +67,16 @@ class DecoderState(ABC):
     """The state of a model between two search steps, one row per partial hypothesis."""
 
     @abstractmethod
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "DecoderState":
-        """Return a state whose row r is this state's row ``rows[r]``. Rows may be repeated or left out."""
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "DecoderState":
+        """Return a state whose row r is this state's row ``rows[r]``. Rows may be repeated or left out.
+
+        The number of rows of each sentence is the same for all sentences, and they are consecutive. So a state can
+        keep the source once per sentence, and knows without reading ``rows`` (which would wait for the device) to which
+        sentence a row belongs.
+
+        Args:
+            sentences: the new state's sentences as numbers of this state's; None: all of them, in their order.
+        """
 
 
 class ModelConfig(ABC):

@@ -97,30 +97,15 @@ class LayerMaps:
 
 @dataclass(frozen=True)
 class ProjectedMemory:
-    """The source as the decoder layers read it.
-
-    If each sentence has the same number of consecutive rows (hypotheses), these share its keys and values.
-    """
+    """The source as the decoder layers read it. The rows (hypotheses) of a sentence share its keys and values."""
 
     layers: tuple[KeyValue, ...]
     """Of each layer, N rows."""
     mask: Bool[Tensor, "N S"]
-    sentence: Int[Tensor, " R"]
-    """For each row of the decoder, its row in ``layers`` and ``mask``."""
 
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "ProjectedMemory":
-        """Return the memory of the given rows."""
-        sentences, sentence, counts = torch.unique_consecutive(
-            self.sentence[rows], return_inverse=True, return_counts=True
-        )
-        if bool((counts != counts[0]).any()):
-            # Rows cannot share: each gets a copy.
-            sentences, sentence = self.sentence[rows], torch.arange(len(rows), device=rows.device)
-        if torch.equal(sentences, torch.arange(len(self.mask), device=rows.device)):
-            # Hypotheses changed places within their sentences only, the most frequent case: nothing to copy.
-            return replace(self, sentence=sentence)
-        layers = tuple(layer.reorder(sentences) for layer in self.layers)
-        return ProjectedMemory(layers, self.mask[sentences], sentence)
+    def select(self, sentences: Int[Tensor, " N2"]) -> "ProjectedMemory":
+        """Return the memory of the given sentences."""
+        return ProjectedMemory(tuple(layer.reorder(sentences) for layer in self.layers), self.mask[sentences])
 
 
 @dataclass(frozen=True)
@@ -132,9 +117,10 @@ class TransformerState(DecoderState):
     length: int
     """The number of target positions so far, the same for all rows."""
 
-    def reorder(self, rows: Int[Tensor, " R2"]) -> "TransformerState":
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "TransformerState":
         past = tuple(cache and cache.reorder(rows) for cache in self.past)
-        return TransformerState(past, self.memory.reorder(rows), self.length)
+        memory = self.memory if sentences is None else self.memory.select(sentences)
+        return TransformerState(past, memory, self.length)
 
 
 class Transformer(TrainableSeq2Seq):
@@ -205,8 +191,7 @@ class Transformer(TrainableSeq2Seq):
         """Return the state before the first target position."""
         states = kernels.cast_for_matmul(memory.states)
         layers = tuple(cast(DecoderLayer, layer).project(states) for layer in self.decoder)
-        sentence = torch.arange(len(memory.mask), device=memory.mask.device)
-        return TransformerState((None,) * len(self.decoder), ProjectedMemory(layers, memory.mask, sentence), length=0)
+        return TransformerState((None,) * len(self.decoder), ProjectedMemory(layers, memory.mask), length=0)
 
     def _run_decoder(
         self, tokens: Int[Tensor, "R T"], state: TransformerState, *, maps: bool
