@@ -40,4 +40,4 @@ def _batch(device_tokens: int, length: int, vocabulary: int) -> Batch:
     """A batch of random tokens without padding."""
     rows = device_tokens // (2 * length)
     src, tgt = torch.randint(4, vocabulary, (2, rows, length))
-    return Batch(src, torch.ones_like(src, dtype=torch.bool), tgt, tgt, index=torch.arange(rows))
+    return Batch.without_padding(src, tgt, tgt)

@@ -1,7 +1,6 @@
 """How often a search waits for the device: counted on a CPU, looking at finished hypotheses as on an accelerator."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,53 +8,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search, beam, search
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
+from tests.syncs import counted
 
 EVERY = 8
 SOURCES = ([7, EOS], [5, 6, 9, 22, 11, 8, EOS], [9, 9, 4, EOS], [20, 21, EOS], [4, 5, 6, EOS])
-
-
-class SyncCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations for which an accelerator's host waits."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        by_mask = name.startswith(("aten::index", "aten::_index_put")) and any(
-            isinstance(part, Tensor) and part.dtype in (torch.bool, torch.uint8) for part in _indices(args)
-        )
-        size_depends_on_values = torch.Tag.dynamic_output_shape in func.tags and not name.startswith("aten::index")
-        if torch.Tag.data_dependent_output in func.tags or size_depends_on_values or by_mask:
-            self.seen.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-def _indices(args: Any) -> list[Any]:
-    return list(args[1]) if len(args) > 1 and isinstance(args[1], list | tuple) else []
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Yield the list of operations to which each sync is added. `tolist` and `cpu` are no operations on a CPU."""
-    with monkeypatch.context() as patch, SyncCounter() as counter:
-        for name in ("tolist", "cpu"):
-            patch.setattr(Tensor, name, _recorded(name, getattr(Tensor, name), counter.seen))
-        yield counter.seen
-
-
-def _recorded(name: str, method: Callable[..., Any], seen: list[str]) -> Callable[..., Any]:
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        seen.append(name)
-        return method(self, *args, **kwargs)
-
-    return call
 
 
 def searches(extra: int) -> dict[str, Search]:
@@ -127,25 +87,3 @@ def test_looking_rarely_changes_nothing(kind: str, model: Seq2Seq, monkeypatch: 
     for ours, theirs in zip(rarely, at_every_step, strict=True):
         assert [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]
         assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-9)
-
-
-def test_the_counter_sees_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = torch.tensor([1.0, 0.0])
-    syncs: list[Callable[[], object]] = [
-        lambda: x.sum().item(),
-        lambda: x.tolist(),
-        lambda: bool(x[0]),
-        lambda: x.nonzero(),
-        lambda: x[x > 0],
-        lambda: x.masked_select(x > 0),
-        lambda: torch.equal(x, x),
-        lambda: torch.unique_consecutive(x),
-        lambda: x.cpu(),
-    ]
-    for number, sync in enumerate(syncs):
-        with counted(monkeypatch) as seen:
-            sync()
-        assert seen, number
-    with counted(monkeypatch) as seen:
-        x[torch.tensor([1, 0])].sum()
-    assert not seen

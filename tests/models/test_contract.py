@@ -276,8 +276,6 @@ def test_what_is_trained_is_what_decodes(config: ModelConfig, pairs: Pairs) -> N
     model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).eval()
     output = model.decode_hidden(pairs.src, pairs.mask, pairs.tgt)
     assert_close(output.logits(), model(pairs.src, pairs.mask, pairs.tgt))
-    where = pairs.tgt > pairs.tgt.float().mean()
-    assert_close(output[where].logits(), output.logits()[where])
 
 
 def test_gradients_reach_every_weight(config: ModelConfig, pairs: Pairs) -> None:

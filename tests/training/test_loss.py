@@ -18,6 +18,16 @@ def given(logits: torch.Tensor) -> DecoderHidden:
     return DecoderHidden(logits, torch.eye(logits.shape[-1], dtype=logits.dtype))
 
 
+def positions(target: torch.Tensor) -> torch.Tensor:
+    """The positions of all tokens but padding."""
+    return (target.flatten() != PAD).nonzero()[:, 0]
+
+
+def interleaved(*passes: torch.Tensor) -> torch.Tensor:
+    """Two passes with the rows of each sentence side by side."""
+    return torch.stack(passes, 1).flatten(0, 1)
+
+
 def test_equals_the_formula_written_out() -> None:
     logits = torch.randn(5, 7, 11, dtype=torch.float64)
     target = torch.randint(1, 11, (5, 7))
@@ -31,7 +41,7 @@ def test_equals_the_formula_written_out() -> None:
         log_p = [score - normaliser for score in scores]
         plain -= log_p[token]
         smoothed -= (1 - epsilon) * log_p[token] + epsilon * sum(log_p) / len(log_p)
-    loss, nll = cross_entropy(given(logits), target, label_smoothing=epsilon)
+    loss, nll = cross_entropy(given(logits), target, positions(target), label_smoothing=epsilon)
     assert math.isclose(loss.item(), smoothed, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
@@ -47,7 +57,7 @@ def test_gradients_equal_torchs(
     parts = [part.requires_grad_() for part in (states, table, *([bias] if biased else []))]
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
-    loss, nll = cross_entropy(DecoderHidden(*parts), target, label_smoothing=label_smoothing)
+    loss, nll = cross_entropy(DecoderHidden(*parts), target, positions(target), label_smoothing=label_smoothing)
     reference, plain = (
         F.cross_entropy(
             F.linear(*parts).flatten(0, 1),
@@ -68,7 +78,7 @@ def test_in_bf16_the_sums_are_exact() -> None:
     states, table = torch.randn(40, 16, requires_grad=True), torch.randn(500, 16, requires_grad=True)
     target = torch.randint(4, 500, (40,))
     with torch.autocast("cpu", torch.bfloat16):
-        ours = cross_entropy(DecoderHidden(states, table), target, label_smoothing=0.1)[0]
+        ours = cross_entropy(DecoderHidden(states, table), target, positions(target), label_smoothing=0.1)[0]
     low = [part.to(torch.bfloat16).double().detach().requires_grad_() for part in (states, table)]
     reference = F.cross_entropy(F.linear(*low).bfloat16().double(), target, label_smoothing=0.1, reduction="sum")
     assert ours.dtype == torch.float32
@@ -84,7 +94,7 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
     logits = torch.tensor([[20.0, 0.0, 20.0]], dtype=torch.float32, requires_grad=True)
     output = DecoderHidden(logits, torch.eye(3, dtype=torch.float32))
     with torch.autocast("cpu", dtype):
-        loss, nll = cross_entropy(output, torch.tensor([1]), label_smoothing=0.0)
+        loss, nll = cross_entropy(output, torch.tensor([1]), torch.tensor([0]), label_smoothing=0.0)
     torch.testing.assert_close(nll.item(), 20 + math.log(2), rtol=1e-3, atol=0)
     (gradient,) = torch.autograd.grad(loss, logits)
     torch.testing.assert_close(gradient, torch.tensor([[0.5, -1.0, 0.5]], dtype=torch.float32))
@@ -92,7 +102,7 @@ def test_what_is_all_but_impossible_costs_what_it_costs(dtype: torch.dtype) -> N
 
 def test_gradients_are_not_silently_wrong_the_second_time() -> None:
     logits = torch.randn(3, 17, requires_grad=True)
-    loss, _ = cross_entropy(given(logits), torch.tensor([4, 5, PAD]), label_smoothing=0.1)
+    loss, _ = cross_entropy(given(logits), torch.tensor([4, 5, PAD]), torch.tensor([0, 1]), label_smoothing=0.1)
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
@@ -114,13 +124,17 @@ def test_r_drop_equals_the_formula_written_out() -> None:
         forward, backward = (sum(a * math.log(a / b) for a, b in zip(*d, strict=True)) for d in ((p, q), (q, p)))
         # Half of Liang et al. 2021, eq. 4.
         expected += alpha * (forward + backward) / 2 / 2
-    loss, nll = r_drop((given(passes[0]), given(passes[1])), target, label_smoothing=epsilon, alpha=alpha)
+    loss, nll = r_drop(given(interleaved(*passes)), target, positions(target), label_smoothing=epsilon, alpha=alpha)
     assert math.isclose(loss.item(), expected, rel_tol=1e-12)
     assert math.isclose(nll.item(), plain, rel_tol=1e-12)
 
     # A sum over tokens: it may be cut into micro-batches.
-    halves = [r_drop((given(passes[0, s]), given(passes[1, s])), target[s], label_smoothing=epsilon, alpha=alpha)[0]
-              for s in (slice(2), slice(2, 5))]  # fmt: skip
+    halves = [
+        r_drop(
+            given(interleaved(*passes[:, s])), target[s], positions(target[s]), label_smoothing=epsilon, alpha=alpha
+        )[0]
+        for s in (slice(2), slice(2, 5))
+    ]
     assert math.isclose(sum(halves).item(), expected, rel_tol=1e-12)
 
 
@@ -136,9 +150,8 @@ def test_r_drops_gradients_equal_torchs(
     layer = [table, *([bias] if biased else [])]
     target = torch.randint(1, 17, (3, 5))
     target[0, 2:] = PAD
-    loss, _ = r_drop(
-        (DecoderHidden(one, *layer), DecoderHidden(other, *layer)), target, label_smoothing=label_smoothing, alpha=3.0
-    )
+    both = DecoderHidden(interleaved(one, other), *layer)
+    loss, _ = r_drop(both, target, positions(target), label_smoothing=label_smoothing, alpha=3.0)
     reference = in_full((one, other), layer, target, label_smoothing=label_smoothing, alpha=3.0)
     torch.testing.assert_close(loss, reference)
     scale = torch.rand((), dtype=torch.float64)
@@ -172,7 +185,11 @@ def test_in_bf16_r_drop_is_as_exact_as_torchs_own() -> None:
     parts = (one, other, table)
     with torch.autocast("cpu", torch.bfloat16):
         ours, _ = r_drop(
-            (DecoderHidden(one, table), DecoderHidden(other, table)), target, label_smoothing=0.1, alpha=5.0
+            DecoderHidden(torch.stack((one, other)), table),
+            target[None],
+            positions(target),
+            label_smoothing=0.1,
+            alpha=5.0,
         )
         torchs = in_full((one, other), [table], target, label_smoothing=0.1, alpha=5.0)
     exact_parts = [part.double().detach().requires_grad_() for part in parts]
@@ -188,8 +205,8 @@ def test_in_bf16_r_drop_is_as_exact_as_torchs_own() -> None:
 def test_passes_that_agree_are_one() -> None:
     logits = torch.randn(3, 5, 17, dtype=torch.float64, requires_grad=True)
     target = torch.randint(1, 17, (3, 5))
-    once = cross_entropy(given(logits), target, label_smoothing=0.1)
-    twice = r_drop((given(logits), given(logits)), target, label_smoothing=0.1, alpha=5.0)
+    once = cross_entropy(given(logits), target, positions(target), label_smoothing=0.1)
+    twice = r_drop(given(interleaved(logits, logits)), target, positions(target), label_smoothing=0.1, alpha=5.0)
     torch.testing.assert_close(twice, once)
     gradients = [torch.autograd.grad(loss, logits)[0] for loss, _ in (twice, once)]
     torch.testing.assert_close(*gradients)
@@ -197,7 +214,8 @@ def test_passes_that_agree_are_one() -> None:
 
 def test_only_padding_costs_nothing() -> None:
     logits = torch.randn(2, 3, 5, requires_grad=True)
-    loss, nll = cross_entropy(given(logits), torch.full((2, 3), PAD), label_smoothing=0.1)
+    target = torch.full((2, 3), PAD)
+    loss, nll = cross_entropy(given(logits), target, positions(target), label_smoothing=0.1)
     loss.backward()
     assert loss.item() == nll.item() == 0
     assert torch.equal(logits.grad, torch.zeros_like(logits))

@@ -53,7 +53,7 @@ def settings(tmp_path: Path) -> list[str]:
 
 def batch(rows: int, src: int = 5, tgt: int = 7) -> Batch:
     source, target = (torch.ones(rows, length, dtype=torch.int64) for length in (src, tgt))
-    return Batch(source, source.bool(), target, target, index=torch.arange(rows))
+    return Batch.without_padding(source, target, target)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -89,7 +90,8 @@ def random_batch() -> Batch:
     src, tgt = torch.randint(4, 23, (5, 7)), torch.randint(4, 29, (5, 6))
     tgt[3:, 4:] = PAD
     tgt_in = torch.cat([torch.full((5, 1), BOS), tgt[:, :-1]], dim=1)
-    return Batch(src, torch.ones_like(src, dtype=torch.bool), tgt_in, tgt, index=torch.arange(5))
+    positions = (tgt.flatten() != PAD).nonzero()[:, 0]
+    return replace(Batch.without_padding(src, tgt_in, tgt), tgt_positions=(positions,))
 
 
 def loss_and_gradients(
@@ -108,7 +110,7 @@ def test_without_r_drop_the_loss_is_the_cross_entropy_of_one_pass(
     model, batch = tiny_model(family).train(), random_batch()
     torch.manual_seed(3)
     hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-    expected_loss, _ = cross_entropy(hidden, batch.tgt_out, label_smoothing=0.1)
+    expected_loss, _ = cross_entropy(hidden, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1)
     expected_gradients = torch.autograd.grad(expected_loss, list(model.parameters()))
     expected_rng_state = torch.get_rng_state()
     loss, gradients = loss_and_gradients(build_module(model, tokenizer), batch, seed=3)
@@ -125,10 +127,9 @@ def test_r_drop_compares_two_passes_with_different_dropout(
     torch.manual_seed(3)
     repeated = (part.repeat_interleave(2, 0) for part in (batch.src, batch.src_mask, batch.tgt_in))
     both = model.decode_hidden(*repeated)
-    first, second = both[::2], both[1::2]
-    for states, other_states in zip(first.states, second.states, strict=True):
+    for states, other_states in zip(both.states[::2], both.states[1::2], strict=True):
         assert not torch.allclose(states, other_states)
-    expected, _ = r_drop((first, second), batch.tgt_out, label_smoothing=0.1, alpha=2.0)
+    expected, _ = r_drop(both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, alpha=2.0)
     loss, _ = loss_and_gradients(build_module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(loss, expected.detach())
 

@@ -1,5 +1,6 @@
 """Model input: padded token ids with their masks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,19 +29,51 @@ class Batch:
     tgt_out: Int[Tensor, "B T"]
     index: Int[Tensor, " B"]
     """Index of each pair in its split."""
-    corpora: tuple[Int[Tensor, " _"], ...] = ()
-    """The rows of each corpus of a mixture; empty unless corpora are mixed."""
+    src_lengths: Int[Tensor, " B"]
+    """Source tokens of each sentence, including EOS. Always on the CPU, where they are read without waiting."""
+    tgt_positions: tuple[Int[Tensor, " _"], ...]
+    """Positions of the target tokens, including EOS, in the flattened ``tgt_out``: of each corpus of a mixture, or of
+    the only corpus."""
+
+    @classmethod
+    def without_padding(
+        cls, src: Int[Tensor, "B S"], tgt_in: Int[Tensor, "B T"], tgt_out: Int[Tensor, "B T"]
+    ) -> "Batch":
+        """Return a batch of sentences of the same length."""
+        rows, length = src.shape
+        return cls(
+            src,
+            torch.ones_like(src, dtype=torch.bool),
+            tgt_in,
+            tgt_out,
+            index=torch.arange(rows),
+            src_lengths=torch.full((rows,), length),
+            tgt_positions=(torch.arange(tgt_out.numel(), device=tgt_out.device),),
+        )
 
     @property
     def tgt_tokens(self) -> int:
         """Number of target tokens, including EOS, without padding."""
-        return int((self.tgt_out != PAD).sum())
+        return sum(len(positions) for positions in self.tgt_positions)
 
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch on another device."""
-        tensors = {name: value for name, value in vars(self).items() if name != "corpora"}
-        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
-        return Batch(**moved, corpora=tuple(rows.to(device, non_blocking=True) for rows in self.corpora))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in page-locked memory, from which it is copied to a GPU in the background."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        return Batch(
+            src=function(self.src),
+            src_mask=function(self.src_mask),
+            tgt_in=function(self.tgt_in),
+            tgt_out=function(self.tgt_out),
+            index=function(self.index),
+            src_lengths=self.src_lengths,
+            tgt_positions=tuple(map(function, self.tgt_positions)),
+        )
 
 
 def collate(
@@ -68,10 +101,17 @@ def collate(
     tgt_out = tgt_ids
     tgt_out[rows, tgt_lengths] = EOS
     src_mask = np.arange(src_ids.shape[1]) <= src_lengths[:, None]
-    arrays = (src_ids, src_mask, tgt_in, tgt_out, np.asarray(index, dtype=np.int64))
-    groups = [] if corpus is None else [np.flatnonzero(corpus == number) for number in range(corpora)]
-    src_tensor, mask, tgt_tensor, out, rows_in_split = map(torch.from_numpy, arrays)
-    return Batch(src_tensor, mask, tgt_tensor, out, rows_in_split, tuple(map(torch.from_numpy, groups)))
+    is_token = np.arange(tgt_out.shape[1]) <= tgt_lengths[:, None]
+    groups = [is_token] if corpus is None else [is_token & (corpus == number)[:, None] for number in range(corpora)]
+    return Batch(
+        src=torch.from_numpy(src_ids),
+        src_mask=torch.from_numpy(src_mask),
+        tgt_in=torch.from_numpy(tgt_in),
+        tgt_out=torch.from_numpy(tgt_out),
+        index=torch.from_numpy(np.asarray(index, dtype=np.int64)),
+        src_lengths=torch.from_numpy(src_lengths + 1),
+        tgt_positions=tuple(torch.from_numpy(np.flatnonzero(group)) for group in groups),
+    )
 
 
 def _pad(index: npt.NDArray[np.integer], ragged: "Ragged") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

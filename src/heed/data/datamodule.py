@@ -1,6 +1,6 @@
 """LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,15 @@ from heed.data.micro_batches import Planner, Pool, Step, padded_tokens, shard
 from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.ragged import Ragged
+from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
 from heed.data.store import IntArray, Pairs, PairStore
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
 
+STEPS_AHEAD = 3
+"""Training steps that are prepared before they are needed."""
 CHUNKS_READ = 1000
 """Chunks of training pairs that are held in memory when all are read."""
 
@@ -48,6 +51,10 @@ class StepShard:
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""
         return replace(self, micro_batches=tuple((i, batch.to(device)) for i, batch in self.micro_batches))
+
+    def pin_memory(self) -> "StepShard":
+        """Return the shard in page-locked memory, see `Batch.pin_memory`."""
+        return replace(self, micro_batches=tuple((i, batch.pin_memory()) for i, batch in self.micro_batches))
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,16 @@ class StepStream(IterableDataset[StepShard]):
                     last=place.is_last and step is steps[-1],
                     corpora=self.data.count_corpora(pairs, step),
                 )
+
+
+class _PinnedSteps(IterableDataset[StepShard]):
+    """Steps in page-locked memory."""
+
+    def __init__(self, steps: Iterable[StepShard]) -> None:
+        self.steps = steps
+
+    def __iter__(self) -> Iterator[StepShard]:
+        return map(StepShard.pin_memory, self.steps)
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -174,6 +191,8 @@ class TranslationData(L.LightningDataModule):
         self.sampler = Sampler(tokenizer, sampling, noises) if sampling or any(noises) else None
         self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
+        self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
+        """The training steps, and how long training has waited for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step. The training module advances it."""
 
@@ -263,7 +282,14 @@ class TranslationData(L.LightningDataModule):
         return self.planner.batch_tokens * (1 + self.train.src_tokens / self.train.tgt_tokens)
 
     def train_dataloader(self) -> DataLoader[StepShard]:
-        return DataLoader(StepStream(self, *self._rank_and_world_size()), batch_size=None)
+        steps: Iterable[StepShard] = StepStream(self, *self._rank_and_world_size())
+        if self.trainer and self.trainer.strategy.root_device.type == "cuda":
+            steps = _PinnedSteps(steps)
+        self.reading = ReadAhead(steps, depth=STEPS_AHEAD)
+        return DataLoader(self.reading, batch_size=None)
+
+    def teardown(self, stage: str) -> None:
+        self.reading.close()
 
     def val_dataloader(self) -> list[DataLoader[Batch]]:
         return [self._evaluation_dataloader(name) for name in self.validated]

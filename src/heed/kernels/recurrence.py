@@ -1,5 +1,7 @@
 """Recurrent layers by torch's kernels for whole sequences, where they can be used and are faster."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -27,15 +29,26 @@ def recur(
         input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
         gates = functional.linear(x, input_weight, input_bias).unbind(1)
         return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
-    parts = tuple(part[None] for part in state)
-    initial = parts if len(parts) > 1 else parts[0]
     if lengths is None:
-        out, final = weights(x, initial)
-    else:
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        packed_out, final = weights(packed, initial)
-        out, _ = pad_packed_sequence(packed_out, batch_first=True, total_length=x.shape[1])
-    return out, tuple(part[0] for part in (final if isinstance(final, tuple) else (final,)))
+        out, final = weights(x, _as_initial(state))
+        return out, _as_state(final)
+    # Sorted here, because torch would read its order back from the device.
+    order = lengths.argsort(descending=True)
+    rows, back = (indices.to(x.device, non_blocking=True) for indices in (order, order.argsort()))
+    packed = pack_padded_sequence(x.index_select(0, rows), lengths[order], batch_first=True)
+    packed_out, final = weights(packed, _as_initial([part.index_select(0, rows) for part in state]))
+    out, _ = pad_packed_sequence(packed_out, batch_first=True, total_length=x.shape[1])
+    return out.index_select(0, back), tuple(part.index_select(0, back) for part in _as_state(final))
+
+
+def _as_initial(state: Sequence[Float[Tensor, "B D"]]) -> Tensor | tuple[Tensor, ...]:
+    """Return a state as torch's modules take it, with an axis for layers."""
+    parts = tuple(part[None] for part in state)
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _as_state(final: Tensor | tuple[Tensor, ...]) -> CellState:
+    return tuple(part[0] for part in (final if isinstance(final, tuple) else (final,)))
 
 
 def _is_faster_fused(x: Float[Tensor, "B T I"]) -> bool:

@@ -77,6 +77,7 @@ def write_run(
         "tokens": metrics.totals["src_tokens"] + metrics.totals["tgt_tokens"],
         "train_seconds": round(metrics.train_seconds, 1),
         "tokens_per_second": round(metrics.tokens_per_second, 1),
+        "data_wait": round(metrics.data_wait, 4),
         "padding": round(metrics.padding, 4),
         "device": f"{trainer.world_size} × {trainer.strategy.root_device.type}, {trainer.precision}",
         "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},

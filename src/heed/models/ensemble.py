@@ -44,8 +44,15 @@ class Ensemble(Seq2Seq):
         limits = [member.max_target_length for member in members if member.max_target_length is not None]
         self.max_target_length = min(limits, default=None)
 
-    def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> EnsembleMemory:
-        memories = tuple(member.encode(src, src_mask) for member in self._members)
+    def encode(
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
+        maps: bool = False,
+    ) -> EnsembleMemory:
+        memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self._members)
         return EnsembleMemory(torch.cat([memory.states for memory in memories], dim=-1), src_mask, members=memories)
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:

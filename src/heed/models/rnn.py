@@ -48,10 +48,11 @@ class Encoder(nn.Module):
         )
 
     def forward(
-        self, x: Float[Tensor, "B S I"], mask: Bool[Tensor, "B S"]
+        self, x: Float[Tensor, "B S I"], mask: Bool[Tensor, "B S"], lengths: Int[Tensor, " B"] | None
     ) -> tuple[Float[Tensor, "B S D"], tuple[CellState, ...]]:
         """Return the top layer's states (zeros at padding), and each layer's final state, directions concatenated."""
-        lengths = mask.sum(1).cpu()  # torch's packing needs them there
+        if lengths is None:
+            lengths = mask.sum(1).cpu()  # torch's packing needs them there
         reversal = _reversal(mask)
         finals = []
         for number, directions in enumerate(self.layers):
@@ -205,17 +206,29 @@ class RNN(TrainableSeq2Seq):
         """To the width of the output layer, which may be the target embedding."""
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 
-    def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> Memory:
-        states, finals = self.encoder(self.src_embedding(src), src_mask)
+    def encode(
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
+        maps: bool = False,
+    ) -> Memory:
+        states, finals = self.encoder(self.src_embedding(src), src_mask, src_lengths)
         return Memory(states, src_mask, final=tuple(part for layer in finals for part in layer))
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         return self._decode(tgt_in, self.start(memory), maps=maps)[0]
 
     def decode_hidden(
-        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        tgt_in: Int[Tensor, "B T"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
     ) -> DecoderHidden:
-        return self._run_decoder(tgt_in, self.start(self.encode(src, src_mask)))[0]
+        return self._run_decoder(tgt_in, self.start(self.encode(src, src_mask, src_lengths=src_lengths)))[0]
 
     def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None

@@ -1,7 +1,7 @@
 """The interface that every model implements. Training, search and scoring know nothing else about a model."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -54,10 +54,6 @@ class DecoderHidden:
     states: Float[Tensor, "*B D"]
     weight: Float[Tensor, "V D"]
     bias: Float[Tensor, " V"] | None = None
-
-    def __getitem__(self, index: Bool[Tensor, "*B"] | Int[Tensor, " _"] | slice) -> "DecoderHidden":
-        """Select positions by a mask (giving "N D" states), or rows by a slice."""
-        return replace(self, states=self.states[index])
 
     def logits(self) -> Float[Tensor, "*B V"]:
         return F.linear(self.states, self.weight, self.bias)
@@ -122,8 +118,20 @@ class Seq2Seq(nn.Module, ABC):
     """The largest number of target positions, if there is a limit. Search stays within it."""
 
     @abstractmethod
-    def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> Memory:
-        """Encode source sentences. Padding (mask False) must follow the sentence."""
+    def encode(
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
+        maps: bool = False,
+    ) -> Memory:
+        """Encode source sentences. Padding (mask False) must follow the sentence.
+
+        Args:
+            src_lengths: the lengths of the sentences, on the CPU. None: an encoder that needs them there reads them
+                from the mask, which waits for the device.
+        """
 
     @abstractmethod
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
@@ -159,6 +167,15 @@ class TrainableSeq2Seq(Seq2Seq):
 
     @abstractmethod
     def decode_hidden(
-        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        tgt_in: Int[Tensor, "B T"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
     ) -> DecoderHidden:
-        """Encode, and decode under teacher forcing, without the output layer."""
+        """Encode, and decode under teacher forcing, without the output layer.
+
+        Args:
+            src_lengths: see `encode`.
+        """

@@ -154,7 +154,14 @@ class Transformer(TrainableSeq2Seq):
         self.encoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
         self.decoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
 
-    def encode(self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], *, maps: bool = False) -> Memory:
+    def encode(
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
+        maps: bool = False,
+    ) -> Memory:
         x = self.dropout(self.src_positions(self.src_embedding(src)))
         mask = src_mask[:, None, None, :]
         weights = []
@@ -169,7 +176,12 @@ class Transformer(TrainableSeq2Seq):
         return DecoderOutput(self.output.logits(x), _attention_maps(memory.self_attention, layers) if maps else None)
 
     def decode_hidden(
-        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"],
+        tgt_in: Int[Tensor, "B T"],
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
     ) -> DecoderHidden:
         x, *_ = self._run_decoder(tgt_in, self._initial_state(self.encode(src, src_mask)), maps=False)
         return DecoderHidden(x, self.output.weight)

@@ -9,32 +9,46 @@ from torch import Tensor
 
 from heed import kernels
 from heed.models.seq2seq import DecoderHidden
-from heed.symbols import PAD
 
 
 def cross_entropy(
-    output: DecoderHidden, target: Int[Tensor, "*B"], *, label_smoothing: float
+    output: DecoderHidden, target: Int[Tensor, "*B"], positions: Int[Tensor, " N"], *, label_smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the label-smoothed cross-entropy and the negative log-likelihood of all tokens but padding, in nats.
+    """Return the label-smoothed cross-entropy and the negative log-likelihood, in nats.
 
     See `heed.functional.cross_entropy`.
+
+    Args:
+        positions: the tokens to sum over, as positions in the flattened ``target``. Padding is left out, and a mask of
+            it would make the host wait for the device.
     """
-    real = target != PAD
-    return kernels.cross_entropy(
-        output[real].states, output.weight, output.bias, target[real], label_smoothing=label_smoothing
-    )
+    states = output.states.flatten(0, -2).index_select(0, positions)
+    tokens = target.flatten().index_select(0, positions)
+    return kernels.cross_entropy(states, output.weight, output.bias, tokens, label_smoothing=label_smoothing)
 
 
 def r_drop(
-    passes: tuple[DecoderHidden, DecoderHidden], target: Int[Tensor, "*B"], *, label_smoothing: float, alpha: float
+    both: DecoderHidden,
+    target: Int[Tensor, "B T"],
+    positions: Int[Tensor, " N"],
+    *,
+    label_smoothing: float,
+    alpha: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the R-Drop loss of two passes of one model, and their mean negative log-likelihood, without padding.
+    """Return the R-Drop loss of two passes of one model, and their mean negative log-likelihood.
 
     See `heed.functional.r_drop`.
+
+    Args:
+        both: the two passes of sentence b in the rows 2 b and 2 b + 1.
+        positions: as in `cross_entropy`.
     """
-    real, (first, second) = target != PAD, passes
-    hidden = torch.stack([first[real].states, second[real].states])
-    return kernels.r_drop(hidden, first.weight, first.bias, target[real], label_smoothing=label_smoothing, alpha=alpha)
+    length = target.shape[1]
+    first = positions + positions // length * length
+    states = both.states.flatten(0, 1)
+    hidden = torch.stack([states.index_select(0, first), states.index_select(0, first + length)])
+    tokens = target.flatten().index_select(0, positions)
+    return kernels.r_drop(hidden, both.weight, both.bias, tokens, label_smoothing=label_smoothing, alpha=alpha)
 
 
 def zero_loss(model: torch.nn.Module) -> Float[Tensor, ""]:

@@ -3,8 +3,9 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,7 +25,7 @@ from heed.errors import HeedError
 from heed.evaluation.comet import Comet
 from heed.evaluation.scores import corpus_scores
 from heed.inference.model_folder import check_architecture
-from heed.models.seq2seq import DecoderHidden, TrainableSeq2Seq
+from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
@@ -209,23 +210,16 @@ class TranslationModule(L.LightningModule):
 
         Both are summed over target tokens.
         """
-        inputs = batch.src, batch.src_mask, batch.tgt_in
-        if not self.r_drop:
-            passes = [self.model.decode_hidden(*inputs)]
-        else:
+        inputs = [batch.src, batch.src_mask, batch.tgt_in, batch.src_lengths]
+        loss_of = partial(cross_entropy, label_smoothing=self.label_smoothing)
+        if self.r_drop:
             # Both passes of R-Drop in one: every sentence twice, in neighbouring rows. One larger product is faster.
-            both = self.model.decode_hidden(*(part.repeat_interleave(2, 0) for part in inputs))
-            passes = [both[0::2], both[1::2]]
-        if not batch.corpora:
-            loss, nll = self._loss_of(passes, batch.tgt_out)
-            return loss, nll[None]
-        parts = [self._loss_of([one[rows] for one in passes], batch.tgt_out[rows]) for rows in batch.corpora]
+            inputs = [part.repeat_interleave(2, 0) for part in inputs]
+            loss_of = partial(r_drop, label_smoothing=self.label_smoothing, alpha=self.r_drop)
+        src, src_mask, tgt_in, src_lengths = inputs
+        hidden = self.model.decode_hidden(src, src_mask, tgt_in, src_lengths=src_lengths)
+        parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
-
-    def _loss_of(self, passes: Sequence[DecoderHidden], target: Tensor) -> tuple[Tensor, Tensor]:
-        if len(passes) == 1:
-            return cross_entropy(passes[0], target, label_smoothing=self.label_smoothing)
-        return r_drop((passes[0], passes[1]), target, label_smoothing=self.label_smoothing, alpha=self.r_drop)
 
     def _autocast_loss(self, batch: Batch) -> Tensor:
         """The training loss outside a training step, at the precision of training."""
@@ -286,8 +280,9 @@ class TranslationModule(L.LightningModule):
         """Compute loss and translations of a batch, and add them to the outputs of its split."""
         outputs = self._outputs[split]
         with explain_out_of_memory(batch, self.data.planner.device_tokens):
-            hidden = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
-            _, nll = cross_entropy(hidden, batch.tgt_out, label_smoothing=0.0)
+            hidden = self.model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
+            (positions,) = batch.tgt_positions
+            _, nll = cross_entropy(hidden, batch.tgt_out, positions, label_smoothing=0.0)
             outputs.nll += nll.item()
             outputs.tgt_tokens += batch.tgt_tokens
             start = time.perf_counter()

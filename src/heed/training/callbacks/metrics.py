@@ -34,7 +34,14 @@ class MetricsLogger(Callback):
             log_every: optimizer steps between two reports.
         """
         self.log_every = log_every
-        self.totals = {"src_tokens": 0, "tgt_tokens": 0, "padded_tokens": 0, "step_seconds": 0.0, "fit_seconds": 0.0}
+        self.totals = {
+            "src_tokens": 0,
+            "tgt_tokens": 0,
+            "padded_tokens": 0,
+            "step_seconds": 0.0,
+            "wait_seconds": 0.0,
+            "fit_seconds": 0.0,
+        }
         """Over all processes and all resumes of the run."""
         self.epoch = 0
         self._csv = MetricsCSV(folder / "metrics.csv")
@@ -42,7 +49,8 @@ class MetricsLogger(Callback):
         self._sums = torch.zeros(len(self.SUMS))
         self._restored_sums: Tensor | None = None
         self._grad_norm = torch.zeros(())
-        self._tokens, self._seconds = 0, 0.0  # since the last report
+        self._tokens, self._seconds, self._waited = 0, 0.0, 0.0  # since the last report
+        self._wait_clock = 0.0
         self._fit_clock = 0.0
         self._step_clock = 0.0
 
@@ -50,8 +58,16 @@ class MetricsLogger(Callback):
 
     @property
     def tokens_per_second(self) -> float:
-        """Non-pad source and target tokens, EOS included, per second of training steps (without validation)."""
+        """Non-pad source and target tokens, EOS included, per second of training steps.
+
+        Waiting for data is included, validation is not.
+        """
         return (self.totals["src_tokens"] + self.totals["tgt_tokens"]) / max(self.totals["step_seconds"], 1e-9)
+
+    @property
+    def data_wait(self) -> float:
+        """The fraction of the time of training steps in which training waited for data."""
+        return self.totals["wait_seconds"] / max(self.totals["step_seconds"], 1e-9)
 
     @property
     def padding(self) -> float:
@@ -73,13 +89,14 @@ class MetricsLogger(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.epoch = state_dict["epoch"]
-        self.totals = {key: state_dict[key] for key in self.totals}
+        self.totals = {key: state_dict.get(key, 0.0) for key in self.totals}  # earlier checkpoints have no wait_seconds
         self._restored_sums = state_dict["sums"]
 
     # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._fit_clock = time.perf_counter()
+        self._wait_clock = 0.0
         self._progress.start_training(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
@@ -99,13 +116,17 @@ class MetricsLogger(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
-        seconds = time.perf_counter() - self._step_clock
+        clock = trainer.datamodule.reading.wait_seconds
+        waited, self._wait_clock = clock - self._wait_clock, clock
+        seconds = time.perf_counter() - self._step_clock + waited
         self.epoch = batch.epoch
         for key in ("src_tokens", "tgt_tokens", "padded_tokens"):
             self.totals[key] += getattr(batch, key)
         self.totals["step_seconds"] += seconds
+        self.totals["wait_seconds"] += waited
         self._tokens += batch.src_tokens + batch.tgt_tokens
         self._seconds += seconds
+        self._waited += waited
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
         self._grad_norm = outputs["grad_norm"]
         if trainer.global_step % self.log_every == 0:
@@ -189,21 +210,24 @@ class MetricsLogger(Callback):
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "grad_norm": self._grad_norm.item(),
         }
-        tokens_per_second = self._tokens / max(self._seconds, 1e-9)
+        speed = {
+            "tokens_per_second": self._tokens / max(self._seconds, 1e-9),
+            "data_wait": self._waited / max(self._seconds, 1e-9),
+        }
         self._reset_sums(module.device)
         if trainer.is_global_zero:
             finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-            self._write_training(trainer, finite, tokens_per_second, skipped)
+            self._write_training(trainer, finite, speed, skipped)
         if consecutively_skipped:
             module.skipped.check(consecutively_skipped, step=trainer.global_step, checkpoint=module.latest_checkpoint)
 
     def _write_training(
-        self, trainer: L.Trainer, metrics: dict[str, float], tokens_per_second: float, skipped_steps: int
+        self, trainer: L.Trainer, metrics: dict[str, float], speed: dict[str, float], skipped_steps: int
     ) -> None:
         self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **metrics})
         logged = {f"train/{key}": value for key, value in metrics.items()}
         logged |= {
-            "train/tokens_per_second": tokens_per_second,
+            **{f"train/{key}": value for key, value in speed.items()},
             "train/padding": self.padding,
             "train/epoch": self.epoch,
         }
@@ -214,14 +238,14 @@ class MetricsLogger(Callback):
         self._progress.describe_training(
             metrics,
             epoch=self.epoch,
-            tokens_per_second=tokens_per_second,
+            tokens_per_second=speed["tokens_per_second"],
             skipped_steps=skipped_steps,
         )
 
     def _reset_sums(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
         self._sums = torch.zeros(len(self.SUMS), device=device, dtype=dtype)
-        self._tokens, self._seconds = 0, 0.0
+        self._tokens, self._seconds, self._waited = 0, 0.0, 0.0
 
     def _update_fit_seconds(self) -> None:
         now = time.perf_counter()

@@ -1,0 +1,38 @@
+"""Write sentences with noise, to measure how a model translates text that is not well written.
+
+    python scripts/add_noise.py --typos 0.05 --punctuation 0.1 < valid.en > noised.en
+
+The probabilities are those of the option data.noise. The same sentences and seed give the same text.
+"""
+
+import argparse
+import sys
+
+from heed.data.noise import Noise, add_noise
+from heed.errors import HeedError
+from heed.options import find_problems, raise_problems
+
+KINDS = ("upper", "title", "typos", "punctuation")
+
+
+def main() -> None:
+    """Read sentences from standard input, and write them with noise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for kind in KINDS:
+        parser.add_argument(f"--{kind}", type=float, default=0.0, metavar="P", help="probability (default: 0)")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = vars(parser.parse_args())
+    seed = arguments.pop("seed")
+    raise_problems(find_problems(Noise, arguments, where="--"))
+    sentences = sys.stdin.read().splitlines()
+    sys.stdout.writelines(
+        f"{line}\n" for line in add_noise(Noise(**arguments), sentences, range(len(sentences)), seed=f"{seed}")
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except HeedError as error:
+        print(f"add_noise: {error}", file=sys.stderr)
+        sys.exit(2)
