@@ -47,6 +47,7 @@ def build_module(
         embedding_lr_scale=embedding_lr_scale,
         clip_norm=0.0,
         max_skipped_steps=5,
+        activation_checkpointing=False,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
         seed=1,
     )

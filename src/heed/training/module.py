@@ -29,6 +29,7 @@ from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
+from heed.training.activation_checkpointing import checkpoint_layers
 from heed.training.clipping import clip_gradients
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import explain_out_of_memory, find_device_tokens
@@ -55,6 +56,7 @@ class TranslationModule(L.LightningModule):
         embedding_lr_scale: NotNegative,
         clip_norm: NotNegative,
         max_skipped_steps: AtLeast1,
+        activation_checkpointing: bool,
         search: Search,
         seed: AtLeast0,
         comet: Comet | None = None,
@@ -69,6 +71,7 @@ class TranslationModule(L.LightningModule):
                 few steps only, so they need a higher learning rate than the other weights.
             clip_norm: largest norm of a step's gradient; 0 turns clipping off.
             max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
+            activation_checkpointing: compute activations again in the backward pass instead of keeping them.
             search: for the final scores.
             seed: of dropout.
             comet: an additional metric of every validation.
@@ -76,6 +79,8 @@ class TranslationModule(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.model = model
+        if activation_checkpointing:
+            checkpoint_layers(model)
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
         self.schedule = schedule

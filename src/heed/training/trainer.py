@@ -87,6 +87,14 @@ def build_trainer(
         devices = 1
     if accelerator == "cpu":
         keep_freed_memory()
+    else:
+        # Products of fp32 numbers in TF32, which has the exponents of fp32 and 10 bits of mantissa.
+        torch.set_float32_matmul_precision("high")
+    if strategy.startswith(("fsdp", "deepspeed")):
+        raise HeedError(
+            f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use "
+            "trainer.strategy=ddp."
+        )
     flag: int | str | None = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if flag == "16-mixed":
