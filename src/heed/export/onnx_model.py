@@ -77,8 +77,7 @@ class DecoderStep(nn.Module):
         """
         layers = tuple(KeyValue(key, value) for key, value in zip(memory_key, memory_value, strict=True))
         past = tuple(KeyValue(key, value) for key, value in zip(past_key, past_value, strict=True))
-        # `sentence` serves `reorder` only.
-        state = TransformerState(past, ProjectedMemory(layers, src_mask, sentence=tokens), past_key.shape[3])
+        state = TransformerState(past, ProjectedMemory(layers, src_mask), past_key.shape[3])
         output, state = self.model.step(tokens, state)
         present = [cache for cache in state.past if cache is not None]
         keys, values = (torch.stack([getattr(cache, part) for cache in present]) for part in ("key", "value"))
