@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from heed import kernels
 from heed.functional.linear import LinearMap
-from heed.layers.attention import KeyValue
+from heed.layers.attention import CrossAttention, KeyValue, MultiHeadAttention, SelfAttention
+from heed.layers.feedforward import FeedForward
 from heed.layers.linear import Linear
 from heed.layers.positions import ABSOLUTE
 
@@ -39,12 +40,12 @@ class FusedLayer:
     @classmethod
     def of(cls, layer: "DecoderLayer") -> "FusedLayer":
         """Return a layer that uses the weights of ``layer``."""
-        sublayers = layer.self_attention, layer.cross_attention, layer.feed_forward
-        self_attention, cross_attention = (each.sublayer.attention for each in sublayers[:2])
-        feed_forward = layer.feed_forward.sublayer
+        self_attention = cast(MultiHeadAttention, cast(SelfAttention, layer.self_attention.sublayer).attention)
+        cross_attention = cast(MultiHeadAttention, cast(CrossAttention, layer.cross_attention.sublayer).attention)
+        feed_forward = cast(FeedForward, layer.feed_forward.sublayer)
         return cls(
             num_heads=self_attention.num_heads,
-            norms=(_norm(sublayers[0].norm), _norm(sublayers[1].norm), _norm(sublayers[2].norm)),
+            norms=(_norm(layer.self_attention.norm), _norm(layer.cross_attention.norm), _norm(layer.feed_forward.norm)),
             query_key_value=_linear(self_attention.query, self_attention.key_value),
             self_output=_linear(self_attention.output),
             cross_query=_linear(cross_attention.query),
@@ -101,7 +102,7 @@ class FusedDecoder:
         is_learned = config.self_attention.kind == "qkv" and config.positions.kind in (*ABSOLUTE, "none")
         if not (is_plain_pre_norm and is_learned):
             return None
-        layers = tuple(FusedLayer.of(layer) for layer in model.decoder)
+        layers = tuple(FusedLayer.of(cast("DecoderLayer", layer)) for layer in model.decoder)
         return cls(layers, _norm(model.decoder_norm), kernels.prepared_linear((model.output.weight, None)))
 
     def __call__(
