@@ -41,9 +41,9 @@ def tokens(size: int, vocab: int) -> Tensor:
     return torch.randint(vocab, (size,), generator=torch.Generator().manual_seed(5))
 
 
-def attend(T: int, S: int, *, rows: int = 2, bias: bool = False, **options: Any) -> Case:
+def attend(T: int, S: int, *, rows: int = 2, bias: bool = False, masked: bool = True, **options: Any) -> Case:
     shapes: tuple[tuple[int, ...], ...] = ((rows, 3, T, 5), (rows, 3, S, 5), (rows, 3, S, 7))
-    visible = mask(rows, 1, T, S)
+    visible = mask(rows, 1, T, S) if masked else None
     if not bias:
         return Case(shapes, lambda room, q, k, v: room.attend(q, k, v, visible, **options)[0])
     call = lambda room, q, k, v, b: room.attend(q, k, v, visible, bias=b, **options)[0]  # noqa: E731
@@ -101,12 +101,20 @@ CASES: dict[str, Case] = {
     "attend: biased, one query, many rows": attend(1, 7, rows=53, bias=True),
     "attend: unscaled": attend(5, 7, scaled=False),
     "attend: more keys than the unfused way takes in bf16": attend(3, 263, need_weights=False),
+    "attend: no mask": attend(1, 7, rows=53, masked=False),
+    "attend: fused, no mask": attend(5, 7, masked=False, need_weights=False),
+    "attend: fused and biased, no mask": attend(5, 7, bias=True, masked=False, need_weights=False),
     "attend: fused": attend(5, 7, need_weights=False),
     "attend: fused and biased": attend(5, 7, bias=True, need_weights=False),
     "masked_softmax": Case(((2, 3, 5, 7),), lambda room, x: room.masked_softmax(4 * x, mask(2, 1, 5, 7))),
     "masked_softmax: one key": Case(((3, 5, 1),), lambda room, x: room.masked_softmax(x, mask(3, 5, 1))),
     "linear": Case(((2, 3, 7), (11, 7), (11,)), lambda room, x, w, b: room.linear(x, w, b)),
     "linear: no bias": Case(((0, 7), (11, 7)), lambda room, x, w: room.linear(x, w)),
+    "prepared_linear": Case(
+        ((2, 3, 7), (11, 7), (11,), (5, 7), (5,)),
+        lambda room, x, *maps: room.prepared_linear(maps[:2], maps[2:])(x),
+    ),
+    "prepared_linear: no bias": Case(((0, 7), (11, 7)), lambda room, x, w: room.prepared_linear((w, None))(x)),
     "repeated_linear": Case(((3, 1, 7), (7, 7), (7,)), repeat),
     "repeated_linear: no bias": Case(((3, 7), (7, 7)), lambda room, x, w: room.repeated_linear(w)(x)),
     "cast_for_matmul": Case(((3, 5),), lambda room, x: room.cast_for_matmul(x)),

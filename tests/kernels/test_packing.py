@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.compat import has_onednn_linear
-from heed.kernels import linear, packed_weights
+from heed.kernels import linear, packed_weights, prepared_linear
 from heed.kernels.packing import MIN_ONEDNN_PRODUCTS, PackedWeight, find_packed
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.linear import Linear
@@ -42,6 +42,19 @@ def test_is_the_linear_map(shape: tuple[int, ...], biased: bool, width: int) -> 
         for each in (x, strided, x):
             assert_close(linear(each, weight, bias), F.linear(each, weight, bias), rtol=1e-5, atol=1e-5)
         assert find_packed(weight) is not None
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("width", [11, MIN_ONEDNN_PRODUCTS // 7 + 1])
+def test_concatenated_weights_are_packed(biased: bool, width: int) -> None:
+    maps = [(parameter(n, 7), parameter(n) if biased else None) for n in (width, 3)]
+    x = torch.randn(2, 5, 7, dtype=torch.float32)
+    for _ in range(2):
+        with torch.inference_mode(), packed_weights():
+            found = prepared_linear(*maps)(x)
+            assert_close(found, torch.cat([F.linear(x, *each) for each in maps], -1), rtol=1e-5, atol=1e-5)
+            assert find_packed(*(weight for weight, _ in maps)) is not None
+        maps[1][0].data.mul_(-2)  # each of the weights is compared
 
 
 def test_gradients_are_computed_without_packing() -> None:

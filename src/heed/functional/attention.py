@@ -11,7 +11,7 @@ def attend(
     query: Float[Tensor, "*B T E"],
     key: Float[Tensor, "*B S E"],
     value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"],
+    mask: Bool[Tensor, "*#B #T S"] | None,
     *,
     bias: Float[Tensor, "*#B T S"] | None = None,
     scaled: bool = True,
@@ -21,7 +21,7 @@ def attend(
     """Return the context softmax(QKᵀ/√E + bias)V and the attention weights (Vaswani et al. 2017, eq. 1).
 
     Args:
-        mask: True = may attend. A query that may attend to nothing gets zeros.
+        mask: True = may attend; None: all may. A query that may attend to nothing gets zeros.
         bias: added to the scores, such as a relative position bias.
         scaled: divide the scores by √E. Without it their variance grows with E.
         dropout: probability of dropping a weight before it is applied to the values (0 when not training).

@@ -1,7 +1,9 @@
 """Linear maps."""
 
 from collections.abc import Callable
+from functools import partial
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
@@ -14,6 +16,16 @@ def linear(
 ) -> Float[Tensor, "*B O"]:
     """Return x Wᵀ + b."""
     return F.linear(x, weight, bias)
+
+
+def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:
+    """Return the function x ↦ x Wᵀ + b, where W and b are concatenated from the pairs (W, b).
+
+    For use without gradient, as long as the weights do not change.
+    """
+    weight = torch.cat([weight for weight, _ in maps])
+    biases = [bias for _, bias in maps if bias is not None]
+    return partial(F.linear, weight=weight, bias=torch.cat(biases) if biases else None)
 
 
 def repeated_linear(weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None) -> LinearMap:

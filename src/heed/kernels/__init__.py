@@ -8,7 +8,7 @@ is listed in docs/performance.md.
 from heed.kernels.attention import attend
 from heed.kernels.choice import plain
 from heed.kernels.dropout import dropout
-from heed.kernels.linear import cast_for_matmul, linear, repeated_linear
+from heed.kernels.linear import cast_for_matmul, linear, prepared_linear, repeated_linear
 from heed.kernels.loss import cross_entropy, r_drop
 from heed.kernels.masks import causal_mask, masked_softmax
 from heed.kernels.packing import packed_weights
@@ -26,6 +26,7 @@ __all__ = [
     "masked_softmax",
     "packed_weights",
     "plain",
+    "prepared_linear",
     "r_drop",
     "recur",
     "repeated_linear",

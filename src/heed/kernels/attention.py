@@ -22,7 +22,7 @@ def attend(
     query: Float[Tensor, "*B T E"],
     key: Float[Tensor, "*B S E"],
     value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"],
+    mask: Bool[Tensor, "*#B #T S"] | None,
     *,
     bias: Float[Tensor, "*#B T S"] | None = None,
     scaled: bool = True,
@@ -40,11 +40,19 @@ def attend(
         # Heads that were split off a projection are strided, and the product would copy the keys transposed.
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         return _unfused(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0], None
-    added = mask if bias is None else torch.where(mask, bias.to(query.dtype), -torch.inf)
     context = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=added, dropout_p=dropout, scale=None if scaled else 1.0
+        query,
+        key,
+        value,
+        attn_mask=mask if bias is None else _masked(bias.to(query.dtype), mask),
+        dropout_p=dropout,
+        scale=None if scaled else 1.0,
     )
     return context, None
+
+
+def _masked(bias: Float[Tensor, "*#B T S"], mask: Bool[Tensor, "*#B #T S"] | None) -> Float[Tensor, "*#B T S"]:
+    return bias if mask is None else torch.where(mask, bias, -torch.inf)
 
 
 def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
@@ -59,7 +67,7 @@ def _unfused(
     query: Float[Tensor, "*B T E"],
     key: Float[Tensor, "*B S E"],
     value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"],
+    mask: Bool[Tensor, "*#B #T S"] | None,
     *,
     bias: Float[Tensor, "*#B T S"] | None,
     scaled: bool,

@@ -1,5 +1,6 @@
 """Linear maps: with weights packed for inference, and repeated over time steps."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,18 @@ def linear(
     if packed is None or torch.is_grad_enabled() or is_plain():
         return functional.linear(x, weight, bias)
     return packed.product(x, bias)
+
+
+def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:
+    """Compute :func:`heed.functional.prepared_linear`, inside ``packed_weights()`` with packed weights."""
+    packed = None if is_plain() else find_packed(*(weight for weight, _ in maps))
+    if packed is not None:
+        biases = [bias for _, bias in maps if bias is not None]
+        return partial(packed.product, bias=torch.cat(biases) if biases else None)
+    if len(maps) == 1:  # nothing to concatenate, so nothing to copy
+        (weight, bias), *_ = maps
+        return partial(F.linear, weight=weight, bias=bias)
+    return functional.prepared_linear(*maps)
 
 
 def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:

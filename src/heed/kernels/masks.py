@@ -13,11 +13,11 @@ from heed.kernels.choice import on_cpu
 __all__ = ["causal_mask", "masked_softmax"]
 
 
-def masked_softmax(scores: Float[Tensor, "*B T S"], mask: Bool[Tensor, "*#B #T S"]) -> Float[Tensor, "*B T S"]:
+def masked_softmax(scores: Float[Tensor, "*B T S"], mask: Bool[Tensor, "*#B #T S"] | None) -> Float[Tensor, "*B T S"]:
     """Compute :func:`heed.functional.masked_softmax`, on a CPU for all rows at once and in at least fp32."""
     if not on_cpu(scores):
         return functional.masked_softmax(scores, mask)
-    weights: Tensor = _MaskedSoftmax.apply(scores, ~mask)  # type: ignore[no-untyped-call]
+    weights: Tensor = _MaskedSoftmax.apply(scores, None if mask is None else ~mask)  # type: ignore[no-untyped-call]
     return weights
 
 
@@ -28,9 +28,11 @@ class _MaskedSoftmax(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, hidden: Tensor) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, hidden: Tensor | None) -> Tensor:
         wide = torch.promote_types(scores.dtype, torch.float32)
-        visible = scores.to(wide, copy=True).masked_fill_(hidden, -torch.inf)
+        visible = scores.to(wide, copy=True)
+        if hidden is not None:
+            visible.masked_fill_(hidden, -torch.inf)
         # Clamped: a row of -inf gives 0 / tiny = 0 instead of NaN.
         exps = visible.sub_(visible.amax(-1, keepdim=True).clamp_min_(torch.finfo(wide).min)).exp_()
         weights = exps.div_(exps.sum(-1, keepdim=True).clamp_min_(torch.finfo(wide).tiny)).to(scores.dtype)

@@ -13,6 +13,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from heed import compat
 from heed.kernels.cpu import has_slow_mkl
 
+Weights = tuple[Float[Tensor, "_ I"], ...]
+
 MIN_ONEDNN_PRODUCTS = 2**17
 """Multiplications above which oneDNN is faster than MKL: a call of it costs more."""
 
@@ -36,42 +38,52 @@ def packed_weights() -> Iterator[None]:
         _current = before
 
 
-_current: "dict[int, tuple[Tensor, PackedWeight | None]] | None" = None
-"""By the id of a weight, the weight and its packed copies as verified in this context. None outside a context."""
+_current: "dict[tuple[int, ...], tuple[Weights, PackedWeight | None]] | None" = None
+"""By the ids of weights, these and their packed copies as verified in this context. None outside a context."""
 _known: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
+"""By the first of the weights."""
 
 
-def find_packed(weight: Tensor) -> "PackedWeight | None":
-    """Return the packed copies of a weight, making them if needed; None where they cannot be used."""
+def find_packed(*weights: Tensor) -> "PackedWeight | None":
+    """Return packed copies of the concatenated weights, making them if needed; None where they cannot be used."""
     if _current is None:
         return None
-    if (found := _current.get(id(weight))) is None:
-        found = _current[id(weight)] = weight, _pack(weight) if _is_fp32_on_cpu(weight) else None
+    key = tuple(map(id, weights))
+    if (found := _current.get(key)) is None:
+        usable = all(map(_is_fp32_on_cpu, weights))
+        found = _current[key] = weights, _pack(weights) if usable else None
     return found[1]
 
 
-def _pack(weight: Tensor) -> "PackedWeight":
-    """Return the known packed copies of a weight if it has not changed, else new ones."""
-    known: PackedWeight | None = _known.get(weight)  # type: ignore[no-untyped-call]
-    if known is None or not known.is_current(weight):
-        known = _known[weight] = PackedWeight(weight.detach())
+def _pack(weights: "Weights") -> "PackedWeight":
+    """Return the known packed copies of the weights if they have not changed, else new ones."""
+    known: PackedWeight | None = _known.get(weights[0])  # type: ignore[no-untyped-call]
+    if known is None or not known.is_current(weights):
+        known = _known[weights[0]] = PackedWeight(*(weight.detach() for weight in weights))
     return known
 
 
 class PackedWeight:
-    """Copies of a weight W laid out for oneDNN and for MKL, which is faster for small products."""
+    """Copies of a weight W laid out for oneDNN and for MKL, which is faster for small products.
 
-    def __init__(self, weight: Float[Tensor, "O I"]) -> None:
-        self.weight = weight
-        self._max_mkl_elements = MIN_ONEDNN_PRODUCTS // max(1, len(weight))
-        self._fingerprint = _fingerprint(weight)
+    Args:
+        weights: W, or several weights which are concatenated to W, for one product instead of several.
+    """
 
-    def is_current(self, weight: Float[Tensor, "O I"]) -> bool:
-        """Return whether the weight still has the values that were packed.
+    def __init__(self, *weights: Float[Tensor, "_ I"]) -> None:
+        self.weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+        self._max_mkl_elements = MIN_ONEDNN_PRODUCTS // max(1, len(self.weight))
+        self._fingerprints = _fingerprints(weights)
+
+    def is_current(self, weights: "Weights") -> bool:
+        """Return whether these are the weights that were packed, with the same values.
 
         ``Tensor._version`` misses some changes (``.data.copy_``, NumPy views, shared memory), so values are compared.
         """
-        return weight.data_ptr() == self.weight.data_ptr() and torch.equal(_fingerprint(weight), self._fingerprint)
+        found = _fingerprints(weights)
+        return found.keys() == self._fingerprints.keys() and all(
+            torch.equal(values, self._fingerprints[place]) for place, values in found.items()
+        )
 
     def product(self, x: Float[Tensor, "*B I"], bias: Float[Tensor, " O"] | None) -> Float[Tensor, "*B O"]:
         """Return x Wᵀ + b, without gradient."""
@@ -95,10 +107,12 @@ def _is_fp32_on_cpu(tensor: Tensor) -> bool:
     return tensor.dtype is torch.float32 and tensor.is_cpu
 
 
-def _fingerprint(weight: Float[Tensor, "O I"]) -> Float[Tensor, " O"]:
-    """Return the product of a weight with a fixed random vector: one pass over its values."""
+def _fingerprints(weights: "Weights") -> dict[int, Float[Tensor, " O"]]:
+    """Return, by the address of each weight, its product with a fixed random vector: one pass over its values."""
     with torch.inference_mode():
-        return torch.mv(weight, _random_vector(weight.shape[1], weight.dtype))
+        return {
+            weight.data_ptr(): torch.mv(weight, _random_vector(weight.shape[1], weight.dtype)) for weight in weights
+        }
 
 
 @cache

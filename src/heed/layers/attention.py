@@ -77,7 +77,7 @@ class Attention(nn.Module, ABC):
         self,
         states: Float[Tensor, "B T D"],
         memory: KeyValue,
-        mask: Bool[Tensor, "#B 1 #T S"],
+        mask: Bool[Tensor, "#B 1 #T S"] | None,
         *,
         maps: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
@@ -85,7 +85,7 @@ class Attention(nn.Module, ABC):
 
         Args:
             memory: what :meth:`project` returned. In self-attention the states are its last positions.
-            mask: True = may attend.
+            mask: True = may attend; None: to everything.
             maps: return the attention weights, too.
         """
         queries = states.shape[1]
@@ -163,12 +163,13 @@ class SelfAttention(nn.Module):
         self.attention = attention
 
     def forward(
-        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Bool[Tensor, "#B 1 #T P"], *, maps: bool
+        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Bool[Tensor, "#B 1 #T P"] | None, *, maps: bool
     ) -> tuple[Float[Tensor, "B T D"], KeyValue, Float[Tensor, "B H T P"] | None]:
         """Attend to ``past`` and to ``x`` itself; P is the length of both together.
 
         Args:
             past: keys and values of the positions before ``x``; None if there are none.
+            mask: True = may attend; None: to everything.
 
         Returns:
             The output, ``past`` extended by ``x``, and the weights if ``maps``.

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from heed import kernels
 from heed.functional import causal_mask
+from heed.kernels.choice import is_plain
 from heed.layers.attention import (
     Attention,
     CrossAttention,
@@ -24,6 +25,7 @@ from heed.layers.feedforward import FeedForward
 from heed.layers.norms import NORMS
 from heed.layers.positions import RelativePositions
 from heed.layers.residual import Residual
+from heed.models.fused_decoder import FusedDecoder
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
@@ -68,7 +70,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "R T D"],
         past: KeyValue | None,
-        self_mask: Bool[Tensor, "#R 1 #T P"],
+        self_mask: Bool[Tensor, "#R 1 #T P"] | None,
         memory: KeyValue,
         memory_mask: Bool[Tensor, "N 1 1 S"],
         *,
@@ -116,11 +118,13 @@ class TransformerState(DecoderState):
     memory: ProjectedMemory
     length: int
     """The number of target positions so far, the same for all rows."""
+    fused: FusedDecoder | None = None
+    """The decoder as it takes search steps; None: by its layers."""
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "TransformerState":
         past = tuple(cache and cache.reorder(rows) for cache in self.past)
         memory = self.memory if sentences is None else self.memory.select(sentences)
-        return TransformerState(past, memory, self.length)
+        return replace(self, past=past, memory=memory)
 
 
 class Transformer(TrainableSeq2Seq):
@@ -190,12 +194,20 @@ class Transformer(TrainableSeq2Seq):
         state = self._initial_state(memory)
         # A search reads the keys and values at every step: make each head contiguous once.
         layers = tuple(layer.contiguous() for layer in state.memory.layers)
-        return replace(state, memory=replace(state.memory, layers=layers))
+        memory_layers = replace(state.memory, layers=layers)
+        return replace(state, memory=memory_layers, fused=FusedDecoder.of(self) if self._may_fuse() else None)
+
+    def _may_fuse(self) -> bool:
+        return not (self.training or torch.is_grad_enabled() or is_plain() or _autocasts(self.device))
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
     ) -> tuple[DecoderOutput, TransformerState]:
         assert isinstance(state, TransformerState)
+        if state.fused is not None and self._may_fuse() and not maps:
+            x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length)
+            logits, past = state.fused(x, state.past, state.memory.layers, state.memory.mask[:, None, None, :])
+            return DecoderOutput(logits), replace(state, past=past, length=state.length + 1)
         x, layers, state = self._run_decoder(tokens[:, None], state, maps=maps)
         return DecoderOutput(self.output.logits(x), _attention_maps(None, layers) if maps else None), state
 
@@ -217,7 +229,9 @@ class Transformer(TrainableSeq2Seq):
         """
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         length = state.length + tokens.shape[1]
-        self_mask = causal_mask(tokens.shape[1], length, tokens.device)[None, None]
+        # One new position may attend to all positions: no mask.
+        T = tokens.shape[1]
+        self_mask = None if T == 1 else causal_mask(T, length, tokens.device)[None, None]
         memory_mask = state.memory.mask[:, None, None, :]
         caches, weights = [], []
         for layer, past, memory in zip(self.decoder, state.past, state.memory.layers, strict=True):
@@ -226,6 +240,10 @@ class Transformer(TrainableSeq2Seq):
             caches.append(present)
             weights.append(layer_weights)
         return self.decoder_norm(x), weights, replace(state, past=tuple(caches), length=length)
+
+
+def _autocasts(device: torch.device) -> bool:
+    return torch.is_autocast_enabled(device.type)
 
 
 def _attention_maps(encoder_self: Float[Tensor, "L H B S S"] | None, layers: Iterable[LayerMaps]) -> AttentionMaps:
