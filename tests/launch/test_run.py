@@ -18,6 +18,14 @@ def test_an_lstm_in_fp16_on_a_cpu_is_refused_before_data_is_read(command: Comman
     assert "train.py: trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose" in err
 
 
+@pytest.mark.parametrize("strategy", ["fsdp", "deepspeed_stage_2"])
+def test_strategies_that_split_a_model_are_refused(command: Command, tmp_path: Path, strategy: str) -> None:
+    write_pairs(tmp_path)
+    status, err = command("trainer=cpu", *FILES, f"trainer.strategy={strategy}")
+    assert status == 2
+    assert f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use" in err
+
+
 @pytest.mark.slow
 def test_a_checkpoint_at_max_steps_cannot_be_trained_further(command: Command, tmp_path: Path) -> None:
     write_pairs(tmp_path)
