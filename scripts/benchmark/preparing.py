@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--processes", default="1,2", help="numbers of processes (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps of training (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="trainings on each corpus (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="folder of the generated text, which is kept (default: temporary)")
     parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of train.py")
 
@@ -42,38 +44,48 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         scratch = Path(temporary)
         text = arguments.folder or scratch
         sizes = [int(pairs) for pairs in arguments.pairs.split(",")]
-        return {"prepare": [_measure(pairs, text, scratch, arguments) for pairs in sizes]}
+        prepared = [_prepare_all(pairs, text, scratch / str(pairs), arguments) for pairs in sizes]
+        # The sizes take turns, so that a slow minute of the machine slows all of them.
+        runs = [[_train_once(options, scratch) for _, options in prepared] for _ in range(arguments.rounds)]
+        return {
+            "prepare": [
+                found | {name: median(run[name] for run in trainings) for name in trainings[0]}
+                for (found, _), trainings in zip(prepared, zip(*runs, strict=True), strict=True)
+            ]
+        }
 
 
-def _measure(pairs: int, text: Path, scratch: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Prepare a corpus with each number of processes, and train on it."""
+def _prepare_all(
+    pairs: int, text: Path, scratch: Path, arguments: argparse.Namespace
+) -> tuple[dict[str, Any], list[str]]:
+    """Prepare a corpus with each number of processes. Return the figures and the options of a run that finds it."""
     train, valid = write_text(text, pairs), write_text(text, HELD_OUT, seed=2)
     options = [
         "data=files", f"data.train=[[{train[0]},{train[1]}]]", f"data.valid=[[{valid[0]},{valid[1]}]]",
         "data.test=null", "test=false", "data.src_lang=xx", "data.tgt_lang=yy", "model=transformer_tiny",
         "tokenizer.vocab_size=8000", "batching.batch_tokens=4000", "logger=none", "callbacks.attention_maps=null",
-        f"trainer.max_steps={arguments.steps}", f"trainer.validate_every={arguments.steps}", *arguments.set,
+        f"trainer.max_steps={arguments.steps}", f"trainer.validate_every={arguments.steps}", f"cache_dir={scratch}",
+        *arguments.set,
     ]  # fmt: skip
     found: dict[str, Any] = {"pairs": pairs, "megabytes": round(sum(file.stat().st_size for file in train) / 1e6)}
     for processes in map(int, arguments.processes.split(",")):
-        cache = scratch / f"{pairs}-{processes}"
-        prepared = [*options, f"cache_dir={cache}", f"data.preparation.num_proc={processes}"]
-        seconds, digest = in_new_process(_prepare, prepared)
+        shutil.rmtree(scratch, ignore_errors=True)
+        seconds, digest = in_new_process(_prepare, [*options, f"data.preparation.num_proc={processes}"])
         found |= {f"prepare_seconds_{processes}": round(seconds, 1), "digest": digest}
         print(f"prepare: {pairs:,} pairs with {processes} processes: {seconds:,.1f} s", flush=True)
-        last = prepared, cache
-    prepared, cache = last
-    found["cache_megabytes"] = round(sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()) / 1e6)
-    run_folder = scratch / f"run-{pairs}"
-    run_folder.mkdir()
-    found |= in_new_process(_train, prepared, run_folder, time.time())
+    found["cache_megabytes"] = round(sum(file.stat().st_size for file in scratch.rglob("*") if file.is_file()) / 1e6)
+    return found, options
+
+
+def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
+    """Train on a prepared corpus in a run folder of its own."""
+    with TemporaryDirectory(dir=scratch) as folder:
+        found = in_new_process(_train, options, Path(folder), time.time())
     print(
-        f"  first step after {found['start_seconds']:.1f} s, then {found['resident_mib']:,.0f} MiB and "
+        f"train: first step after {found['start_seconds']:.1f} s, then {found['resident_mib']:,.0f} MiB and "
         f"{found['tokens_per_second']:,.0f} tokens/s",
         flush=True,
     )
-    for folder in scratch.glob(f"{pairs}-*"):
-        shutil.rmtree(folder)
     return found
 
 

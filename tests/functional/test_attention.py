@@ -18,6 +18,8 @@ MASKS = {
     "causal": causal_mask(T, S)[None, None],
     "an empty row": torch.arange(B * T * S).reshape(B, 1, T, S) >= 2 * S,
 }
+KINDS = {"everything": None, "causal": "causal"}
+"""Masks which need no tensor."""
 masks = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 
 
@@ -86,3 +88,14 @@ def test_returned_weights_are_those_before_dropout(room: ModuleType) -> None:
     context, weights = room.attend(query, key, value, MASKS["padding"], dropout=1.0)
     assert_close(weights, expected)
     assert not context.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_masks_without_a_tensor(room: ModuleType, need_weights: bool, kind: str) -> None:
+    for queries in (T, S, 1):
+        query, key, value = torch.randn(B, H, queries, E), torch.randn(B, H, S, E), torch.randn(B, H, S, V)
+        tensor = causal_mask(queries, S)[None, None] if kind == "causal" else MASKS[kind]
+        mine = room.attend(query, key, value, KINDS[kind], need_weights=need_weights)
+        for part, expected in zip(mine, room.attend(query, key, value, tensor, need_weights=need_weights), strict=True):
+            assert_close(part, expected)

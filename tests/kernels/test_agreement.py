@@ -41,9 +41,10 @@ def tokens(size: int, vocab: int) -> Tensor:
     return torch.randint(vocab, (size,), generator=torch.Generator().manual_seed(5))
 
 
-def attend(T: int, S: int, *, rows: int = 2, bias: bool = False, masked: bool = True, **options: Any) -> Case:
+def attend(T: int, S: int, *, rows: int = 2, bias: bool = False, visible: Any = "drawn", **options: Any) -> Case:
     shapes: tuple[tuple[int, ...], ...] = ((rows, 3, T, 5), (rows, 3, S, 5), (rows, 3, S, 7))
-    visible = mask(rows, 1, T, S) if masked else None
+    if visible == "drawn":
+        visible = mask(rows, 1, T, S)
     if not bias:
         return Case(shapes, lambda room, q, k, v: room.attend(q, k, v, visible, **options)[0])
     call = lambda room, q, k, v, b: room.attend(q, k, v, visible, bias=b, **options)[0]  # noqa: E731
@@ -101,9 +102,14 @@ CASES: dict[str, Case] = {
     "attend: biased, one query, many rows": attend(1, 7, rows=53, bias=True),
     "attend: unscaled": attend(5, 7, scaled=False),
     "attend: more keys than the unfused way takes in bf16": attend(3, 263, need_weights=False),
-    "attend: no mask": attend(1, 7, rows=53, masked=False),
-    "attend: fused, no mask": attend(5, 7, masked=False, need_weights=False),
-    "attend: fused and biased, no mask": attend(5, 7, bias=True, masked=False, need_weights=False),
+    "attend: no mask": attend(1, 7, rows=53, visible=None),
+    "attend: fused, no mask": attend(5, 7, visible=None, need_weights=False),
+    "attend: fused and biased, no mask": attend(5, 7, bias=True, visible=None, need_weights=False),
+    "attend: causal": attend(5, 5, visible="causal"),
+    "attend: fused, causal": attend(5, 5, visible="causal", need_weights=False),
+    "attend: fused, causal, with a past": attend(5, 7, visible="causal", need_weights=False),
+    "attend: fused and biased, causal": attend(5, 5, bias=True, visible="causal", need_weights=False),
+    "attend: one query, causal": attend(1, 7, rows=53, visible="causal"),
     "attend: fused": attend(5, 7, need_weights=False),
     "attend: fused and biased": attend(5, 7, bias=True, need_weights=False),
     "masked_softmax": Case(((2, 3, 5, 7),), lambda room, x: room.masked_softmax(4 * x, mask(2, 1, 5, 7))),

@@ -116,7 +116,7 @@ def test_decoder_layer_equals_torch(config: TransformerConfig) -> None:
     ours = randomised(DecoderLayer(config))
     x, memory, mask = torch.randn(B, T, config.d_model), torch.randn(B, S, config.d_model), padding()
     projected = ours.project(memory)
-    output, *_ = ours(x, None, causal_mask(T, T)[None, None], projected, mask[:, None, None], maps=False)
+    output, *_ = ours(x, None, projected, mask[:, None, None], maps=False)
     expected = torch_layer(ours, config)(x, memory, tgt_mask=~causal_mask(T, T), memory_key_padding_mask=~mask)
     assert_close(output, expected)
 

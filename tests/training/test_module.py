@@ -48,6 +48,7 @@ def build_module(
         clip_norm=0.0,
         max_skipped_steps=5,
         activation_checkpointing=False,
+        compile=False,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
         seed=1,
     )

@@ -56,6 +56,11 @@ class Batch:
         """Number of target tokens, including EOS, without padding."""
         return sum(len(positions) for positions in self.tgt_positions)
 
+    @property
+    def has_src_padding(self) -> bool:
+        """Whether a source is shorter than another."""
+        return bool(self.src_lengths.numpy().min() < self.src.shape[1])
+
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch on another device."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))

@@ -1,17 +1,17 @@
 """Scaled dot-product attention (Vaswani et al. 2017, §3.2.1)."""
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from heed.functional.dropout import dropout as drop
-from heed.functional.masks import masked_softmax
+from heed.functional.masks import Mask, mask_tensor, masked_softmax
 
 
 def attend(
     query: Float[Tensor, "*B T E"],
     key: Float[Tensor, "*B S E"],
     value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"] | None,
+    mask: Mask,
     *,
     bias: Float[Tensor, "*#B T S"] | None = None,
     scaled: bool = True,
@@ -21,7 +21,7 @@ def attend(
     """Return the context softmax(QKᵀ/√E + bias)V and the attention weights (Vaswani et al. 2017, eq. 1).
 
     Args:
-        mask: True = may attend; None: all may. A query that may attend to nothing gets zeros.
+        mask: what each query may attend to. A query that may attend to nothing gets zeros.
         bias: added to the scores, such as a relative position bias.
         scaled: divide the scores by √E. Without it their variance grows with E.
         dropout: probability of dropping a weight before it is applied to the values (0 when not training).
@@ -30,5 +30,5 @@ def attend(
     scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias
-    weights = masked_softmax(scores, mask)
+    weights = masked_softmax(scores, mask_tensor(mask, query, key))
     return drop(weights, dropout) @ value, weights if need_weights else None

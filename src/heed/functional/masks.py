@@ -1,8 +1,17 @@
 """Attention masks. One convention everywhere: True = may attend."""
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+Mask = Bool[Tensor, "*#B #T S"] | Literal["causal"] | None
+"""What each of T queries may attend to: where a tensor is True; or to itself and what is before it, if the queries are
+the last T of the S positions; or, without a mask, to everything.
+
+A kernel that knows the kind of a mask needs no tensor, and skips what is hidden.
+"""
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Bool[Tensor, "T S"]:
@@ -11,6 +20,16 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
     The queries are the last ``queries`` of the ``keys`` positions.
     """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def mask_tensor(
+    mask: Mask, query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]
+) -> Bool[Tensor, "*#B #T S"] | None:
+    """Return a mask as a tensor; None where everything is visible."""
+    if not isinstance(mask, str):
+        return mask
+    queries, keys = query.shape[-2], key.shape[-2]
+    return None if queries == 1 else causal_mask(queries, keys, query.device)
 
 
 def masked_softmax(scores: Float[Tensor, "*B T S"], mask: Bool[Tensor, "*#B #T S"] | None) -> Float[Tensor, "*B T S"]:

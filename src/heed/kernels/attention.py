@@ -6,7 +6,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heed import functional
-from heed.kernels.choice import is_plain
+from heed.functional.masks import Mask, mask_tensor
+from heed.kernels.choice import is_plain, on_cpu
 from heed.kernels.dropout import dropout as drop
 from heed.kernels.masks import masked_softmax
 
@@ -22,7 +23,7 @@ def attend(
     query: Float[Tensor, "*B T E"],
     key: Float[Tensor, "*B S E"],
     value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"] | None,
+    mask: Mask,
     *,
     bias: Float[Tensor, "*#B T S"] | None = None,
     scaled: bool = True,
@@ -40,13 +41,19 @@ def attend(
         # Heads that were split off a projection are strided, and the product would copy the keys transposed.
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
         return _unfused(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0], None
+    scale = None if scaled else 1.0
+    # torch aligns a causal mask with the first key, heed with the last.
+    if isinstance(mask, str) and bias is None and query.shape[-2] == key.shape[-2]:
+        context = F.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=dropout, scale=scale)
+        return context, None
+    visible = mask_tensor(mask, query, key)
     context = F.scaled_dot_product_attention(
         query,
         key,
         value,
-        attn_mask=mask if bias is None else _masked(bias.to(query.dtype), mask),
+        attn_mask=visible if bias is None else _masked(bias.to(query.dtype), visible),
         dropout_p=dropout,
-        scale=None if scaled else 1.0,
+        scale=scale,
     )
     return context, None
 
@@ -56,7 +63,7 @@ def _masked(bias: Float[Tensor, "*#B T S"], mask: Bool[Tensor, "*#B #T S"] | Non
 
 
 def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
-    if not query.is_cpu:
+    if not on_cpu(query):
         return False
     few_keys = key.shape[-2] <= MAX_UNFUSED_KEYS and query.dtype == torch.bfloat16
     few_queries = query.shape[-2] <= MAX_UNFUSED_QUERIES and query.shape[:-2].numel() >= MIN_UNFUSED_ROWS
@@ -67,7 +74,7 @@ def _unfused(
     query: Float[Tensor, "*B T E"],
     key: Float[Tensor, "*B S E"],
     value: Float[Tensor, "*B S V"],
-    mask: Bool[Tensor, "*#B #T S"] | None,
+    mask: Mask,
     *,
     bias: Float[Tensor, "*#B T S"] | None,
     scaled: bool,
@@ -77,5 +84,5 @@ def _unfused(
     scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
     if bias is not None:
         scores = scores + bias
-    weights = masked_softmax(scores, mask)
+    weights = masked_softmax(scores, mask_tensor(mask, query, key))
     return drop(weights, dropout) @ value, weights

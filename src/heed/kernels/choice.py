@@ -26,8 +26,8 @@ def is_plain() -> bool:
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Return whether to use the implementation for CPUs."""
-    return not _plain and x.is_cpu
+    """Return whether to use the implementation for CPUs. A compiler makes its own from the formulas."""
+    return not _plain and x.is_cpu and not torch.compiler.is_compiling()
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:

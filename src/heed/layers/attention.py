@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
+from heed.functional.masks import Mask
 from heed.layers.linear import Linear
 from heed.layers.positions import RelativePositions
 from heed.options import validated
@@ -77,7 +78,7 @@ class Attention(nn.Module, ABC):
         self,
         states: Float[Tensor, "B T D"],
         memory: KeyValue,
-        mask: Bool[Tensor, "#B 1 #T S"] | None,
+        mask: Mask,
         *,
         maps: bool = False,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
@@ -85,7 +86,7 @@ class Attention(nn.Module, ABC):
 
         Args:
             memory: what :meth:`project` returned. In self-attention the states are its last positions.
-            mask: True = may attend; None: to everything.
+            mask: what each state may attend to.
             maps: return the attention weights, too.
         """
         queries = states.shape[1]
@@ -163,13 +164,13 @@ class SelfAttention(nn.Module):
         self.attention = attention
 
     def forward(
-        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Bool[Tensor, "#B 1 #T P"] | None, *, maps: bool
+        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Mask, *, maps: bool
     ) -> tuple[Float[Tensor, "B T D"], KeyValue, Float[Tensor, "B H T P"] | None]:
         """Attend to ``past`` and to ``x`` itself; P is the length of both together.
 
         Args:
             past: keys and values of the positions before ``x``; None if there are none.
-            mask: True = may attend; None: to everything.
+            mask: what each new position may attend to.
 
         Returns:
             The output, ``past`` extended by ``x``, and the weights if ``maps``.
@@ -191,15 +192,16 @@ class CrossAttention(nn.Module):
         return self.attention.project(states)
 
     def forward(
-        self, x: Float[Tensor, "R T D"], memory: KeyValue, mask: Bool[Tensor, "N 1 1 S"], *, maps: bool
+        self, x: Float[Tensor, "R T D"], memory: KeyValue, mask: Bool[Tensor, "N 1 1 S"] | None, *, maps: bool
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
         """Attend to the source; return the output, and the weights if ``maps``.
 
         Args:
             x: R = N · K rows: K consecutive hypotheses of each sentence share its memory.
             memory: the result of :meth:`project` for N sentences.
+            mask: True = may attend; None: to everything.
         """
-        N, T = mask.shape[0], x.shape[1]
+        N, T = memory.key.shape[0], x.shape[1]
         # The queries of a sentence's hypotheses become one longer sequence of queries.
         output, weights = self.attention(x.reshape(N, -1, x.shape[2]), memory, mask, maps=maps)
         if weights is not None:

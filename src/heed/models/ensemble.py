@@ -47,7 +47,7 @@ class Ensemble(Seq2Seq):
     def encode(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,

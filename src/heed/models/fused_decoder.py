@@ -57,11 +57,15 @@ class FusedLayer:
         )
 
     def __call__(
-        self, x: Float[Tensor, "R 1 D"], past: KeyValue | None, memory: KeyValue, memory_mask: Bool[Tensor, "N 1 1 S"]
+        self,
+        x: Float[Tensor, "R 1 D"],
+        past: KeyValue | None,
+        memory: KeyValue,
+        memory_mask: Bool[Tensor, "N 1 1 S"] | None,
     ) -> tuple[Float[Tensor, "R 1 D"], KeyValue]:
         """Return the output, and ``past`` extended by the new position. R / N consecutive rows share a sentence."""
         R, _, D = x.shape
-        N, H = len(memory_mask), self.num_heads
+        N, H = len(memory.key), self.num_heads
         before_self, before_cross, before_feed_forward = self.norms
 
         query, key, value = self.query_key_value(before_self(x)).view(R, 1, 3, H, -1).transpose(1, 3).unbind(2)
@@ -110,7 +114,7 @@ class FusedDecoder:
         x: Float[Tensor, "R 1 D"],
         past: Sequence[KeyValue | None],
         memory: Sequence[KeyValue],
-        memory_mask: Bool[Tensor, "N 1 1 S"],
+        memory_mask: Bool[Tensor, "N 1 1 S"] | None,
     ) -> tuple[Float[Tensor, "R 1 V"], tuple[KeyValue, ...]]:
         """Return the logits after the embedded new position ``x``, and each layer's ``past`` extended by it."""
         caches = []

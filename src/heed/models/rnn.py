@@ -209,11 +209,13 @@ class RNN(TrainableSeq2Seq):
     def encode(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
     ) -> Memory:
+        if src_mask is None:
+            src_mask = torch.ones_like(src, dtype=torch.bool)
         states, finals = self.encoder(self.src_embedding(src), src_mask, src_lengths)
         return Memory(states, src_mask, final=tuple(part for layer in finals for part in layer))
 
@@ -223,7 +225,7 @@ class RNN(TrainableSeq2Seq):
     def decode_hidden(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         tgt_in: Int[Tensor, "B T"],
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
@@ -232,6 +234,7 @@ class RNN(TrainableSeq2Seq):
 
     def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None
+        assert memory.mask is not None
         rows, device = memory.mask.shape[0], memory.mask.device
         parts = len(memory.final) // self.config.layers
         layers = tuple(memory.final[i : i + parts] for i in range(0, len(memory.final), parts))

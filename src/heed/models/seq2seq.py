@@ -29,7 +29,8 @@ class Memory:
     """An encoded batch of source sentences."""
 
     states: Float[Tensor, "B S D"]
-    mask: Bool[Tensor, "B S"]
+    mask: Bool[Tensor, "B S"] | None
+    """True at tokens, False at padding; None: there is no padding."""
     final: tuple[Tensor, ...] | None = None
     """The encoder's final state, from which an RNN decoder starts. Its layout is private to the model."""
     self_attention: Float[Tensor, "L H B S S"] | None = None
@@ -121,14 +122,15 @@ class Seq2Seq(nn.Module, ABC):
     def encode(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
     ) -> Memory:
-        """Encode source sentences. Padding (mask False) must follow the sentence.
+        """Encode source sentences.
 
         Args:
+            src_mask: True at tokens, False at padding, which must follow the sentence; None: there is no padding.
             src_lengths: the lengths of the sentences, on the CPU. None: an encoder that needs them there reads them
                 from the mask, which waits for the device.
         """
@@ -151,7 +153,7 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def forward(
-        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], tgt_in: Int[Tensor, "B T"]
+        self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"] | None, tgt_in: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
         """Encode and decode under teacher forcing."""
         return self.decode(tgt_in, self.encode(src, src_mask)).logits
@@ -169,7 +171,7 @@ class TrainableSeq2Seq(Seq2Seq):
     def decode_hidden(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         tgt_in: Int[Tensor, "B T"],
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
@@ -177,5 +179,5 @@ class TrainableSeq2Seq(Seq2Seq):
         """Encode, and decode under teacher forcing, without the output layer.
 
         Args:
-            src_lengths: see `encode`.
+            src_mask, src_lengths: see `encode`.
         """

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.functional import causal_mask
 from heed.kernels.choice import is_plain
 from heed.layers.attention import (
     Attention,
@@ -46,7 +45,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = _residual(_feed_forward(config), config)
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"], *, maps: bool
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None, *, maps: bool
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B H S S"] | None]:
         x, _, weights = self.self_attention(x, None, mask, maps=maps)
         x = self.feed_forward(x)
@@ -70,9 +69,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "R T D"],
         past: KeyValue | None,
-        self_mask: Bool[Tensor, "#R 1 #T P"] | None,
         memory: KeyValue,
-        memory_mask: Bool[Tensor, "N 1 1 S"],
+        memory_mask: Bool[Tensor, "N 1 1 S"] | None,
         *,
         maps: bool,
     ) -> tuple[Float[Tensor, "R T D"], KeyValue, "LayerMaps"]:
@@ -83,7 +81,7 @@ class DecoderLayer(nn.Module):
             past: keys and values of the positions before; None if there are none.
             memory: the result of :meth:`project`, shared by R / N consecutive rows each.
         """
-        x, past, self_weights = self.self_attention(x, past, self_mask, maps=maps)
+        x, past, self_weights = self.self_attention(x, past, "causal", maps=maps)
         x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps)
         x = self.feed_forward(x)
         return x, past, LayerMaps(cross_weights, self_weights)
@@ -103,11 +101,12 @@ class ProjectedMemory:
 
     layers: tuple[KeyValue, ...]
     """Of each layer, N rows."""
-    mask: Bool[Tensor, "N S"]
+    mask: Bool[Tensor, "N S"] | None
 
     def select(self, sentences: Int[Tensor, " N2"]) -> "ProjectedMemory":
         """Return the memory of the given sentences."""
-        return ProjectedMemory(tuple(layer.reorder(sentences) for layer in self.layers), self.mask[sentences])
+        mask = None if self.mask is None else self.mask[sentences]
+        return ProjectedMemory(tuple(layer.reorder(sentences) for layer in self.layers), mask)
 
 
 @dataclass(frozen=True)
@@ -161,13 +160,13 @@ class Transformer(TrainableSeq2Seq):
     def encode(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
     ) -> Memory:
         x = self.dropout(self.src_positions(self.src_embedding(src)))
-        mask = src_mask[:, None, None, :]
+        mask = _of_keys(src_mask)
         weights = []
         for layer in self.encoder:
             output, layer_weights = layer(x, mask, maps=maps)
@@ -182,7 +181,7 @@ class Transformer(TrainableSeq2Seq):
     def decode_hidden(
         self,
         src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
         tgt_in: Int[Tensor, "B T"],
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
@@ -206,7 +205,7 @@ class Transformer(TrainableSeq2Seq):
         assert isinstance(state, TransformerState)
         if state.fused is not None and self._may_fuse() and not maps:
             x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length)
-            logits, past = state.fused(x, state.past, state.memory.layers, state.memory.mask[:, None, None, :])
+            logits, past = state.fused(x, state.past, state.memory.layers, _of_keys(state.memory.mask))
             return DecoderOutput(logits), replace(state, past=past, length=state.length + 1)
         x, layers, state = self._run_decoder(tokens[:, None], state, maps=maps)
         return DecoderOutput(self.output.logits(x), _attention_maps(None, layers) if maps else None), state
@@ -229,17 +228,19 @@ class Transformer(TrainableSeq2Seq):
         """
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         length = state.length + tokens.shape[1]
-        # One new position may attend to all positions: no mask.
-        T = tokens.shape[1]
-        self_mask = None if T == 1 else causal_mask(T, length, tokens.device)[None, None]
-        memory_mask = state.memory.mask[:, None, None, :]
+        memory_mask = _of_keys(state.memory.mask)
         caches, weights = [], []
         for layer, past, memory in zip(self.decoder, state.past, state.memory.layers, strict=True):
-            output, present, layer_weights = layer(x, past, self_mask, memory, memory_mask, maps=maps)
+            output, present, layer_weights = layer(x, past, memory, memory_mask, maps=maps)
             x = self.layer_dropout(x, output)
             caches.append(present)
             weights.append(layer_weights)
         return self.decoder_norm(x), weights, replace(state, past=tuple(caches), length=length)
+
+
+def _of_keys(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
+    """Return a mask of positions as one of keys, the same for all heads and queries."""
+    return None if mask is None else mask[:, None, None, :]
 
 
 def _autocasts(device: torch.device) -> bool:

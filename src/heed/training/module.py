@@ -31,6 +31,7 @@ from heed.progress import announced
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
 from heed.training.activation_checkpointing import checkpoint_layers
 from heed.training.clipping import clip_gradients
+from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, step_if_finite
@@ -57,6 +58,7 @@ class TranslationModule(L.LightningModule):
         clip_norm: NotNegative,
         max_skipped_steps: AtLeast1,
         activation_checkpointing: bool,
+        compile: bool,
         search: Search,
         seed: AtLeast0,
         comet: Comet | None = None,
@@ -72,6 +74,7 @@ class TranslationModule(L.LightningModule):
             clip_norm: largest norm of a step's gradient; 0 turns clipping off.
             max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
             activation_checkpointing: compute activations again in the backward pass instead of keeping them.
+            compile: train with kernels made by torch.compile.
             search: for the final scores.
             seed: of dropout.
             comet: an additional metric of every validation.
@@ -81,6 +84,7 @@ class TranslationModule(L.LightningModule):
         self.model = model
         if activation_checkpointing:
             checkpoint_layers(model)
+        self.decode_hidden = compiled_decode_hidden(model) if compile else model.decode_hidden
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
         self.schedule = schedule
@@ -222,7 +226,9 @@ class TranslationModule(L.LightningModule):
             inputs = [part.repeat_interleave(2, 0) for part in inputs]
             loss_of = partial(r_drop, label_smoothing=self.label_smoothing, alpha=self.r_drop)
         src, src_mask, tgt_in, src_lengths = inputs
-        hidden = self.model.decode_hidden(src, src_mask, tgt_in, src_lengths=src_lengths)
+        # Without padding, a GPU can take its fastest attention, which knows no masks.
+        mask = src_mask if batch.has_src_padding else None
+        hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
 
