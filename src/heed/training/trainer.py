@@ -99,7 +99,7 @@ def build_trainer(
     flag: int | str | None = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
-        # Lightning would answer SIGUSR1 with a checkpoint in the middle of a step and requeue the job: see StopOnSignal.
+        # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job: see StopOnSignal.
         plugins.append(SLURMEnvironment(auto_requeue=False))
     if flag == "16-mixed":
         plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))

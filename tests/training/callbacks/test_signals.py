@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 stop a run after saving a checkpoint, and resuming it gives the result of an uninterrupted run."""
+"""Signals stop a run after saving a checkpoint, and resuming it gives the result of an uninterrupted run."""
 
 import csv
 import json
