@@ -41,7 +41,7 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
 def data(cache: Path, *, sampling: float = 0.0, seed: int = 1, both_directions: bool = False) -> TranslationData:
     dogs = corpus(cache, both_directions=both_directions)
     tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
-    planner = Planner(batch_tokens=120, device_tokens=128, pool=30, seed=seed)
+    planner = Planner(batch_tokens=120, device_tokens=128, pad_to_multiple=1, pool=30, seed=seed)
     return TranslationData(dogs, tokenizer, planner, sampling=sampling, with_tests=True)
 
 

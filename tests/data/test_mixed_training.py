@@ -50,7 +50,7 @@ def load(folder: Path, *options: str, train: str | None = None) -> Corpus:
 def data(folder: Path, *options: str, sampling: float = 0.0) -> TranslationData:
     corpus = load(folder, *options)
     tokenizer: Tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, folder / "cache", tags=corpus.all_tags)
-    planner = Planner(batch_tokens=100, device_tokens=120, pool=70, seed=1)
+    planner = Planner(batch_tokens=100, device_tokens=120, pad_to_multiple=1, pool=70, seed=1)
     return TranslationData(corpus, tokenizer, planner, sampling=sampling, with_tests=True)
 
 

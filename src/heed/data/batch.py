@@ -88,6 +88,7 @@ def collate(
     *,
     corpus: npt.NDArray[np.integer] | None = None,
     corpora: int = 0,
+    multiple: int = 1,
 ) -> Batch:
     """Return the pairs with these indices as one batch.
 
@@ -96,9 +97,10 @@ def collate(
         src, tgt: token ids of all pairs, without BOS and EOS.
         corpus: the corpus of each of the pairs in the batch; None: they are not mixed.
         corpora: number of corpora.
+        multiple: pad both sides to a multiple of this length.
     """
-    src_ids, src_lengths = _pad(index, src)
-    tgt_ids, tgt_lengths = _pad(index, tgt)
+    src_ids, src_lengths = _pad(index, src, multiple)
+    tgt_ids, tgt_lengths = _pad(index, tgt, multiple)
     rows = np.arange(len(index))
     src_ids[rows, src_lengths] = EOS
     tgt_in = np.roll(tgt_ids, 1, axis=1)
@@ -119,11 +121,16 @@ def collate(
     )
 
 
-def _pad(index: npt.NDArray[np.integer], ragged: "Ragged") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the sequences padded to one token more than the longest, which leaves room for EOS, and their lengths."""
+def _pad(
+    index: npt.NDArray[np.integer], ragged: "Ragged", multiple: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the sequences padded to one token more than the longest, which leaves room for EOS, and their lengths.
+
+    The padded length is rounded up to a multiple.
+    """
     starts = ragged.offsets[index]
     lengths = ragged.offsets[index + 1] - starts
-    columns = np.arange(int(lengths.max()) + 1)
+    columns = np.arange(-(-(int(lengths.max()) + 1) // multiple) * multiple)
     inside = columns < lengths[:, None]
     ids = np.full(inside.shape, PAD, dtype=np.int64)
     ids[inside] = ragged.values[(starts[:, None] + columns)[inside]]

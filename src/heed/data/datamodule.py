@@ -253,11 +253,12 @@ class TranslationData(L.LightningDataModule):
         return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
 
     def collate(self, index: IntArray, pairs: Pairs) -> Batch:
-        """Return some pairs of a pool as a batch."""
+        """Return some pairs of a pool as a training batch."""
+        multiple = self.planner.multiple(on_cuda=self._is_on_cuda)
         if not self.corpus.train.is_mixture:
-            return collate(index, pairs.src, pairs.tgt)
+            return collate(index, pairs.src, pairs.tgt, multiple=multiple)
         corpus = corpus_of(self.corpora, pairs.rows[index])
-        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.corpora))
+        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.corpora), multiple=multiple)
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
@@ -283,7 +284,7 @@ class TranslationData(L.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[StepShard]:
         steps: Iterable[StepShard] = StepStream(self, *self._rank_and_world_size())
-        if self.trainer and self.trainer.strategy.root_device.type == "cuda":
+        if self._is_on_cuda:
             steps = _PinnedSteps(steps)
         self.reading = ReadAhead(steps, depth=STEPS_AHEAD)
         return DataLoader(self.reading, batch_size=None)
@@ -340,6 +341,10 @@ class TranslationData(L.LightningDataModule):
                 start = stop
         own = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
         return DataLoader(EvaluationStream(own), batch_size=None)
+
+    @property
+    def _is_on_cuda(self) -> bool:
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

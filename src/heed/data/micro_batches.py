@@ -21,6 +21,9 @@ CPU_TOKENS = 8192
 """``device_tokens`` on a CPU, where larger micro-batches are not faster. A constant, so that all machines cut steps
 into the same micro-batches: other ones change rounding and dropout masks."""
 
+CUDA_MULTIPLE = 8
+"""``pad_to_multiple`` on CUDA: tensor cores multiply 16-bit matrices in tiles of 8."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -63,18 +66,33 @@ class Planner:
             those of an epoch's last pool, which have 0.75 to 1.5 times as many tokens.
         device_tokens: maximum of rows × (longest source + longest target) in a micro-batch. "auto": ``CPU_TOKENS`` on a
             CPU; on a GPU, as much as fits into its memory (set later by `heed.training.memory`).
+        pad_to_multiple: lengths of micro-batches are multiples of it. It is no part of ``device_tokens``. "auto":
+            ``CUDA_MULTIPLE`` on CUDA, 1 elsewhere.
         pool: sentence pairs that are sorted together. A larger pool needs less padding, but its order is less random.
         seed: seed of the order, together with the epoch.
     """
 
     def __init__(
-        self, *, batch_tokens: AtLeast1, device_tokens: AtLeast1 | Literal["auto"], pool: AtLeast1, seed: AtLeast0
+        self,
+        *,
+        batch_tokens: AtLeast1,
+        device_tokens: AtLeast1 | Literal["auto"],
+        pad_to_multiple: AtLeast1 | Literal["auto"],
+        pool: AtLeast1,
+        seed: AtLeast0,
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
+        self.pad_to_multiple = pad_to_multiple
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed
+
+    def multiple(self, *, on_cuda: bool) -> int:
+        """Return the number of which the lengths of micro-batches are multiples."""
+        if self.pad_to_multiple == "auto":
+            return CUDA_MULTIPLE if on_cuda else 1
+        return self.pad_to_multiple
 
     def pools(self, order: Order, *, start: int = 0, growth: float = 1.0) -> Iterator[Pool]:
         """Return the pools of an order, from the one that contains the step ``start`` on.

@@ -41,13 +41,15 @@ def train(cfg: DictConfig, report: "Report | None" = None) -> list[float] | None
 
 
 def main() -> None:
-    """Run the command line. Exit with 2 after an error the user can fix, 130 after an interruption.
+    """Run the command line. Exit with 2 after an error the user can fix, 130 after an interruption, 75 after SIGUSR1.
 
     Such an error is printed as a message without a traceback; any other one is raised.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SLURM announces the end of a job's time with it: see heed.training.callbacks.signals.
+    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(os.EX_TEMPFAIL))
     rename_command_line()
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:

@@ -10,6 +10,7 @@ import lightning as L
 import torch
 from annotated_types import Interval
 from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
@@ -97,6 +98,9 @@ def build_trainer(
         )
     flag: int | str | None = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
+    if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
+        # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job: see StopOnSignal.
+        plugins.append(SLURMEnvironment(auto_requeue=False))
     if flag == "16-mixed":
         plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))
         flag = None

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop a run after saving a checkpoint, and resuming it gives the result of an uninterrupted run."""
+"""Signals stop a run after saving a checkpoint, and resuming it gives the result of an uninterrupted run."""
 
 import csv
 import json
@@ -95,20 +95,25 @@ def metrics(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_twice_ends_like_an_uninterrupted_run(
+def test_a_run_that_is_stopped_thrice_ends_like_an_uninterrupted_run(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     settings = [*corpus(pairs=40, words=5), *TINY, "trainer.validate_every=3", f"cache_dir={tmp_path / 'cache'}"]
     folder = tmp_path / "runs" / "stopped"
     command = [sys.executable, "train.py", *settings, f"hydra.run.dir={folder}", "trainer.log_every=1"]
     stops = []
-    for number in (signal.SIGINT, signal.SIGTERM):
+    quit_now, status_75 = "press Ctrl-C again to quit now", "exiting with status 75"
+    for number, status, then in (
+        (signal.SIGINT, 130, quit_now),
+        (signal.SIGTERM, 130, quit_now),
+        (signal.SIGUSR1, 75, status_75),
+    ):
         with started(*command) as process:
             read_until(process, "step ")
             process.send_signal(number)
             output = read_rest(process)
-            assert process.returncode == 130
-        assert "Saving after this step; press Ctrl-C again to quit now." in output
+            assert process.returncode == status
+        assert f"Saving after this step; {then}." in output
         # The test set is not translated.
         assert not (folder / "results.json").exists()
         assert not (folder / "translations").exists()
@@ -117,18 +122,18 @@ def test_a_run_that_is_stopped_twice_ends_like_an_uninterrupted_run(
         _, told, *command[2:] = shlex.split(output.partition("To resume: ")[2])
         assert told == "train.py"
         assert command[2:].count("resume=true") == 1
-    assert 0 < stops[0] < stops[1]
+    assert 0 < stops[0] < stops[1] < stops[2]
 
-    end = [*settings, f"trainer.max_steps={stops[1] + 7}"]
+    end = [*settings, f"trainer.max_steps={stops[2] + 7}"]
     resumed, whole = run("stopped", *end, "trainer.log_every=1", "resume=true"), run("whole", *end)
     assert same_weights(whole, resumed)
-    assert json.loads((resumed / "results.json").read_text())["steps"] == stops[1] + 7
+    assert json.loads((resumed / "results.json").read_text())["steps"] == stops[2] + 7
     # Every step is taken once, and validations follow the same steps.
     rows = metrics(resumed)
-    assert [int(row["step"]) for row in rows if row["loss"]] == list(range(1, stops[1] + 8))
+    assert [int(row["step"]) for row in rows if row["loss"]] == list(range(1, stops[2] + 8))
     validations = [(row["step"], row["valid_loss"]) for row in rows if row["valid_loss"]]
     assert validations == [(row["step"], row["valid_loss"]) for row in metrics(whole) if row["valid_loss"]]
-    assert len(validations) > stops[1] // 3
+    assert len(validations) > stops[2] // 3
 
 
 @pytest.mark.slow
@@ -146,6 +151,30 @@ def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]],
         assert read_rest(process) == ""
         assert process.returncode == 130
     assert not list(folder.glob("checkpoints/*"))
+
+
+@pytest.mark.slow
+def test_sigusr1_before_training_exits_with_its_status_and_repeated_it_changes_nothing(
+    corpus: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    slow = [*corpus(pairs=300, words=30), *TINY, "batching.batch_tokens=4000", "model.d_model=1024"]
+    folder = tmp_path / "run"
+    command = [sys.executable, "train.py", *slow, f"hydra.run.dir={folder}", f"cache_dir={tmp_path / 'cache'}"]
+    with started(*command) as process:
+        while process.poll() is None and not folder.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGUSR1)
+        assert "Saving" not in read_rest(process)
+        assert process.returncode == 75
+    with started(*command, "trainer.log_every=1") as process:
+        read_until(process, "Training: ")
+        time.sleep(1)  # until the next step has started
+        for _ in range(2):
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.2)
+        read_rest(process)
+        assert process.returncode == 75
+    assert last_step(folder) >= 1
 
 
 def test_a_run_stopped_before_its_results_resumes_without_further_training(

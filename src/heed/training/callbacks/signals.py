@@ -1,4 +1,4 @@
-"""Stop a run at Ctrl-C (SIGINT) and at the SIGTERM of schedulers, after saving a checkpoint."""
+"""Stop a run at Ctrl-C (SIGINT) and at the SIGTERM and SIGUSR1 of schedulers, after saving a checkpoint."""
 
 import os
 import signal
@@ -13,10 +13,13 @@ from heed.compat import take_child_processes, uncount_started_batch
 from heed.data.datamodule import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
+REQUEUE_STATUS = os.EX_TEMPFAIL
+"""The exit status (75) after SIGUSR1, by which SLURM's ``--signal`` announces the end of a job's time. A batch script
+knows from it that the run is to be resumed in another job."""
 
 
 class Interrupted(SystemExit):
@@ -24,7 +27,9 @@ class Interrupted(SystemExit):
 
 
 class StopOnSignal(Callback):
-    """At a signal, finishes the current step, saves a checkpoint and exits. A second signal exits immediately.
+    """At a signal, finishes the current step, saves a checkpoint and exits.
+
+    A second SIGINT or SIGTERM exits immediately. A second SIGUSR1 changes nothing.
 
     Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
     agree after every step whether one of them has received a signal. If the step is followed by a validation, the
@@ -40,6 +45,7 @@ class StopOnSignal(Callback):
         """
         self.checkpoints = checkpoints
         self._is_stop_requested = False
+        self._is_requeue_requested = False
         self._is_training = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
 
@@ -62,18 +68,33 @@ class StopOnSignal(Callback):
                 signal.signal(number, handler)
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        is_requeue = number == signal.SIGUSR1
         if self._is_stop_requested:
+            if is_requeue:
+                return
             os._exit(EXIT_STATUS)
-        self._is_stop_requested = True
+        self._is_stop_requested, self._is_requeue_requested = True, is_requeue
         if not self._is_training:
-            raise self._interruption()
+            raise self._interruption(is_requeue)
         if self._is_global_zero:
+            then = f"exiting with status {REQUEUE_STATUS}" if is_requeue else "press Ctrl-C again to quit now"
             # Not print(), which is not reentrant: the signal may have interrupted a call of it.
-            os.write(2, b"\nSaving after this step; press Ctrl-C again to quit now.\n")
+            os.write(2, f"\nSaving after this step; {then}.\n".encode())
 
-    def _interruption(self) -> Interrupted:
+    def _interruption(self, is_requeue: bool) -> Interrupted:
         # Status 0 in the other processes: Lightning's launcher kills all processes when one that it started fails.
-        return Interrupted(EXIT_STATUS if self._is_global_zero else 0)
+        status = REQUEUE_STATUS if is_requeue else EXIT_STATUS
+        return Interrupted(status if self._is_global_zero else 0)
+
+    def _agreed_interruption(self, trainer: L.Trainer) -> Interrupted | None:
+        """Return the end of the program, if any process has received a signal. All processes have to call this."""
+
+        def any_process(flag: bool) -> bool:
+            return trainer.strategy.reduce_boolean_decision(flag, all=False)
+
+        if not any_process(self._is_stop_requested):
+            return None
+        return self._interruption(any_process(self._is_requeue_requested))
 
     # ---- hooks
 
@@ -88,16 +109,16 @@ class StopOnSignal(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
     ) -> None:
         """Stop after the previous step, if requested. Lightning has finished counting that step only now."""
-        if trainer.strategy.reduce_boolean_decision(self._is_stop_requested, all=False):
+        if interruption := self._agreed_interruption(trainer):
             # Otherwise a resumed run would validate one step too early.
             uncount_started_batch(trainer)
             self.checkpoints.save(trainer)
-            raise self._interruption()
+            raise interruption
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._is_training = False
-        if trainer.strategy.reduce_boolean_decision(self._is_stop_requested, all=False):
-            raise self._interruption()
+        if interruption := self._agreed_interruption(trainer):
+            raise interruption
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._restore_handlers()
