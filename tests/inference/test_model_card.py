@@ -70,7 +70,12 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
     assert "Phenomenon: easy" not in body  # better than the whole set
     low, high = body.split(f"| valid | BLEU | {bleu:.2f} | ")[1].split(" | ")[0].split(" to ")
     assert float(low) < bleu < float(high)
-    for command in ("heed translate --model DIR", 'heed.load("DIR").translate("a dog sleeps")', "heed export DIR"):
+    for command in (
+        "heed translate --model DIR",
+        'heed.load("DIR").translate("a dog sleeps")',
+        "heed serve DIR",
+        "heed export DIR",
+    ):
         assert command in body
     assert "60 sentences in 2.0 s (30.0 a second)" in body
 
