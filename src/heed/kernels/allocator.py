@@ -17,9 +17,10 @@ def keep_freed_memory() -> None:
         libc.mallopt(m_mmap_max, 0)
         libc.mallopt(m_trim_threshold, -1)
         _use_huge_pages(libc, 2**31)
-    # oneDNN caches code for the last 1024 shapes of products. New shapes come with every step, and the cache fragments
-    # the heap, so that glibc searches long for free memory.
+    # oneDNN and PyTorch's bridge to it each keep code and work space for the last 1024 shapes of products. New shapes
+    # come with every batch: the caches fill gigabytes and fragment the heap, so that glibc searches long for memory.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 
 
 def _use_huge_pages(libc: ctypes.CDLL, size: int) -> None:

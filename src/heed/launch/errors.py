@@ -23,6 +23,9 @@ from heed.launch.compose import compose_with_hydra
 from heed.launch.program import CONF
 from heed.options import did_you_mean
 
+GLOO = re.compile(r"^\[\S*gloo/transport\S*\] ")
+"""Start of the messages about connections between processes on CPUs: the line of gloo's source."""
+
 
 class JobFailedError(BaseException):
     """Carries the error of a run, its cause, past Hydra, which would print its own message."""
@@ -47,6 +50,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
         # Lightning's exception by name: importing its class takes seconds.
         if isinstance(cause, HeedError) or type(cause).__name__ == "MisconfigurationException":
             return str(cause)
+        if (message := _explain_communication(cause)) is not None:
+            return message
         if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
             return _unknown_choice(file, cause.options or [path.stem for path in (CONF / file).parent.glob("*.yaml")])
         if "does not support sweep type" in str(cause):
@@ -67,6 +72,19 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
         return ": ".join(first_line(cause) for cause in causes)
     return None
+
+
+def _explain_communication(error: BaseException) -> str | None:
+    """Return the message for a failed exchange with the other processes of a run, None for any other error."""
+    # torch's exceptions by name: importing it takes seconds. Those of gloo are plain RuntimeErrors.
+    is_known = any(base.__name__ == "DistError" for base in type(error).__mro__)
+    if not is_known and not (isinstance(error, RuntimeError) and GLOO.search(str(error))):
+        return None
+    detail = GLOO.sub("", first_line(error)).split(" This is typically", maxsplit=1)[0].rstrip(". ")
+    return (
+        f"Another process of this run ended or did not answer in time ({detail}): see its output, then continue with "
+        "resume=true."
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
