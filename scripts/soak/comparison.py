@@ -16,7 +16,7 @@ from soak.process import Attempt
 Steps = dict[int, tuple[int, int, dict[str, tuple[int, ...]]]]
 """By global step: epoch, number within the epoch, and the sentences of each micro-batch."""
 
-TIME_DEPENDENT = ("train_seconds", "tokens_per_second", "decode_seconds", "model_dir", "git")
+TIME_DEPENDENT = ("train_seconds", "tokens_per_second", "decode_seconds", "data_wait", "model_dir", "git")
 """The entries of results.json that depend on the clock, the folder or the checkout."""
 
 ROUNDING = 1e-3

@@ -36,12 +36,14 @@ SMALL = ["model=transformer_tiny", "model.d_model=64", "model.encoder_layers=2",
          "model.dropout=0.1"]  # fmt: skip
 ARCHITECTURES = {
     "post-norm": [*SMALL, "model.norm=post"],
+    "post-norm-untied": [*SMALL, "model.norm=post", "model.activation=gelu", "model.tie_embeddings=false"],
     "pre-norm": [*SMALL, "model.norm=pre"],
+    "pre-norm-uneven": [*SMALL, "model.norm=pre", "model.activation=gelu", "model.decoder_layers=1"],
     "rotary": [*SMALL, "model/positions=rotary", "model.activation=swiglu", "model.norm_kind=rms"],
     "rnn": ["model=rnn", "model.d_model=64", "model.d_embedding=64", "model.layers=1"],
 }
-TRANSFORMERS = ["post-norm", "pre-norm", "rotary"]
-IN_HUGGING_FACE = ["post-norm", "pre-norm"]
+TRANSFORMERS = [name for name in ARCHITECTURES if name != "rnn"]
+IN_HUGGING_FACE = [name for name in TRANSFORMERS if name != "rotary"]
 
 Trained = Callable[[str], Path]
 

@@ -1,12 +1,14 @@
 """LibreTranslate's API."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from omegaconf import OmegaConf
 
 import heed
 from heed.errors import HeedError
@@ -117,10 +119,12 @@ def test_codes_match_without_case_and_region(client: TestClient) -> None:
 
 
 @pytest.fixture
-def two(model: ServedModel) -> list[ServedModel]:
+def two(model: ServedModel, run_folder: Path, tmp_path: Path) -> list[ServedModel]:
     """The model, and one in the other direction."""
-    back = model.translator.in_direction(None)
-    back.src_lang, back.tgt_lang = "de", "en"
+    shutil.copytree(run_folder / "model", tmp_path / "back")
+    config = OmegaConf.load(tmp_path / "back" / "config.yaml")
+    OmegaConf.save(OmegaConf.merge(config, {"src_lang": "de", "tgt_lang": "en"}), tmp_path / "back" / "config.yaml")
+    back = heed.load(tmp_path / "back", device="cpu")
     german = ["der hund läuft", "eine katze schläft im haus", "der bauer sah den hund und die katze"]
     return [replace(model, samples={"en": LINES, "de": german}), ServedModel("back", back)]
 

@@ -29,6 +29,7 @@ TRANSFORMER = ["model=transformer_tiny", "model.d_model=16", "model.num_heads=2"
         RNN,
         [*RNN, "model.dropout_kind=variational", "module.r_drop=5.0"],
         [*RNN, "model/attention=additive"],
+        [*RNN, "model.attention.score=location", "model.attention.max_source=100"],
     ],
 )
 def test_a_step_waits_for_nothing(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

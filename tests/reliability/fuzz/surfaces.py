@@ -227,7 +227,7 @@ LINES: st.SearchStrategy[tuple[bytes, int]] = st.one_of(
 @st.composite
 def inputs(draw: st.DrawFn, home: Path) -> Case:
     """Run a command on sentences from standard input or files, with up to two options."""
-    valid = draw(st.sampled_from([True, False, False, False]))
+    valid = draw(st.sampled_from([True, False, False]))
     command = draw(st.sampled_from(["translate", "score", "attend", "align", "evaluate"][: 2 if valid else 5]))
     lines = draw(st.lists(CLEAN if valid or draw(st.booleans()) else LINES, max_size=4))
     added = () if valid else draw(st.lists(command_option(command), max_size=2))
