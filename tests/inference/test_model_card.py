@@ -12,6 +12,9 @@ from heed.evaluation.scores import corpus_scores
 from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch import finish
 
+SMOKE = ["debug=smoke", "model=rnn", "model.d_embedding=16", "model.d_model=16", "data.train=500", "data.valid=20",
+         "data.test=10", "data.long=5", "search=greedy"]  # fmt: skip
+
 
 def results(references: list[str], translations: list[str]) -> dict[str, object]:
     """The content of results.json with scores of one set."""
@@ -106,14 +109,14 @@ def test_a_run_is_finished_only_with_its_card(run: Callable[..., Path], monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(finish, "write_model_card", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            run("smoke", "debug=smoke", "model=rnn")
-    folder = run("smoke", "debug=smoke", "model=rnn", "resume=true", "license=mit")
+            run("smoke", *SMOKE)
+    folder = run("smoke", *SMOKE, "resume=true", "license=mit")
     assert "license: mit" in (folder / "model" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
-    folder = run("smoke", "debug=smoke", "model=rnn", "seed=7")
+    folder = run("smoke", *SMOKE, "seed=7")
     text = (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en", "de"]
     assert "model=rnn" in text

@@ -170,6 +170,7 @@ def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[...,
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_workers_of_one_command_and_the_same_number_of_trials_for_both_families(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:

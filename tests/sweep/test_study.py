@@ -237,6 +237,7 @@ def _best_of_search(folder: Path, make_sampler: Callable[[int], Any], seed: int)
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_tpe_learns_from_past_trials_across_workers_and_restarts(tmp_path: Path) -> None:
     """It finds better values than random search: one-sided Wilcoxon signed-rank test over ten seeds, p < 0.05."""
     differences = [

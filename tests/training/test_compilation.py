@@ -33,6 +33,8 @@ ARCHITECTURES = {
     "alibi": replace(TRANSFORMER, positions=replace(POSITIONS, kind="alibi", merge=None)),
     "relative": replace(TRANSFORMER, positions=replace(POSITIONS, kind="relative", merge=None)),
 }
+ALWAYS = "pre-norm", "layer dropout", "rotary"
+"""The architectures that `make test` compiles."""
 SIZES = [(3, 5, 7), (4, 9, 6), (2, 8, 8), (6, 4, 11)]
 """Rows, source length and target length."""
 
@@ -60,7 +62,9 @@ def process() -> Iterator[Executor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.full) for name in ARCHITECTURES]
+)
 def test_one_graph_without_breaks(process: Executor, name: str) -> None:
     # With and without padding. Tables of positions grow with the first batch, which makes one more.
     assert process.submit(count_graphs, name).result() <= 3
