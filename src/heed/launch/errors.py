@@ -25,6 +25,8 @@ from heed.options import did_you_mean
 
 GLOO = re.compile(r"^\[\S*gloo/transport\S*\] ")
 """Start of the messages about connections between processes on CPUs: the line of gloo's source."""
+LOST = re.compile(r"timed? ?out|closed by peer|reset by peer|remote process exited|aborted", re.IGNORECASE)
+"""What gloo, NCCL and torch's store say of a process that ended or did not answer."""
 
 
 class JobFailedError(BaseException):
@@ -77,8 +79,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
 def _explain_communication(error: BaseException) -> str | None:
     """Return the message for a failed exchange with the other processes of a run, None for any other error."""
     # torch's exceptions by name: importing it takes seconds. Those of gloo are plain RuntimeErrors.
-    is_known = any(base.__name__ == "DistError" for base in type(error).__mro__)
-    if not is_known and not (isinstance(error, RuntimeError) and GLOO.search(str(error))):
+    is_exchange = any(base.__name__ == "DistError" for base in type(error).__mro__) or GLOO.search(str(error))
+    if not (is_exchange and LOST.search(str(error))):
         return None
     detail = GLOO.sub("", first_line(error)).split(" This is typically", maxsplit=1)[0].rstrip(". ")
     return (

@@ -128,7 +128,7 @@ class LocationScore(ScoreFunction):
             HeedError: if a sentence is longer than ``max_source``.
         """
         limit = self.weight.out_features
-        # A batch that fits as a whole needs no look at the mask, for which a GPU would have to be waited for.
+        # Reading the mask waits for the GPU, so read it only if a source may be too long.
         if mask.shape[1] > limit and mask[:, limit:].any():
             raise HeedError(
                 f"A source of {int(mask.sum(1).max())} pieces is longer than model.attention.max_source={limit}, and "
