@@ -24,16 +24,16 @@ check: setup  ## lint, format, types, import rules (seconds)
 	scripts/check
 
 # Unit tests. Excludes the markers slow, reliability, docs, browser and full.
-test-fast: setup  ## the unit tests (90 s)
+test-fast: setup  ## the unit tests (minutes)
 	scripts/test fast
 
 # Excludes the markers browser and full. This is what CI runs.
-test: setup  ## check, then the tests that CI runs (10 minutes)
+test: setup  ## check, then the tests that CI runs (under an hour on two cores)
 	scripts/check
 	scripts/test
 
 # Also tests in headless Chromium, 3,000 fuzz cases, and the soak test.
-test-full: setup  ## check, all tests, a long fuzz test and the soak test (75 minutes)
+test-full: setup  ## check, all tests, a long fuzz test and the soak test (hours)
 	scripts/check
 	scripts/test full
 
