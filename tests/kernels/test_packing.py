@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import sys
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
@@ -18,13 +19,15 @@ from heed.kernels.packing import MIN_ONEDNN_PRODUCTS, PackedWeight, find_packed
 from heed.layers.embedding import TokenEmbedding
 from heed.layers.linear import Linear
 
-pytestmark = pytest.mark.skipif(not has_onednn_linear(), reason="this torch was built without oneDNN")
+pytestmark = pytest.mark.skipif(
+    not (torch.backends.mkl.is_available() and has_onednn_linear()), reason="this torch was built without MKL or oneDNN"
+)
 
 
-@pytest.fixture(autouse=True)
-def slow_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packing is used on this machine, whatever its CPU."""
-    monkeypatch.setattr("heed.kernels.packing.has_slow_mkl", lambda: True)
+@pytest.fixture(autouse=True, params=[0, 5, sys.maxsize], ids=["MKL", "oneDNN for five rows", "oneDNN"])
+def max_onednn_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products are computed as on another CPU."""
+    monkeypatch.setattr("heed.kernels.packing.max_onednn_rows", lambda: request.param)
 
 
 def parameter(*shape: int) -> nn.Parameter:

@@ -13,10 +13,6 @@ from heed.kernels.masks import masked_softmax
 
 MAX_UNFUSED_KEYS = 256
 """On a CPU in bf16, the unfused computation is faster up to so many keys."""
-MAX_UNFUSED_QUERIES = 8
-"""On a CPU in any dtype, it is faster up to so many queries (a search step has one) …"""
-MIN_UNFUSED_ROWS = 128
-"""… if there are at least so many rows × heads."""
 
 
 def attend(
@@ -63,11 +59,7 @@ def _masked(bias: Float[Tensor, "*#B T S"], mask: Bool[Tensor, "*#B #T S"] | Non
 
 
 def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
-    if not on_cpu(query):
-        return False
-    few_keys = key.shape[-2] <= MAX_UNFUSED_KEYS and query.dtype == torch.bfloat16
-    few_queries = query.shape[-2] <= MAX_UNFUSED_QUERIES and query.shape[:-2].numel() >= MIN_UNFUSED_ROWS
-    return few_keys or few_queries
+    return on_cpu(query) and query.dtype == torch.bfloat16 and key.shape[-2] <= MAX_UNFUSED_KEYS
 
 
 def _unfused(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from heed import compat
-from heed.kernels.cpu import has_slow_mkl
+from heed.kernels.cpu import max_onednn_rows
 
 Weights = tuple[Float[Tensor, "_ I"], ...]
 
@@ -21,14 +21,14 @@ MIN_ONEDNN_PRODUCTS = 2**17
 
 @contextmanager
 def packed_weights() -> Iterator[None]:
-    """Inside this context, on CPUs on which MKL is slow, ``kernels.linear`` multiplies fp32 weights by oneDNN.
+    """Inside this context, ``kernels.linear`` multiplies by copies of fp32 weights laid out for the CPU.
 
     Packed copies are kept between contexts, as long as their weights exist. Each context compares them once with the
     weights, which may have changed in between; they must not change inside. Models are not touched: they train, move,
     and are copied and pickled as usual.
     """
     global _current
-    if not (has_slow_mkl() and compat.has_onednn_linear()):
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         yield
         return
     before, _current = _current, {}
@@ -64,15 +64,19 @@ def _pack(weights: "Weights") -> "PackedWeight":
 
 
 class PackedWeight:
-    """Copies of a weight W laid out for oneDNN and for MKL, which is faster for small products.
+    """Copies of a weight W laid out for MKL and, where it is faster, for oneDNN.
+
+    MKL reads W faster in column-major order: for 5 to 40 rows, a product takes 10 to 40 % less time.
 
     Args:
         weights: W, or several weights which are concatenated to W, for one product instead of several.
     """
 
     def __init__(self, *weights: Float[Tensor, "_ I"]) -> None:
-        self.weight = weights[0] if len(weights) == 1 else torch.cat(weights)
-        self._max_mkl_elements = MIN_ONEDNN_PRODUCTS // max(1, len(self.weight))
+        self.weight = torch.cat(weights).t().contiguous().t()
+        out_features, in_features = self.weight.shape
+        max_rows = max_onednn_rows() if compat.has_onednn_linear() else 0
+        self._onednn_sizes = range(MIN_ONEDNN_PRODUCTS // max(1, out_features) + 1, max_rows * in_features + 1)
         self._fingerprints = _fingerprints(weights)
 
     def is_current(self, weights: "Weights") -> bool:
@@ -87,20 +91,13 @@ class PackedWeight:
 
     def product(self, x: Float[Tensor, "*B I"], bias: Float[Tensor, " O"] | None) -> Float[Tensor, "*B O"]:
         """Return x Wᵀ + b, without gradient."""
-        if not _is_fp32_on_cpu(x):
-            return F.linear(x, self.weight, bias)
-        if x.numel() <= self._max_mkl_elements:
-            return F.linear(x, self._column_major, bias)
-        return self._onednn_linear(x, bias)
-
-    @cached_property
-    def _column_major(self) -> Float[Tensor, "O I"]:
-        """W in column-major order, which MKL reads faster from memory."""
-        return self.weight.t().contiguous().t()
+        if x.numel() in self._onednn_sizes and _is_fp32_on_cpu(x):
+            return self._onednn_linear(x, bias)
+        return F.linear(x, self.weight, bias)
 
     @cached_property
     def _onednn_linear(self) -> Callable[[Tensor, Tensor | None], Tensor]:
-        return compat.onednn_linear(self.weight)
+        return compat.onednn_linear(self.weight.contiguous())
 
 
 def _is_fp32_on_cpu(tensor: Tensor) -> bool:

@@ -18,7 +18,7 @@ from heed.layers.positions import ABSOLUTE
 if TYPE_CHECKING:
     from heed.models.transformer import DecoderLayer, Transformer
 
-Norm = Callable[[Float[Tensor, "R 1 D"]], Float[Tensor, "R 1 D"]]
+Norm = Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
 
 
 @dataclass(frozen=True)
@@ -58,25 +58,25 @@ class FusedLayer:
 
     def __call__(
         self,
-        x: Float[Tensor, "R 1 D"],
+        x: Float[Tensor, "R D"],
         past: KeyValue | None,
         memory: KeyValue,
         memory_mask: Bool[Tensor, "N 1 1 S"] | None,
-    ) -> tuple[Float[Tensor, "R 1 D"], KeyValue]:
+    ) -> tuple[Float[Tensor, "R D"], KeyValue]:
         """Return the output, and ``past`` extended by the new position. R / N consecutive rows share a sentence."""
-        R, _, D = x.shape
+        R, D = x.shape
         N, H = len(memory.key), self.num_heads
         before_self, before_cross, before_feed_forward = self.norms
 
-        query, key, value = self.query_key_value(before_self(x)).view(R, 1, 3, H, -1).transpose(1, 3).unbind(2)
+        query, key, value = self.query_key_value(before_self(x)).view(R, 3, H, 1, -1).unbind(1)
         present = KeyValue(key, value) if past is None else past.append(KeyValue(key, value))
         context, _ = kernels.attend(query, present.key, present.value, None, scaled=self.scaled, need_weights=False)
-        x = x + self.self_output(context.reshape(R, 1, D))
+        x = x + self.self_output(context.reshape(R, D))
 
         # The queries of a sentence's hypotheses become one sequence of queries.
         query = self.cross_query(before_cross(x)).view(N, -1, H, D // H).transpose(1, 2)
         context, _ = kernels.attend(query, memory.key, memory.value, memory_mask, need_weights=False)
-        x = x + self.cross_output(context.transpose(1, 2).reshape(R, 1, D))
+        x = x + self.cross_output(context.transpose(1, 2).reshape(R, D))
 
         x = x + self.narrow(self.activation(self.widen(before_feed_forward(x))))
         return x, present
@@ -111,11 +111,11 @@ class FusedDecoder:
 
     def __call__(
         self,
-        x: Float[Tensor, "R 1 D"],
+        x: Float[Tensor, "R D"],
         past: Sequence[KeyValue | None],
         memory: Sequence[KeyValue],
         memory_mask: Bool[Tensor, "N 1 1 S"] | None,
-    ) -> tuple[Float[Tensor, "R 1 V"], tuple[KeyValue, ...]]:
+    ) -> tuple[Float[Tensor, "R V"], tuple[KeyValue, ...]]:
         """Return the logits after the embedded new position ``x``, and each layer's ``past`` extended by it."""
         caches = []
         for layer, cache, source in zip(self.layers, past, memory, strict=True):

@@ -205,8 +205,8 @@ class Transformer(TrainableSeq2Seq):
         assert isinstance(state, TransformerState)
         if state.fused is not None and self._may_fuse() and not maps:
             x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length)
-            logits, past = state.fused(x, state.past, state.memory.layers, _of_keys(state.memory.mask))
-            return DecoderOutput(logits), replace(state, past=past, length=state.length + 1)
+            logits, past = state.fused(x.squeeze(1), state.past, state.memory.layers, _of_keys(state.memory.mask))
+            return DecoderOutput(logits[:, None]), replace(state, past=past, length=state.length + 1)
         x, layers, state = self._run_decoder(tokens[:, None], state, maps=maps)
         return DecoderOutput(self.output.logits(x), _attention_maps(None, layers) if maps else None), state
 
