@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the section ``prepare`` of bench.json."""
+    if arguments.folder is not None:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=arguments.folder) as temporary:
         scratch = Path(temporary)
         text = arguments.folder or scratch

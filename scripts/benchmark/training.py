@@ -22,7 +22,7 @@ from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
 from heed.data.ragged import Ragged
 from heed.data.store import Pairs
-from heed.kernels.cpu import has_bf16_matmul
+from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.launch.assemble import assemble
 from heed.launch.compose import compose
 from heed.models.rnn_config import RNNConfig
@@ -197,7 +197,7 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
 def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], PeerProcess[Steps, None]]]:
     peers = ["torch", "torch-our-dropout", "hf"] if arguments.model == "transformer" else ["torch"]
     precisions = (
-        ("fp32,bf16" if has_bf16_matmul() else "fp32") if arguments.precision == "auto" else arguments.precision
+        ("fp32,bf16" if has_fast_bf16_matmul() else "fp32") if arguments.precision == "auto" else arguments.precision
     )
 
     def maker(name: str, precision: str) -> Callable[[], PeerProcess[Steps, None]]:

@@ -101,7 +101,7 @@ CASES: dict[str, Case] = {
     "attend: biased": attend(5, 7, bias=True),
     "attend: biased, one query, many rows": attend(1, 7, rows=53, bias=True),
     "attend: unscaled": attend(5, 7, scaled=False),
-    "attend: more keys than the unfused way takes in bf16": attend(3, 263, need_weights=False),
+    "attend: more keys than the plain formula takes in bf16": attend(3, 263, need_weights=False),
     "attend: no mask": attend(1, 7, rows=53, visible=None),
     "attend: fused, no mask": attend(5, 7, visible=None, need_weights=False),
     "attend: fused and biased, no mask": attend(5, 7, bias=True, visible=None, need_weights=False),

@@ -20,7 +20,7 @@ from heed.compat import call_after_closure
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
-from heed.kernels.cpu import has_bf16_matmul
+from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.options import AtLeast1
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
@@ -139,14 +139,11 @@ def build_trainer(
 
 
 def resolve_precision(precision: int | str, accelerator: str) -> Any:
-    """Return Lightning's precision flag; "auto" is bf16 on GPUs that have it and on CPUs that multiply in it.
-
-    Other CPUs are slower in bf16 than in fp32.
-    """
+    """Return Lightning's precision flag; "auto" is bf16 on GPUs that have it and on CPUs that are faster in it."""
     if precision != "auto":
         return precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    is_fast = torch.cuda.is_bf16_supported() if on_gpu else has_bf16_matmul()
+    is_fast = torch.cuda.is_bf16_supported() if on_gpu else has_fast_bf16_matmul()
     return "bf16-mixed" if is_fast else "32-true"
 
 
