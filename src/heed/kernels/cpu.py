@@ -8,8 +8,8 @@ from pathlib import Path
 def has_fast_bf16_matmul() -> bool:
     """Return whether the CPU multiplies matrices faster in bf16 than in fp32.
 
-    AMX tiles do. So do AVX-512's dot products in bf16 on AMD's CPUs, where MKL does not use AVX-512 for fp32. On Intel's
-    they are no faster than fp32: without AMX, training in bf16 had 0.6 times the speed.
+    AMX tiles do. So do AVX-512's dot products in bf16 on AMD's CPUs, where MKL does not use AVX-512 for fp32. On
+    Intel's they are no faster than fp32: without AMX, training in bf16 had 0.6 times the speed.
     """
     flags = _flags()
     return "amx_bf16" in flags or {"avx512_bf16", "AuthenticAMD"} <= flags
