@@ -120,3 +120,14 @@ def test_a_launcher_with_a_trainer_for_one_process_is_an_error(tmp_path: Path) -
     ((status, err),) = wait_for([start(tmp_path, [*torchrun, TRAIN, *TINY, "trainer=cpu"])])
     assert status != 0
     assert "torchrun started 2 processes, but the trainer is for 1" in err
+
+
+@pytest.mark.slow
+@pytest.mark.reliability
+def test_a_slurm_job_without_tasks_per_node_is_an_error(tmp_path: Path) -> None:
+    job = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "heed", "SLURM_NTASKS": "2", "SLURM_NODELIST": "127.0.0.1"}
+    ((status, err),) = wait_for([start(tmp_path, [sys.executable, TRAIN, *TINY, "trainer=ddp_cpu"], **job)])
+    assert status == 2
+    assert "--ntasks-per-node=2" in err
+    assert "Traceback" not in err
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))

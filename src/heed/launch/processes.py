@@ -42,6 +42,9 @@ def detect_launch() -> Launch | None:
     """Return how torchrun, SLURM or a user on several nodes started this process; None for Lightning's own launcher.
 
     Lightning's launcher passes the run folder to the processes it starts on their command line.
+
+    Raises:
+        HeedError: if the SLURM job does not say how many tasks a node has.
     """
     env = os.environ
     if TorchElasticEnvironment.detect():
@@ -56,7 +59,10 @@ def detect_launch() -> Launch | None:
             attempt=env.get("TORCHELASTIC_RESTART_COUNT", "0"),
         )
     if SLURMEnvironment.detect():
-        slurm = SLURMEnvironment()
+        try:
+            slurm = SLURMEnvironment()
+        except RuntimeError as error:  # --ntasks without --ntasks-per-node
+            raise HeedError(f"Lightning rejects this SLURM job: {error}") from error
         return Launch("srun", slurm.global_rank(), slurm.world_size(), slurm.main_address, slurm.main_port)
     if {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= env.keys() and "LOCAL_RANK" not in env:
         # World size 0: Lightning starts the other processes of each node.
