@@ -15,15 +15,20 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
+from benchmark.hf_peer import MarianTraining
+from benchmark.peers import UnavailableError
 from benchmark.torch_peer import Transformer as TorchTransformer
 from torch import Tensor
 
-from heed.data.batch import Batch
+from heed.data.batch import Batch, collate
+from heed.data.ragged import Ragged
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.launch.compose import compose
@@ -84,13 +89,19 @@ def seconds_of(compute: Callable[[], object], options: Options) -> float:
     return (time.perf_counter() - start) / options.repetitions
 
 
-def random_batch(options: Options, rows: int) -> Batch:
-    """Return sentences of random tokens."""
-    draw = torch.Generator().manual_seed(1)
-    src, tgt_in, tgt_out = (
-        torch.randint(len(SPECIAL_PIECES), options.vocabulary, (rows, LENGTH), generator=draw) for _ in range(3)
+def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batch:
+    """Return sentences of random tokens, of ``shortest`` to LENGTH tokens, EOS included."""
+    draw = np.random.default_rng(1)
+    src, tgt = (
+        Ragged.of(
+            [
+                draw.integers(len(SPECIAL_PIECES), options.vocabulary, length - 1)
+                for length in draw.integers(shortest, LENGTH + 1, rows)
+            ]
+        )
+        for _ in range(2)
     )
-    return Batch.without_padding(src, tgt_in, tgt_out).to(options.device)
+    return collate(np.arange(rows), src, tgt, multiple=8).to(options.device)
 
 
 def architecture(size: str) -> TransformerConfig:
@@ -162,41 +173,63 @@ def measure_step(step: Callable[[], Tensor], flops: float, tokens: int, options:
 
 
 def train(options: Options) -> dict[str, Any]:
-    """Measure training steps in bf16, with and without torch.compile, and those of torch.nn.Transformer."""
+    """Measure training steps in bf16: heed's with torch.compile and with padding, and those of its peers."""
     found: dict[str, Any] = {}
     rows = options.step_tokens // LENGTH
-    tokens, batch = rows * LENGTH, random_batch(options, rows)
-    (positions,) = batch.tgt_positions
+    full, padded = random_batch(options, rows), random_batch(options, rows, shortest=LENGTH - 7)
     for size in options.sizes:
-        flops = step_flops(architecture(size), options, tokens)
-        for compiled in (False,) if options.tiny else (False, True):
-            model = heed_model(size, options).train()
-            decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
-
-            def loss_of(decode: Callable[..., Any] = decode) -> Tensor:
-                hidden = decode(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
-                return cross_entropy(hidden, batch.tgt_out, positions, label_smoothing=0.1)[0] / tokens
-
-            name = f"{size}, compile" if compiled else size
-            step = training_step(model, loss_of, options, torch.bfloat16)
-            found[name] = _reported(lambda step=step, flops=flops: measure_step(step, flops, tokens, options))  # type: ignore[misc]
-        found[f"{size}, torch.nn.Transformer"] = _reported(
-            lambda size=size, flops=flops: _measure_peer(size, batch, flops, tokens, options)  # type: ignore[misc]
-        )
+        for name, measure in _training_cases(size, full, padded, options).items():
+            found[f"{size}{name}"] = _reported(measure)
     return found
 
 
-def _measure_peer(size: str, batch: Batch, flops: float, tokens: int, options: Options) -> dict[str, Any]:
-    with torch.device(options.device):  # also for the masks that it creates
-        model = TorchTransformer(options.vocabulary, architecture(size), dropout_as_ours=True)
+def _training_cases(size: str, full: Batch, padded: Batch, options: Options) -> dict[str, Callable[[], dict[str, Any]]]:
+    heed = partial(_measure_heed, size, options=options)
+    cases = {"": partial(heed, full), ", padding": partial(heed, padded)}
+    if not options.tiny:
+        cases[", compile"] = partial(heed, full, compiled=True)
+        cases[", compile, padding"] = partial(heed, padded, compiled=True)
+    return {**cases, **{f", {peer}": partial(_measure_peer, peer, size, full, options) for peer in PEERS}}
 
-        def loss_of() -> Tensor:
+
+def _measure_heed(size: str, batch: Batch, options: Options, *, compiled: bool = False) -> dict[str, Any]:
+    model = heed_model(size, options).train()
+    decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
+    (positions,) = batch.tgt_positions
+    tokens = batch.tgt_tokens
+
+    def loss_of() -> Tensor:
+        hidden = decode(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
+        return cross_entropy(hidden, batch.tgt_out, positions, label_smoothing=0.1)[0] / tokens
+
+    step = training_step(model, loss_of, options, torch.bfloat16)
+    return measure_step(step, step_flops(architecture(size), options, tokens), tokens, options)
+
+
+PEERS: dict[str, Callable[[int, TransformerConfig], torch.nn.Module]] = {
+    "torch.nn.Transformer": partial(TorchTransformer, dropout_as_ours=True),
+    "Hugging Face Marian": MarianTraining,
+}
+"""By name: from the size of the vocabulary and the architecture, a model of (src, src_mask, tgt_in)."""
+
+
+def _measure_peer(peer: str, size: str, batch: Batch, options: Options) -> dict[str, Any]:
+    config, tokens = architecture(size), batch.tgt_tokens
+    try:
+        made = PEERS[peer](options.vocabulary, config)
+    except UnavailableError as error:
+        return {"skipped": str(error)}
+    model = made.to(options.device).train()
+
+    def loss_of() -> Tensor:
+        with torch.device(options.device):  # for the masks that torch.nn.Transformer creates
             logits = model(batch.src, batch.src_mask, batch.tgt_in)
-            return torch.nn.functional.cross_entropy(
-                logits.float().flatten(0, 1), batch.tgt_out.flatten(), label_smoothing=0.1
-            )
+        return torch.nn.functional.cross_entropy(
+            logits.float().flatten(0, 1), batch.tgt_out.flatten(), label_smoothing=0.1
+        )
 
-        return measure_step(training_step(model, loss_of, options, torch.bfloat16), flops, tokens, options)
+    step = training_step(model, loss_of, options, torch.bfloat16)
+    return measure_step(step, step_flops(config, options, tokens), tokens, options)
 
 
 def decode(options: Options) -> dict[str, Any]:
