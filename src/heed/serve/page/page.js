@@ -238,7 +238,8 @@ function spans(model, text, sentence) {
 
 function others(model) {
   const { texts = [], others: found = [] } = state.results[model] ?? {}, other = (found[state.active] ?? []).filter(text => text !== texts[state.active]);
-  return other.length ? [make("h3", {}, texts.length > 1 ? "Other translations of this sentence" : "Other translations"),
+  const level = state.chosen.length > 1 ? "h3" : "h2";  // several models have headings of their own
+  return other.length ? [make(level, { class: "title" }, texts.length > 1 ? "Other translations of this sentence" : "Other translations"),
     make("ul", { lang: target() }, ...other.map(text => make("li", { dir: "auto" }, text)))] : [];
 }
 
