@@ -27,6 +27,15 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def is_device(path: Path) -> bool:
+    """Return whether this is a device or a pipe, which can be written into and must not be replaced.
+
+    /dev/stdout counts, also where it is a link to a regular file.
+    """
+    is_special = path.exists() and not (path.is_file() or path.is_dir())
+    return is_special or path.absolute().parent in (Path("/dev"), Path("/dev/fd"))
+
+
 @contextmanager
 def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder; if the block succeeds, it replaces ``path`` (a file or a folder).
@@ -38,9 +47,11 @@ def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
         into_devices: if ``path`` is a device or a pipe such as /dev/stdout, yield ``path`` itself.
 
     Raises:
-        HeedError: if ``path`` cannot be written.
+        HeedError: if ``path`` cannot be written or, without ``into_devices``, is a device.
     """
-    if into_devices and path.exists() and not (path.is_file() or path.is_dir()):
+    if is_device(path):
+        if not into_devices:
+            raise HeedError(f"{path} is a device or a pipe and cannot be replaced: give another path.")
         with writing(path):
             yield path
         return

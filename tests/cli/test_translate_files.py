@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,27 @@ def test_python_and_the_command_line_translate_alike(
     status, out, _ = heed("translate", "--model", folder, "--input", tmp_path / "in", "--device", "cpu")
     assert status == 0
     assert out.splitlines() == heed_package.load(folder, device="cpu").translate(lines)
+
+
+def test_output_into_a_pipe(translate: Heed, folder: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        received = reader.submit(pipe.read_text)
+        assert translate("--output", pipe)[0] == 0
+        assert received.result(timeout=30) == translate()[1]
+    assert pipe.is_fifo()
+    source = tmp_path / "source"
+    source.write_text("\n".join(LINES))
+    status, _, err = translate("--input", source, "--output", pipe, "--resume")
+    assert (status, err) == (2, f"heed: --resume continues a file, and {pipe} is a device or a pipe.\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "pipe", "source"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "model"])
+def test_output_into_a_folder_is_refused(
+    translate: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = translate(f"--output={name}")
+    assert (status, err) == (2, f"heed: --output {Path(name)} is a folder: name a file.\n")

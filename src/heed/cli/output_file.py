@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from heed.errors import HeedError
-from heed.files import remove, replacing, writing
+from heed.files import is_device, remove, replacing, writing
 
 
 class ResumableOutput:
@@ -19,7 +19,7 @@ class ResumableOutput:
     is the same as without the interruption.
 
     Args:
-        path: the complete file.
+        path: the complete file. Into a device such as /dev/stdout, the lines are written directly.
         settings: what the lines depend on, as plain data.
         block: lines that are translated together.
     """
@@ -28,6 +28,7 @@ class ResumableOutput:
         self.path = path
         self.settings = json.loads(json.dumps(settings))
         self.block = block
+        self.is_device = is_device(path)
         self.partial = path.with_name(f"{path.name}.partial")
         self.sidecar = path.with_name(f"{path.name}.partial.json")
 
@@ -38,8 +39,12 @@ class ResumableOutput:
             resume: continue the earlier process's file; otherwise start again.
 
         Raises:
-            HeedError: if the file was written with other settings.
+            HeedError: if the file was written with other settings, or is a device.
         """
+        if self.is_device:
+            if resume:
+                raise HeedError(f"--resume continues a file, and {self.path} is a device or a pipe.")
+            return 0
         if not (resume and self.partial.exists() and self.sidecar.exists()):
             remove(self.partial)
             with replacing(self.sidecar) as file:
@@ -54,9 +59,10 @@ class ResumableOutput:
     def open(self) -> Iterator[BinaryIO]:
         """Yield the unfinished file for appending; if the block succeeds, give it its name."""
         try:
-            with writing(self.path), self.partial.open("ab") as file:
+            with writing(self.path), self.path.open("wb") if self.is_device else self.partial.open("ab") as file:
                 yield file
-            self.partial.replace(self.path)
+            if not self.is_device:
+                self.partial.replace(self.path)
         except OSError as error:
             raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
         remove(self.sidecar)

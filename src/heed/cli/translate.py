@@ -95,6 +95,8 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
     if args.resume and args.n_best is not None and not args.json:
         raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
+    if args.output and args.output.is_dir():  # an empty name is the current folder
+        raise HeedError(f"--output {args.output} is a folder: name a file.")
     if args.output and args.input and args.output.exists() and args.output.samefile(args.input):
         raise HeedError(f"--output {args.output} is the input: choose another file.")
 
