@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.decoding.beam import Beams
-from heed.decoding.search import next_tokens
+from heed.decoding.search import token_log_probs
 from heed.errors import HeedError
 from heed.kernels import stable_topk
 from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
@@ -249,26 +249,30 @@ def test_stable_topk_of_long_rows_too(seed: int, rows: int, beyond: int, k: int)
         assert torch.equal(found[1], expected.indices[:, :k])
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), k=st.integers(1, 9), dtype=st.sampled_from([torch.bfloat16, torch.float64]))
-def test_next_tokens_are_the_likeliest_that_may_be_written(seed: int, k: int, dtype: torch.dtype) -> None:
-    logits = torch.randn(5, 7, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-    log_probs, tokens = next_tokens(logits, k)
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    expected = logits.to(wide).log_softmax(1)
-    expected[:, [PAD, BOS]] = -math.inf
-    values, indices = expected.sort(dim=1, descending=True, stable=True)
-    assert log_probs.dtype == wide
-    torch.testing.assert_close(log_probs, values[:, : min(k, 5)])
-    if dtype == torch.float64:  # bfloat16 logits may be equal, their rounded log p need not be sorted alike
-        assert torch.equal(tokens, indices[:, : min(k, 5)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_token_log_probs_are_normalised_over_the_whole_vocabulary(dtype: torch.dtype) -> None:
+    logits = torch.randn(5, 7, dtype=torch.float64).to(dtype)
+    log_probs = token_log_probs(logits)
+    assert log_probs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    expected = logits.double().exp() / logits.double().exp().sum(1, keepdim=True)
+    expected[:, [PAD, BOS]] = 0.0
+    torch.testing.assert_close(log_probs.double().exp(), expected, rtol=1e-6, atol=0)
 
 
-def test_a_certain_token_never_gains() -> None:
-    """With log p > 0, which careless rounding gives here, the proof of the early stop would founder."""
-    logits = torch.randn(200, 9) * 0.01
-    logits[:, 5] = 30 + torch.rand(200) * 40
-    assert (next_tokens(logits, 3)[0] <= 0).all()
+def test_tokens_after_nan_have_no_probability() -> None:
+    logits = torch.randn(3, 7)
+    logits[1, 5] = math.nan
+    log_probs = token_log_probs(logits)
+    assert (log_probs[1] == -math.inf).all()
+    assert log_probs[[0, 2]][:, EOS:].isfinite().all()
+
+
+def test_log_probabilities_are_never_positive() -> None:
+    """Exact early stopping relies on it, and careless rounding gives log p > 0 here."""
+    certain = torch.randn(200, 9) * 0.01
+    certain[:, 5] = 30 + torch.rand(200) * 40
+    for logits in (certain, torch.full((1, 9), 80.0), torch.tensor([[0.0, -99, 0, 0, 100, -100]]), torch.randn(99, 9)):
+        assert (token_log_probs(logits) <= 0).all()
 
 
 def test_ties_are_broken_alike_in_every_batch() -> None:

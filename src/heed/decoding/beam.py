@@ -18,8 +18,8 @@ from heed.decoding.search import (
     LengthFactor,
     LengthPenalty,
     Search,
-    next_tokens,
     steps_between_looks,
+    token_log_probs,
 )
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
@@ -99,7 +99,7 @@ class BeamSearch(Search):
         # Let a prefix with log p = l be completed to a hypothesis with log p = l' and length n. Every further token
         # adds log p <= 0, so l' <= l <= 0. The penalty is positive and does not decrease with length, and n <= limit.
         # Hence l' / penalty(n) <= l / penalty(n) <= l / penalty(limit), which is largest for the best prefix. This
-        # holds after rounding: next_tokens never returns log p > 0, and IEEE sums and quotients are monotone. A later
+        # holds after rounding: token_log_probs are never above 0, and IEEE sums and quotients are monotone. A later
         # hypothesis with an equal score ranks lower.
         best = beams.log_prob.amax(1)
         return (best == -torch.inf) | (best / beams.penalty_at_limit <= beams.finished_scores[:, -1])
@@ -183,21 +183,18 @@ class Beams:
         Args:
             logits: of the next token, a row for each prefix.
         """
-        N, K = self.token.shape
-        token_log_prob, token = next_tokens(logits, beam)
-        log_prob = (self.log_prob[..., None] + token_log_prob.view(N, K, -1)).flatten(1)
-        token = token.view(N, -1)
-        if missing := max(0, beam - token.shape[1]):  # the vocabulary is smaller than the beam
-            log_prob, token = F.pad(log_prob, (0, missing), value=-torch.inf), F.pad(token, (0, missing), value=PAD)
-        # A prefix after which the model gives NaN has no continuation.
-        log_prob, choice = kernels.stable_topk(log_prob.nan_to_num(nan=-torch.inf, neginf=-torch.inf), beam)
-        parent = (choice // token_log_prob.shape[1]).clamp_max(K - 1)
-        return replace(self, token=token.gather(1, choice), log_prob=log_prob), parent
+        N, V = len(self.token), logits.shape[1]
+        log_prob = token_log_probs(logits).add_(self.log_prob.view(-1, 1)).view(N, -1)
+        if (missing := beam - log_prob.shape[1]) > 0:  # the vocabulary is smaller than the beam
+            log_prob = F.pad(log_prob, (0, missing), value=-torch.inf)
+        log_prob, choice = kernels.stable_topk(log_prob, beam)
+        parent = (choice // V).clamp_max(self.token.shape[1] - 1)
+        return replace(self, token=choice % V, log_prob=log_prob), parent
 
     def finish(self, length: int) -> "Beams":
         """Score the prefixes that end in EOS, and make these, and those at their limit, inactive."""
         ends = self.token == EOS
-        score = self.log_prob.masked_fill(~ends, -torch.inf).to(self.penalties.dtype) / self.penalties[length]
+        score = torch.where(ends, self.log_prob, -torch.inf).to(self.penalties.dtype) / self.penalties[length]
         scores = torch.cat((self.finished_scores, score), 1).topk(self.finished_scores.shape[1]).values
         inactive = ends | (self.limit == length)[:, None]
         return replace(self, log_prob=self.log_prob.masked_fill(inactive, -torch.inf), finished_scores=scores)

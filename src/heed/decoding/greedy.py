@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from heed.decoding.search import Hypothesis, Search, decode_rows, next_tokens
+from heed import kernels
+from heed.decoding.search import Hypothesis, Search, decode_rows, token_log_probs
 from heed.models.seq2seq import Seq2Seq
 
 
@@ -22,5 +23,5 @@ class GreedySearch(Search):
 def _most_probable(
     logits: Float[Tensor, "R V"], rows: Int[Tensor, " R"], length: int
 ) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
-    log_prob, token = next_tokens(logits, 1)
+    log_prob, token = kernels.stable_topk(token_log_probs(logits), 1)
     return log_prob[:, 0], token[:, 0]

@@ -17,6 +17,7 @@ from heed.decoding.search import (
     Nucleus,
     Search,
     decode_rows,
+    token_log_probs,
 )
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast0, AtLeast1, Positive, validated
@@ -102,10 +103,7 @@ class SampleSearch(Search):
         token = (cumulative <= below[:, None]).sum(1)
         # Probabilities of 0 or NaN only: end the sentence.
         token = torch.where(total[:, 0] > 0, token, EOS).to(logits.device)
-        if logits.dtype != torch.float64:
-            logits = logits.float()
-        most_probable = logits.argmax(1, keepdim=True)
-        return (logits.gather(1, token[:, None]) - kernels.log_sum_exp(logits, most_probable)).squeeze(1), token
+        return token_log_probs(logits).gather(1, token[:, None]).squeeze(1), token
 
     def probabilities(self, logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         """Return the truncated distribution of the next token in float64, not normalised."""

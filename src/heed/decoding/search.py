@@ -11,7 +11,6 @@ from annotated_types import Interval
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from heed import kernels
 from heed.errors import HeedError
 from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.options import validated
@@ -175,20 +174,13 @@ class History:
         return whole.index_copy_(0, self._rows, block)
 
 
-def next_tokens(logits: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
-    """Return the log-probabilities and ids of the ``k`` most probable next tokens of each row, best first.
+def token_log_probs(logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
+    """Return the log-probability of every next token, in at least float32, as a new tensor.
 
-    C < k if the vocabulary is smaller. Log-probabilities are normalised over the whole vocabulary, in at least float32.
-    PAD and BOS are never returned.
+    They are normalised over the whole vocabulary and never above 0, also after rounding. PAD, BOS, and every token of a
+    row with NaN have -inf.
     """
-    excluded = 2
-    if logits.dtype != torch.float64:
-        logits = logits.float()
-    # Select by logits, and normalise only the selected ones.
-    values, tokens = kernels.stable_topk(logits, k + excluded)
-    # Never above 0, also after rounding: early stopping in beam search relies on it.
-    log_probs = values - kernels.log_sum_exp(logits, tokens[:, :1])
-    # Move PAD and BOS behind the others. A sort of so few is faster than looking whether they are there at all.
-    order = ((tokens == PAD) | (tokens == BOS)).int().argsort(dim=1, stable=True)
-    order = order[:, : min(k, logits.shape[1] - excluded)]
-    return log_probs.gather(1, order), tokens.gather(1, order)
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    log_probs = logits.log_softmax(1, dtype=dtype).nan_to_num_(nan=-torch.inf, neginf=-torch.inf)
+    log_probs[:, PAD] = log_probs[:, BOS] = -torch.inf
+    return log_probs

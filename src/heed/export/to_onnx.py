@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from heed import __version__
-from heed.decoding.search import next_tokens
+from heed.decoding.search import token_log_probs
 from heed.export import onnx_model
 from heed.export.description import write_description
 from heed.export.extra import require
@@ -105,7 +105,7 @@ class OnnxEngine:
             limits = [min(limit, self.max_length) for limit in limits]
         tokens = torch.full((len(sources), 1), BOS)
         for _ in range(max(limits)):
-            _, token = next_tokens(self._step(tokens[:, -1], state), 1)
+            token = token_log_probs(self._step(tokens[:, -1], state)).argmax(1, keepdim=True)
             tokens = torch.cat((tokens, token), 1)
             if (tokens == EOS).any(1).all():
                 break

@@ -9,7 +9,7 @@ from heed.functional.linear import cast_for_matmul, linear, prepared_linear, rep
 from heed.functional.loss import cross_entropy, r_drop
 from heed.functional.masks import causal_mask, masked_softmax
 from heed.functional.recurrence import recur
-from heed.functional.topk import log_sum_exp, stable_topk
+from heed.functional.topk import stable_topk
 
 __all__ = [
     "attend",
@@ -18,7 +18,6 @@ __all__ = [
     "cross_entropy",
     "dropout",
     "linear",
-    "log_sum_exp",
     "masked_softmax",
     "prepared_linear",
     "r_drop",

@@ -12,14 +12,3 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
     """
     values, indices = x.sort(dim=1, descending=True, stable=True)
     return values[:, :k], indices[:, :k]
-
-
-def log_sum_exp(logits: Float[Tensor, "R V"], argmax: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
-    """Return log Σ exp(logits) of each row: the logit of a token minus its log-probability.
-
-    The result is never below the row's largest logit, even after rounding, so that no log-probability is above 0.
-
-    Args:
-        argmax: the index of each row's largest logit.
-    """
-    return logits.logsumexp(1, keepdim=True).maximum(logits.gather(1, argmax))

@@ -13,7 +13,7 @@ from heed.kernels.loss import cross_entropy, r_drop
 from heed.kernels.masks import causal_mask, masked_softmax
 from heed.kernels.packing import packed_weights
 from heed.kernels.recurrence import recur
-from heed.kernels.topk import log_sum_exp, stable_topk
+from heed.kernels.topk import stable_topk
 
 __all__ = [
     "attend",
@@ -22,7 +22,6 @@ __all__ = [
     "cross_entropy",
     "dropout",
     "linear",
-    "log_sum_exp",
     "masked_softmax",
     "packed_weights",
     "plain",

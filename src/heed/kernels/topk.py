@@ -36,6 +36,9 @@ def stable_topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], 
 
 def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Compute :func:`heed.functional.stable_topk`, in fp32 without sorting the rows."""
+    if k == 1:
+        values, indices = x.max(1, keepdim=True)  # the first of equal values
+        return values, indices
     if x.dtype != torch.float32 or x.numel() <= MAX_SORTED:
         return functional.stable_topk(x, k)
     # Integers in the order of the values, then of the indices from the last to the first, so that no two are equal.
@@ -45,10 +48,3 @@ def _topk(x: Float[Tensor, "R N"], k: int) -> tuple[Float[Tensor, "R C"], Int[Te
     last_first = torch.arange(x.shape[1] - 1, -1, -1, device=x.device)
     indices = (ordered.long().bitwise_left_shift(32) | last_first).topk(min(k, x.shape[1])).indices
     return x.gather(1, indices), indices
-
-
-def log_sum_exp(logits: Float[Tensor, "R V"], argmax: Int[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
-    """Compute :func:`heed.functional.log_sum_exp` from the softmax: one pass over the rows instead of two."""
-    if is_plain():
-        return functional.log_sum_exp(logits, argmax)
-    return logits.gather(1, argmax) - logits.softmax(1).gather(1, argmax).log()
