@@ -14,6 +14,7 @@ from hydra.utils import instantiate
 
 from heed.data.cleaning import Cleaning
 from heed.data.corpus import Corpus, HubCorpus
+from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
@@ -84,7 +85,7 @@ def training_text(
     """Select the training pairs of a text in memory, without cleaning rules."""
     return TrainingText(
         [TextInMemory(text, ("test", text.src, text.tgt))],
-        held_out=held_out,
+        held_out=[source_digests(held_out)],
         cleaning=Cleaning(**rules),
         min_score=None,
         at_most=at_most,

@@ -3,6 +3,7 @@
 import json
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.micro_batches import Planner
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.launch.summary import late_texts
 from heed.symbols import EOS, PAD
 from tests.data.corpora import TOKENIZER, compose_data, files_error, write_lines
 
@@ -126,7 +128,15 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
             "give every text a weight, or none of them",
         ),
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], tag: crawl}}"}, "tag=crawl must be a word in angle"),
-        ({"temperature": "3"}, "data.temperature decides the weights of a mixture without weights"),
+        ({"temperature": "3"}, "data.temperature decides the weights of a mixture: leave it out, or name the texts"),
+        (
+            {"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 1}}", "temperature": "3"},
+            "data.temperature decides the weights of a mixture without weights",
+        ),
+        *(
+            ({"train": f"{{a: {{files: [[{{}}/train.en,{{}}/train.de]], tag: '{tag}'}}}}"}, "but no special token")
+            for tag in ("<s>", "</s>", "<unk>", "<pad>", "<0x41>", "<2de>")
+        ),
     ],
 )  # fmt: skip
 def test_wrong_mixtures_are_refused(folder: Path, changes: dict[str, str], message: str) -> None:
@@ -157,3 +167,56 @@ def test_a_run_with_a_mixture(mixed: Path) -> None:
     assert drawn["news"]["sentences"] > 2 * drawn["crawl"]["sentences"] > 0
     assert sum(part["tgt_tokens"] for part in drawn.values()) > 500
     assert all(1 < part["nll"] < 10 for part in drawn.values())
+
+
+def limited(module: TranslationData, epochs: int | None) -> TranslationData:
+    """Return the data module with a trainer that stops after so many epochs."""
+    device = SimpleNamespace(type="cpu")
+    module.trainer = SimpleNamespace(
+        max_epochs=epochs, strategy=SimpleNamespace(root_device=device), global_rank=0, world_size=1
+    )  # type: ignore[assignment]
+    return module
+
+
+def test_the_limit_of_epochs_changes_no_step_before_it(mixed: Path) -> None:
+    """A resumed run may have another limit."""
+    endless = list(islice(StepStream(data(mixed), 0, 1), 200))
+    for epochs in (1, 2, 3):
+        steps = list(StepStream(limited(data(mixed), epochs), 0, 1))
+        assert [shard.last for shard in steps] == [False] * (len(steps) - 1) + [True]
+        assert [step_sources([shard]) for shard in steps] == [step_sources([s]) for s in endless[: len(steps)]]
+        tokens = data(mixed).train_tgt_tokens
+        assert sum(shard.tgt_tokens for shard in steps) == pytest.approx(epochs * tokens, abs=110)
+        finished = limited(data(mixed), epochs)
+        finished.load_state_dict({"epoch": 0, "step": len(steps)})
+        assert not list(StepStream(finished, 0, 1))
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 2, 7])
+def test_the_epochs_end_where_a_pair_is_longer_than_several_steps(batch_tokens: int, mixed: Path) -> None:
+    module = data(mixed)
+    for seed in range(8):
+        module.planner = Planner(batch_tokens=batch_tokens, device_tokens=120, pad_to_multiple=1, pool=3, seed=seed)
+        steps = list(islice(StepStream(limited(module, 1), 0, 1), 1000))
+        assert steps[-1].last
+
+
+def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
+    mixed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = data(mixed).state_dict()
+    data(mixed).load_state_dict(state)
+    data(mixed).load_state_dict({"epoch": 0, "step": 1})  # of an earlier version
+    assert "not those of the checkpoint" not in capsys.readouterr().err
+    changed = data(mixed, "data.train.talks.weight=2")
+    changed.load_state_dict(state)
+    assert changed.cursor == (0, 0)
+    assert "not those of the checkpoint: some sentences may be drawn twice or not at all" in capsys.readouterr().err
+
+
+def test_a_text_that_starts_after_the_end_is_reported(mixed: Path) -> None:
+    module = data(mixed)
+    assert not late_texts(None, module)
+    assert not late_texts(21, module)
+    (advice,) = late_texts(20, module)
+    assert "data.train.crawl is never drawn: its from_step=20 is not before the end" in advice

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from heed.data.formats import lines
-from heed.data.order import TrainingPairs, View
+from heed.data.cleaning import Cleaning
+from heed.data.formats.inputs import TextFiles
 from heed.data.preparation import corpus as module
 from heed.data.preparation import encode, folder, scan, selection
 from heed.data.preparation.corpus import Preparation, TrainingText
@@ -25,7 +26,7 @@ from heed.data.store import PreparedPairs
 from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
-from tests.data.corpora import ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
+from tests.data.corpora import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(500)
 
@@ -286,24 +287,69 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     assert not odd.exists()
 
 
-def test_a_file_that_changes_meanwhile_is_an_error(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    from heed.data.cleaning import Cleaning
-    from heed.data.formats.inputs import TextFiles
-    from tests.data.corpora import NO_RULES
-
-    write_text(tmp_path, 50)
-    text = TrainingText(
-        [TextFiles(tmp_path / "t.en", tmp_path / "t.de")],
+def text_of_files(folder: Path) -> TrainingText:
+    return TrainingText(
+        [TextFiles(folder / "t.en", folder / "t.de")],
         held_out=[],
         cleaning=Cleaning(**NO_RULES),
         min_score=None,
         at_most=None,
         swapped=False,
         preparation=Preparation(num_proc=1, wait_minutes=1),
-        cache_dir=tmp_path / "cache",
+        cache_dir=folder / "cache",
     )
-    write_text(tmp_path, 60)
-    with pytest.raises(HeedError, match=r"t\.en and .*t\.de changed while it was read: start again"):
-        text.encode(tokenizer)
-    assert lines.PART > 0
-    assert len(TrainingPairs([View(training_text(PAIRS, tmp_path / "cache").encode(tokenizer))])) == 500
+
+
+def change_length(folder: Path) -> None:
+    write_text(folder, 60)
+
+
+def change_a_word(folder: Path) -> None:
+    (folder / "t.en").write_text((folder / "t.en").read_text().replace("w1", "W1", 1))
+
+
+@pytest.mark.parametrize("change", [change_length, change_a_word, lambda folder: (folder / "t.en").unlink()])
+def test_a_file_that_changes_before_it_is_encoded_is_an_error(
+    change: Callable[[Path], None], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    write_text(tmp_path, 50)
+    before = text_of_files(tmp_path)
+    original = (tmp_path / "t.en").read_bytes()
+    expected = stored(before.encode(tokenizer))
+    shutil.rmtree(tmp_path / "cache" / "encoded")
+    change(tmp_path)
+    with pytest.raises(HeedError, match=r"t\.en (and .*t\.de changed while it was read: start|does not exist|has 60)"):
+        before.encode(tokenizer)
+    # What was written for the digests of the earlier text must not be found later.
+    write_text(tmp_path, 50)
+    (tmp_path / "t.en").write_bytes(original)
+    again = text_of_files(tmp_path)
+    assert again.fingerprint == before.fingerprint
+    assert stored(again.encode(tokenizer)) == expected
+
+
+def test_a_file_that_changes_while_it_is_scanned_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(tmp_path, 50)
+
+    def scan_and_change(*args: Any, **options: Any) -> Any:
+        found = selection.select_pairs(*args, **options)
+        change_a_word(tmp_path)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "select_pairs", scan_and_change)
+        with pytest.raises(HeedError, match=r"t\.de changed while it was read: start again"):
+            text_of_files(tmp_path)
+    assert not list((tmp_path / "cache").rglob("*.partial"))
+    assert "W1" in " ".join(src for src, _ in sentence_pairs(text_of_files(tmp_path)))
+
+
+def test_the_room_is_estimated_from_pairs_that_are_selected(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heed.data.text.BLOCK", 50)
+    text = ParallelText([""] * 100 + PAIRS.src, [""] * 100 + PAIRS.tgt)
+    selected = training_text(text, tmp_path, rules=NO_RULES | {"drop_empty": True})
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=15_000))
+    with pytest.raises(HeedError, match="but preparing 500 pairs needs about"):
+        selected.encode(tokenizer)

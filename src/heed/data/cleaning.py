@@ -1,6 +1,6 @@
 """Cleaning rules for training pairs, and the report of what each rule dropped."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -75,7 +75,8 @@ class Cleaning:
         max_ratio: drop pairs whose longer side has more than ``max_ratio`` times the characters of the shorter side,
             with ``RATIO_SLACK`` added to both. In characters, because many languages write no spaces. None: no limit.
         drop_leaked: drop pairs whose source is also the source of a validation or test pair, whatever the target: any
-            translation of a test sentence helps to translate it, even if it is not the reference.
+            translation of a test sentence helps to translate it, even if it is not the reference. With
+            ``data.both_directions`` targets are sources too.
         drop_duplicates: keep only the first of equal pairs. Equal sources with different targets are kept.
 
     Raises:
@@ -99,11 +100,12 @@ class Cleaning:
         self.drop_leaked = drop_leaked
         self.drop_duplicates = drop_duplicates
 
-    def violations(self, block: Block, held_out: Digests, *, min_score: float | None = None) -> Violations:
+    def violations(self, block: Block, held_out: Sequence[Digests], *, min_score: float | None = None) -> Violations:
         """Return the first rule that each pair violates, of the rules that need only the pair itself.
 
         Args:
-            held_out: digests of the sources of the validation and test sets, sorted.
+            held_out: sorted digests of the sentences of the validation and test sets that must not be sources; if the
+                pairs are used in both directions, a second array with those that must not be targets.
             min_score: drop pairs with a lower score. None: no limit.
         """
         violated = np.full(len(block), NO_RULE, dtype=np.uint8)
@@ -126,11 +128,19 @@ class Cleaning:
         if min_score is not None and block.scores is not None:
             # A missing score is NaN, and no score is not a good one.
             mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= min_score))
-        if self.drop_leaked and len(held_out):
-            digests = text_digests(src)
-            found = held_out[np.searchsorted(held_out, digests).clip(max=len(held_out) - 1)]
-            mark("leaked", found == digests)
+        if self.drop_leaked:
+            for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):
+                mark("leaked", _are_in(text_digests(sentences), sorted_digests))
         return violated
+
+
+def _are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
+    """Return for each digest whether it is one of the sorted digests."""
+    if not len(sorted_digests):
+        return np.zeros(len(digests), np.bool_)
+    places = np.searchsorted(sorted_digests, digests).clip(max=len(sorted_digests) - 1)
+    found: npt.NDArray[np.bool_] = sorted_digests[places] == digests
+    return found
 
 
 def _has_word(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from annotated_types import Interval
 
 from heed.data.cleaning import Cleaning, CleaningReport
-from heed.data.digests import text_fingerprint
+from heed.data.digests import source_digests, text_fingerprint
 from heed.data.directions import Direction
 from heed.data.formats.entries import (
     Entry,
@@ -149,7 +149,9 @@ class _Assembly:
         """Return a mixture. Of duplicates across its texts, the heaviest text keeps its own."""
         selected: dict[str, TrainingText] = {}
         for entry in sorted(entries, key=lambda entry: -(entry.weight or 0)):
-            selected[entry.name] = self._select(entry, held_out, heavier=list(selected.values()))
+            # Equal pairs of other languages ("OK" is "OK" in German and in French) are no duplicates.
+            heavier = [selected[e.name] for e in entries if e.name in selected and e.direction == entry.direction]
+            selected[entry.name] = self._select(entry, held_out, heavier=heavier)
         corpora = []
         for entry in entries:
             text, direction = selected[entry.name], entry.direction
@@ -162,10 +164,11 @@ class _Assembly:
     def _select(
         self, entry: "MixtureEntry", held_out: Sequence[EvaluationSet], *, heavier: Sequence[TrainingText]
     ) -> TrainingText:
-        sources = [part.from_language(entry.direction.src_lang) for part in held_out]
+        languages = entry.direction if self.both_directions else (entry.direction.src_lang,)
+        texts = [[part.from_language(language) for part in held_out] for language in languages]
         text = TrainingText(
             entry.sources,
-            held_out=[part for part in sources if part is not None],
+            held_out=[source_digests(filter(None, found)) for found in texts],
             cleaning=self.cleaning,
             min_score=self.min_score,
             at_most=self.max_train,
@@ -367,8 +370,18 @@ class FilesCorpus:
         cache_dir: str,
     ) -> None:
         self.texts = _parse_mixture(train) if isinstance(train, Mapping) else {"": MixtureOptions(files=train)}
-        if temperature is not None and ("" in self.texts or any(text.weight for text in self.texts.values())):
+        if temperature is not None and "" in self.texts:
+            raise HeedError(
+                "data.temperature decides the weights of a mixture: leave it out, or name the texts in data.train: "
+                "{news: {files: [[a.en,a.de]]}, crawl: {files: [b.tsv]}}."
+            )
+        if temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
+        if str(src_field) == str(tgt_field):
+            raise HeedError(
+                f"data.src_field and data.tgt_field are both {src_field}: give the field of the source and that of the "
+                "target."
+            )
         self.valid = _parse_valid(valid)
         self.tests = _parse_tests(test)
         if None not in self.valid and (src_lang or tgt_lang):
@@ -482,9 +495,10 @@ class MixtureOptions:
         self.direction = None if direction is None else Direction.parse(direction, where="data.train: direction=")
         self.noise = parse_noise(noise)
         self.weight, self.from_step, self.tag = weight, from_step, tag
-        if tag is not None and (not re.fullmatch(r"<[^<>\s]+>", tag) or tag.startswith("<2")):
+        if tag is not None and not re.fullmatch(r"<(?!2|0x|/|(s|pad|unk)>)[^<>\s]+>", tag):
             raise HeedError(
-                f"data.train: tag={tag} must be a word in angle brackets that does not start with 2: <crawl>."
+                f"data.train: tag={tag} must be a word in angle brackets, such as <crawl>, but no special token: not "
+                "<s>, <unk> or <pad>, and not starting with 2, 0x or /."
             )
 
 
@@ -505,6 +519,8 @@ def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, MixtureO
     mixture: dict[str, MixtureOptions] = {}
     for name, given in train.items():
         where = f"data.train.{name}."
+        if not str(name):
+            raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
         if not isinstance(given, Mapping):
             raise HeedError(f"data.train.{name}={given} must be a mapping such as {{files: [[a.en,a.de]], weight: 2}}.")
         raise_problems(find_problems(MixtureOptions, given, where=where))

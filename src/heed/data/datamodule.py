@@ -1,5 +1,6 @@
 """LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from heed.data.store import IntArray, Pairs, PairStore
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
+from heed.progress import print_line
 
 STEPS_AHEAD = 3
 """Training steps that are prepared before they are needed."""
@@ -225,11 +227,14 @@ class TranslationData(L.LightningDataModule):
         """Yield the pools of a mixture, which has one endless epoch; ``max_epochs`` counts its tokens."""
         step_tokens = self.planner.batch_tokens / self.growth
         order = MixtureOrder(self.corpora, seed=self.planner.seed, step_tokens=step_tokens)
+        end: float = math.inf
         if self.max_epochs is not None:
-            last = max(1, round(self.max_epochs * self.train.tgt_tokens / step_tokens))
-            order.boundaries = sorted({*order.boundaries, last})
+            steps = order.steps(self.max_epochs)
+            if start >= steps:
+                return
+            end = order.position_of(math.ceil(steps * step_tokens))
         for pool in self.planner.pools(order, start=start, growth=self.growth):
-            is_last = self.max_epochs is not None and pool.first_step + pool.steps == last
+            is_last = pool.stop >= end
             # BPE-dropout draws anew about as often as the text is repeated.
             seed = f"{(self.planner.seed, pool.first // len(self.train))}"
             yield PoolPlace(0, pool, is_last, seed), order.read(pool.first, pool.stop)
@@ -291,6 +296,8 @@ class TranslationData(L.LightningDataModule):
 
     def teardown(self, stage: str) -> None:
         self.reading.close()
+        if self.sampler:
+            self.sampler.close()
 
     def val_dataloader(self) -> list[DataLoader[Batch]]:
         return [self._evaluation_dataloader(name) for name in self.validated]
@@ -299,10 +306,15 @@ class TranslationData(L.LightningDataModule):
         return [self._evaluation_dataloader(name) for name in self.evaluated]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.cursor[0], "step": self.cursor[1]}
+        return {"epoch": self.cursor[0], "step": self.cursor[1], "text": self.corpus.train.fingerprint}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.cursor = (state_dict["epoch"], state_dict["step"])
+        if state_dict.get("text", self.corpus.train.fingerprint) != self.corpus.train.fingerprint:
+            print_line(
+                "The training text or the weights of its mixture are not those of the checkpoint: some sentences may "
+                "be drawn twice or not at all in this epoch."
+            )
 
     def _check_lengths(self, name: str) -> None:
         """Raise a HeedError if a sentence of an evaluation set is longer than ``max_eval_tokens``.

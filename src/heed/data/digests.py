@@ -1,7 +1,7 @@
 """64-bit digests of sentences and pairs. They identify text without keeping it, and they order pairs at random."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ def pair_digests(block: Block) -> Digests:
     return text_digests(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(block.src, block.tgt, strict=True))
 
 
-def source_digests(texts: Sequence[ParallelText]) -> Digests:
+def source_digests(texts: Iterable[ParallelText]) -> Digests:
     """Return the sorted digests of the sources of several sets."""
     return np.unique(text_digests(src.strip() for text in texts for src in text.src))
 

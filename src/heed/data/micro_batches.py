@@ -126,7 +126,7 @@ class Planner:
         while order.length is None or number * self.pool < order.length:
             number += 1
             end = steps_before(number)
-            for cut in (*(step for step in order.boundaries if begin < step < end), end):
+            for cut in (*order.boundaries(begin, end), end):
                 if cut > begin:
                     stop = position_of(cut, number)
                     if stop > first:  # a pair can be longer than several steps

@@ -1,5 +1,6 @@
 """Several corpora mixed by weight: which sentence comes from which corpus, as a function of the position alone."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -122,8 +123,7 @@ class MixtureOrder:
     def __init__(self, corpora: Sequence[MixedCorpus], *, seed: int, step_tokens: float) -> None:
         self.corpora = corpora
         self.seed = seed
-        self.boundaries: Sequence[int] = sorted({corpus.from_step for corpus in corpora} - {0})
-        """Steps at which a corpus starts."""
+        self._epoch_steps = sum(corpus.pairs.tgt_tokens for corpus in corpora) / step_tokens
         if all(corpus.from_step for corpus in corpora):
             raise HeedError(
                 "data.train: no corpus starts at step 0: set from_step of one of them to 0, or leave it out."
@@ -131,8 +131,9 @@ class MixtureOrder:
         self._total = sum(len(corpus.pairs) for corpus in corpora)
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(corpora))(self._new_epoch_order)
         self._phases: list[Phase] = []
-        for step in (0, *self.boundaries):
-            first = self.position_of(-int(-step * step_tokens // 1)) if step else 0
+        self._starts = sorted({corpus.from_step for corpus in corpora} - {0})
+        for step in (0, *self._starts):
+            first = self.position_of(math.ceil(step * step_tokens)) if step else 0
             weights = [corpus.weight * (corpus.from_step <= step) for corpus in corpora]
             drawn = self.drawn(first) if self._phases else np.zeros(len(corpora), np.int64)
             schedule = Schedule(frame_counts(weights, [corpus.name for corpus in corpora]))
@@ -142,6 +143,16 @@ class MixtureOrder:
         """Return how many sentences of each corpus are before a position."""
         phase = self._phase(position)
         return phase.drawn + phase.schedule.drawn(position - phase.first)
+
+    def steps(self, epochs: float) -> int:
+        """Return the number of steps that have as many target tokens as so many epochs of all corpora."""
+        return max(1, round(epochs * self._epoch_steps))
+
+    def boundaries(self, first: int, last: int) -> Sequence[int]:
+        # Of all epochs, whatever the limit: a resumed run, which may have another one, must cut the same pools.
+        epochs = range(max(1, int(first / self._epoch_steps)), int(last / self._epoch_steps) + 2)
+        ends = {self.steps(number) for number in epochs}
+        return [step for step in sorted({*self._starts, *ends}) if first < step < last]
 
     def tokens_before(self, position: int) -> int:
         return sum(self._tokens(number, int(count)) for number, count in enumerate(self.drawn(position)))

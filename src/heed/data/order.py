@@ -114,9 +114,8 @@ class Order(Protocol):
     def length(self) -> int | None:
         """Number of pairs; None: endless."""
 
-    @property
-    def boundaries(self) -> Sequence[int]:
-        """Steps before which a pool must end, because other pairs start there."""
+    def boundaries(self, first: int, last: int) -> Sequence[int]:
+        """Return the steps between two others before which a pool must end."""
 
     def tokens_before(self, position: int) -> int:
         """Return the target tokens of all pairs before a position, including EOS."""
@@ -139,8 +138,6 @@ class EpochOrder:
         seed: of the order.
     """
 
-    boundaries: Sequence[int] = ()
-
     def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int]) -> None:
         self.pairs = pairs
         permutation = RandomPermutation(len(pairs.chunk_rows), np.random.default_rng(tuple(seed)))
@@ -151,6 +148,9 @@ class EpochOrder:
     @property
     def length(self) -> int | None:
         return len(self.pairs)
+
+    def boundaries(self, first: int, last: int) -> Sequence[int]:
+        return ()
 
     def tokens_before(self, position: int) -> int:
         index = int(np.searchsorted(self._rows, position, side="right")) - 1

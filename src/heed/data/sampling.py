@@ -71,6 +71,12 @@ class Sampler:
         for place, drawn in waiting:
             yield place, drawn.result()
 
+    def close(self) -> None:
+        """End the process, if there is one. What is drawn later starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.shutdown(wait=False, cancel_futures=True)
+
     def _start(self) -> ProcessPoolExecutor:
         if self._process is None:
             # "spawn", because a fork of a process with threads (torch has some) may hang.

@@ -44,6 +44,7 @@ def run_summary(
             f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
             options_line(differences),
             *short_training(steps, trainer, module),
+            *late_texts(steps, data),
             *idle_devices(trainer.world_size, data),
             f"Folder:   {folder}",
         )
@@ -78,6 +79,20 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
     return [
         f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more trainer.max_epochs or a "
         "smaller batching.batch_tokens."
+    ]
+
+
+def late_texts(steps: int | None, data: TranslationData) -> list[str]:
+    """Return a line of advice for texts of a mixture that start after the end of the training.
+
+    Args:
+        steps: that are planned; None if there is no limit.
+    """
+    late = [part for part in data.corpora if steps is not None and part.from_step >= steps]
+    return [
+        f"Advice:   data.train.{part.name} is never drawn: its from_step={part.from_step:,} is not before the end of "
+        f"the training, at about step {steps:,}."
+        for part in late
     ]
 
 

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from heed.data.cleaning import RULES, Cleaning, CleaningReport
-from heed.data.digests import source_digests
+from heed.data.digests import Digests
 from heed.data.directions import Direction
 from heed.data.noise import Noise
 from heed.data.preparation.encode import (
@@ -32,12 +33,13 @@ from heed.data.preparation.selection import (
     DIGEST_LIMIT,
     Selection,
     SelectionSettings,
+    changed_error,
     read_selected,
     select_pairs,
 )
 from heed.data.preparation.workers import Workers
 from heed.data.store import PreparedPairs, chunk_size
-from heed.data.text import Advance, Block, ParallelText, Part, Source, WordCounts
+from heed.data.text import Advance, Block, Part, Source, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.files import remove, replacing
@@ -78,7 +80,7 @@ class TrainingText:
 
     Args:
         sources: the text.
-        held_out: the validation and test sets.
+        held_out: digests of the sentences of the validation and test sets, see `Cleaning.violations`.
         cleaning, min_score, at_most: what is selected, see `SelectionSettings`.
         swapped: swap source and target.
         preparation: how it is prepared.
@@ -93,7 +95,7 @@ class TrainingText:
         self,
         sources: Sequence[Source],
         *,
-        held_out: Sequence[ParallelText],
+        held_out: Sequence[Digests],
         cleaning: Cleaning,
         min_score: float | None,
         at_most: int | None,
@@ -104,15 +106,17 @@ class TrainingText:
     ) -> None:
         self.sources, self.swapped, self.preparation, self.cache_dir = sources, swapped, preparation, cache_dir
         settings = SelectionSettings(cleaning, min_score, at_most)
-        leaked = source_digests(held_out) if cleaning.drop_leaked else np.zeros(0, np.uint64)
-        identity = [source.identity() for source in sources]
+        held_out = held_out if cleaning.drop_leaked else ()
+        self._identity = [source.identity() for source in sources]
         rules = sorted(vars(cleaning).items())
         others = [text.selection.folder for text in heavier] if cleaning.drop_duplicates else []
-        key = _digest(FORMAT, identity, rules, min_score, at_most, swapped, leaked.tobytes(), [f.name for f in others])
+        names = [folder.name for folder in others]
+        leaked = [digests.tobytes() for digests in held_out]
+        key = _digest(FORMAT, self._identity, rules, min_score, at_most, swapped, leaked, names)
 
         def build(folder: Path) -> None:
-            with Workers.started(self.processes) as workers:
-                select_pairs(folder, self.parts, settings, leaked, workers, swapped=swapped, heavier=others)
+            with self._unchanged(folder), Workers.started(self.processes) as workers:
+                select_pairs(folder, self.parts, settings, held_out, workers, swapped=swapped, heavier=others)
 
         self.selection: Selection = open_or_build(
             cache_dir / "text" / key,
@@ -175,7 +179,7 @@ class TrainingText:
         key = _digest(FORMAT, self.fingerprint, tokenizer.hash)
 
         def build(folder: Path) -> None:
-            with Workers.started(self.processes) as workers:
+            with self._unchanged(folder), Workers.started(self.processes) as workers:
                 self._encode(folder, tokenizer, workers)
 
         return open_or_build(
@@ -203,14 +207,32 @@ class TrainingText:
         _write_manifest(folder, shards)
         remove(runs_folder)
 
+    @contextmanager
+    def _unchanged(self, folder: Path) -> Iterator[None]:
+        """Raise a HeedError and remove the folder if a source is not the same after the block as at the start.
+
+        The folder is named after the text, so it must not keep anything of another one.
+        """
+        try:
+            yield
+        except (HeedError, OSError):
+            self._check_unchanged(folder)
+            raise
+        self._check_unchanged(folder)
+
+    def _check_unchanged(self, folder: Path) -> None:
+        for source, identity in zip(self.sources, self._identity, strict=True):
+            try:
+                if source.identity() != identity:
+                    raise changed_error(source.parts()[0].name)
+            except HeedError:
+                remove(folder)
+                raise
+
     def _check_room(self, folder: Path, tokenizer: Tokenizer) -> None:
         """Raise a HeedError if the disk has too little room for the token ids, which are written twice."""
-        part = next(iter(self.parts))
-        for _, block, _ in read_selected(self.selection, part, 0, lambda _: None, swapped=self.swapped):
-            src, tgt = block.src[:SAMPLED_PAIRS], block.tgt[:SAMPLED_PAIRS]
-            break
-        else:
-            return
+        block = next(block for block in self.blocks() if len(block))
+        src, tgt = block.src[:SAMPLED_PAIRS], block.tgt[:SAMPLED_PAIRS]
         tokens = sum(map(len, (*tokenizer.encode_src(src, tagged=False), *tokenizer.encode_tgt(tgt))))
         chars = sum(map(len, (*src, *tgt)))
         item = np.dtype(id_type(tokenizer)).itemsize

@@ -5,7 +5,7 @@ digests of the clean pairs in ascending order.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class ScanTask:
         swapped: swap source and target.
         cleaning: the rules.
         min_score: see `Cleaning.violations`.
-        held_out: file of the sorted digests of the evaluation sets' sources.
+        held_out: files of the digests that `Cleaning.violations` needs.
         folder: where the results are written.
     """
 
@@ -55,7 +55,7 @@ class ScanTask:
     swapped: bool
     cleaning: Cleaning
     min_score: float | None
-    held_out: Path
+    held_out: Sequence[Path]
     folder: Path
 
 
@@ -65,7 +65,7 @@ def scan_part(task: ScanTask, advance: Advance) -> Scanned:
     if done.exists():
         advance(task.part.size)
         return Scanned(**json.loads(done.read_text()))
-    held_out = np.load(task.held_out)
+    held_out = [np.load(file) for file in task.held_out]
     runs, chars, counts = [], 0, np.zeros(NO_RULE + 1, dtype=np.int64)
     for run, blocks in enumerate(_runs(read_part(task.part, advance, swapped=task.swapped))):
         violated: list[Violations] = []

@@ -127,7 +127,7 @@ def select_pairs(
     folder: Path,
     parts: Sequence[Part],
     settings: SelectionSettings,
-    held_out: Digests,
+    held_out: Sequence[Digests],
     workers: Workers,
     *,
     swapped: bool,
@@ -138,17 +138,18 @@ def select_pairs(
     Args:
         folder: where the files are written.
         parts: the text.
-        held_out: digests of the evaluation sets' sources, see `Cleaning.violations`.
+        held_out: digests of held-out sentences, see `Cleaning.violations`.
         swapped: swap source and target.
         heavier: folders of the selections whose pairs are duplicates here.
 
     Raises:
         HeedError: if the text is invalid or has no sentences.
     """
-    held_out_file = folder / "held_out.npy"
-    write_array(held_out_file, held_out)
+    held_out_files = [folder / f"held_out.{side}.npy" for side, _ in zip(("src", "tgt"), held_out, strict=False)]
+    for file, digests in zip(held_out_files, held_out, strict=True):
+        write_array(file, digests)
     tasks = [
-        ScanTask(number, part, swapped, settings.cleaning, settings.min_score, held_out_file, folder)
+        ScanTask(number, part, swapped, settings.cleaning, settings.min_score, held_out_files, folder)
         for number, part in enumerate(parts)
     ]
     size = sum(part.size for part in parts)
@@ -349,16 +350,17 @@ def read_selected(
             if run is not None:
                 violated, keys = selection.decide(run)
         if run is None or row + len(block) > run.pairs:
-            raise _changed(part)
+            raise changed_error(part.name)
         chosen = np.flatnonzero(violated[row : row + len(block)] == NO_RULE)
         yield run, block.take(chosen.tolist()), keys[row : row + len(block)][chosen]
         row += len(block)
     if next(runs, None) is not None or (run is not None and row < run.pairs):
-        raise _changed(part)
+        raise changed_error(part.name)
 
 
-def _changed(part: Part) -> HeedError:
-    return HeedError(f"{part.name} changed while it was read: start again when nothing writes to it.")
+def changed_error(name: str) -> HeedError:
+    """Return the error for a text that is not the one that was scanned."""
+    return HeedError(f"{name} changed while it was read: start again when nothing writes to it.")
 
 
 def _find_examples(selection: Selection, parts: Sequence[Part], *, swapped: bool) -> dict[str, list[dict[str, Any]]]:
