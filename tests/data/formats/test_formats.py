@@ -246,6 +246,8 @@ def test_patterns_and_folders(tmp_path: Path) -> None:
         for language in ("en", "de"):
             (tmp_path / "parts" / f"{number}.{language}").write_text(f"{language} {number}\n")
     (tmp_path / "parts" / "x.tsv").write_text("en\tde\nen 9\tde 9\n")
+    (tmp_path / "parts" / "._x.tsv").write_bytes(b"\0")
+    (tmp_path / "parts" / "._0.en").write_bytes(b"\0")
     expected = [(f"en {n}", f"de {n}") for n in range(3)]
 
     def read(*entry: str) -> Pairs:
@@ -274,6 +276,7 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
     corpus = load_files(folder, **options, score_field="1", min_score="0.5")
     assert sentence_pairs(corpus.train) == [("one", "eins"), ("four", "vier")]
     assert corpus.cleaning.dropped["low score"] == 2
+    assert "data.src_field and data.tgt_field are both 2" in files_error(folder, options | {"tgt_field": "'2'"})
     assert "needs data.score_field" in files_error(folder, {**options, "min_score": "0.5"})
     (folder / "t.tsv").write_text("high\tone\teins\n")
     assert "t.tsv, line 1: field '1' is 'high', which is not a number" in files_error(
@@ -294,6 +297,8 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
         ("t.tmx", "<tmx><body><tu></body></tmx>", "t.tmx cannot be read as TMX: mismatched tag: line 1"),
         ("t.tmx", "<tmx><body/></tmx>", "t.tmx has no unit in both en and de (its languages: none)"),
         ("t.tmx", "<!DOCTYPE tmx [<!ENTITY a 'b'>]><tmx/>", "it declares entities"),
+        ("t.tsv", "src\ttgt\tsrc\na\tb\tc\n", "t.tsv, line 1: several columns are called 'src'"),
+        ("t.csv", "tgt,src,tgt\na,b,c\n", "t.csv, line 1: several columns are called 'tgt'"),
         ("t.tsv", "", "no column 'src'"),
         ("t.tsv", "src\ttgt\n", "no sentences"),
     ],

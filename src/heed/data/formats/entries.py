@@ -130,11 +130,13 @@ def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
 
 
 def _expand(name: str) -> list[Path]:
-    """Return the paths that a pattern matches, or the path."""
+    """Return the paths that a pattern matches, or the path. As in a shell, "*" matches no hidden file."""
     if not re.search(WILDCARD, name) or Path(name).exists():
         return [Path(name)]
     root = Path(Path(name).anchor)
-    matches = sorted(root.glob(str(Path(name).relative_to(root))))
+    is_hidden = Path(name).name.startswith(".")
+    found = root.glob(str(Path(name).relative_to(root)))
+    matches = sorted(path for path in found if path.name.startswith(".") == is_hidden)
     if not matches:
         raise HeedError(f"{name} matches no file (relative paths start at {Path.cwd()}).")
     return matches
@@ -152,10 +154,12 @@ def _open(path: Path, fields: Fields) -> list[Source]:
 def _open_folder(folder: Path, fields: Fields) -> list[Source]:
     """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
 
+    Hidden files are skipped, such as those that macOS adds.
+
     Raises:
         HeedError: if a text file has no other side, or nothing is found.
     """
-    files = sorted(file for file in folder.iterdir() if file.is_file())
+    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     found: list[Source] = [source for file in files if _format(file.name) for source in _open(file, fields)]
     src_files, tgt_files = (_files_by_stem(files, language) for language in fields.languages)
     if alone := sorted(src_files.keys() ^ tgt_files.keys()):

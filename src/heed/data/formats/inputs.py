@@ -172,6 +172,11 @@ def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
             "data.tgt_field (and data.score_field) to column names of the first line, or to column numbers such as 1 "
             "and 2 if the first line is no header."
         )
+    if repeated := [name for name in fields.names if names.count(name) > 1]:
+        raise HeedError(
+            f"{file}, line 1: several columns are called {repeated[0]!r}: rename all but one, or delete this line and "
+            "choose columns by their numbers."
+        )
     return Columns(tuple(names.index(name) for name in fields.names), header=len(names))
 
 
