@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from heed.data.datamodule import StepStream, TranslationData
 from heed.data.micro_batches import Planner
@@ -50,6 +52,15 @@ def test_typos_change_a_word_by_one_letter() -> None:
     for new, old in changed:
         assert abs(len(new) - len(old)) <= 1
         assert len(new) != len(old) or sorted(new) == sorted(old)
+
+
+@given(sentence=st.text("ab .!?", min_size=1).filter(str.strip), seed=st.integers(0, 9))
+@example(sentence="!", seed=1)
+def test_noise_leaves_no_sentence_empty(sentence: str, seed: int) -> None:
+    noise = Noise(typos=1.0, punctuation=1.0, upper=0.5, title=0.5)
+    for number in range(8):
+        (changed,) = add_noise(noise, [sentence], [number], seed=f"{seed}")
+        assert changed.strip()
 
 
 def test_noise_depends_on_seed_and_number() -> None:

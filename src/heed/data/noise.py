@@ -38,7 +38,8 @@ class Noise:
             words = [_with_typo(word, rng) if rng.random() < self.typos else word for word in words]
         changed = " ".join(words)
         if rng.random() < self.punctuation and changed[-1:] in PUNCTUATION and changed:
-            changed = changed[:-1] if rng.random() < 0.5 else changed + changed[-1]
+            left_out = changed[:-1].rstrip()
+            changed = left_out if rng.random() < 0.5 and left_out else changed + changed[-1]
         if rng.random() < self.upper:
             return changed.upper()
         if rng.random() < self.title:
