@@ -210,6 +210,41 @@ def test_waiting_has_a_limit_that_names_itself(tmp_path: Path, monkeypatch: pyte
             folder.open_or_build(target, load, lambda _: None, wait_minutes=0.001)
 
 
+# Builds an entry and prints which process did. Arguments: its path, its rank.
+BUILD_ENTRY = """
+import os, sys
+from pathlib import Path
+from heed.data.preparation.folder import open_or_build
+
+def load(folder):
+    if not folder.exists():
+        raise ValueError
+    return (folder / "builder").read_text()
+
+print("ready", flush=True)
+entry = Path(sys.argv[1])
+print(open_or_build(entry, load, lambda folder: (folder / "builder").write_text(os.environ["RANK"]), wait_minutes=1))
+"""
+
+
+def test_the_first_process_of_a_run_builds(tmp_path: Path) -> None:
+    started = []
+    for rank in ("2", "1", "0"):
+        command = [sys.executable, "-c", BUILD_ENTRY, str(tmp_path / "entry")]
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RANK": rank}
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+        assert started[-1].stdout is not None
+        assert started[-1].stdout.readline() == "ready\n"
+    assert {process.communicate(timeout=30)[0] for process in started} == {"0\n"}
+
+
+def test_another_process_builds_where_the_first_one_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another node, whose disk the first process does not see."""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setattr(folder, "HEAD_START", 0.2)
+    assert len(training_text(PAIRS, tmp_path)) == 500
+
+
 # ---- damage and full disks
 
 

@@ -10,12 +10,15 @@ from typing import TypeVar
 
 from heed.errors import HeedError
 from heed.files import remove
-from heed.progress import Progress
+from heed.progress import Progress, is_first_process
 
 Content = TypeVar("Content")
 
 POLL = 0.5
 """Seconds between two attempts to get the lock."""
+
+HEAD_START = 10.0
+"""Seconds for which the other processes of a run leave the lock to the first one."""
 
 
 def open_or_build(
@@ -76,16 +79,19 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
 
     lock, owner = FileLock(f"{folder}.lock"), folder.with_name(f"{folder.name}.owner")
     start = time.monotonic()
-    with Progress(f"Waiting for another process that prepares {folder.name}", unit="looks") as bar:
+    with Progress(f"Waiting for another process that prepares {folder.name}", unit="attempts") as bar:
+        # The first process of a run reports the progress, so it should be the one that builds.
+        while not (is_first_process() or owner.exists() or folder.exists()) and time.monotonic() < start + HEAD_START:
+            time.sleep(POLL)
         while True:
             try:
                 lock.acquire(timeout=0)
                 break
             except Timeout:
+                bar.note = _read_owner(owner)
                 if time.monotonic() - start > 60 * wait_minutes:
-                    holder = owner.read_text() if owner.exists() else "another process"
                     raise HeedError(
-                        f"{folder} is still being prepared by {holder} after data.preparation.wait_minutes="
+                        f"{folder} is still being prepared by {bar.note} after data.preparation.wait_minutes="
                         f"{wait_minutes:g}: look whether it works, or raise the limit."
                     ) from None
                 bar.update()
@@ -96,3 +102,10 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
     finally:
         owner.unlink(missing_ok=True)
         lock.release()
+
+
+def _read_owner(owner: Path) -> str:
+    try:
+        return owner.read_text()
+    except OSError:  # not yet written, or removed again
+        return "another process"
