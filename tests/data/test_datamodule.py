@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import islice, takewhile
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,20 @@ def test_both_directions_double_the_training_set_only(sampling: float, tmp_path:
         assert tokenizer.decode_tgt([tgt]) == [translations[text]]
     ((batch,),) = both.val_dataloader()
     assert [tokenizer.src_pieces(src[:1]) for _, src, _ in sentences(batch)] == [["<2de>"]] * 2
+
+
+def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None:
+    """A search trains many models in one process."""
+    before = set(active_children())
+    module = data(tmp_path, sampling=0.2)
+    steps = iter(module.train_dataloader())
+    next(steps)
+    (process,) = set(active_children()) - before
+    module.teardown("fit")
+    process.join(30)
+    assert not process.is_alive()
+    assert next(StepStream(module, 0, 1).__iter__()).tgt_tokens, "training may go on"
+    module.teardown("fit")
 
 
 @pytest.mark.parametrize("devices", [3, 4, 16])
