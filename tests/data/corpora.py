@@ -13,15 +13,17 @@ from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from heed.data.cleaning import Cleaning
-from heed.data.corpus import Corpus, HubCorpus
+from heed.data.corpora.hub import HubCorpus
+from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.preparation.corpus import Preparation, TrainingCorpus, TrainingText, TrainingTexts
+from heed.data.preparation.corpus import Preparation, TrainingText
 from heed.data.store import PairStore, StoredShard, chunk_size
 from heed.data.text import Block, ParallelText, TextInMemory
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.data.training_texts import TrainingCorpus, TrainingTexts
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]

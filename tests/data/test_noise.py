@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from heed.data.datamodule import StepStream, TranslationData
 from heed.data.micro_batches import Planner
 from heed.data.noise import Noise, add_noise
-from heed.data.preparation.corpus import TrainingTexts
 from heed.data.tokenizer import TokenizerTrainer
+from heed.data.training_texts import TrainingTexts
 from tests.data.corpora import TOKENIZER, compose_data, files_error, load_files, numbered_dogs, write_lines
 
 SENTENCES = [f"the dog number {n} sleeps." for n in range(2000)]

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from hydra.errors import InstantiationException
 
+from heed.data.corpora.opus import OpusCorpus
 from heed.data.corpus import Corpus
-from heed.data.opus import OpusCorpus
 from heed.errors import HeedError
 from tests.data.corpora import ROOT, compose_data, sentence_pairs
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from heed.data.cleaning import Cleaning
-from heed.data.formats.inputs import TextFiles
+from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import corpus as module
-from heed.data.preparation import encode, folder, scan, selection
+from heed.data.preparation import encode, folder, ranges, scan, selection
 from heed.data.preparation.corpus import Preparation, TrainingText
 from heed.data.store import PreparedPairs
 from heed.data.text import ParallelText
@@ -73,7 +73,7 @@ def test_the_sizes_of_runs_shards_and_ranges_change_no_pair(
     monkeypatch.setattr("heed.data.text.BLOCK", 30)
     monkeypatch.setattr(scan, "RUN", run)
     monkeypatch.setattr(encode, "SHARD", shard)
-    monkeypatch.setattr(selection, "RANGE", digest_range)
+    monkeypatch.setattr(ranges, "RANGE", digest_range)
     parts = training_text(text, tmp_path / "parts", rules=rules, at_most=at_most)
     assert len(whole) == len(parts) == (at_most or (560 if keep else 500))
     assert whole.fingerprint == parts.fingerprint
@@ -108,7 +108,7 @@ import sys
 from pathlib import Path
 from heed.data.cleaning import Cleaning
 from heed.data.formats import lines
-from heed.data.formats.inputs import TextFiles
+from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import corpus, scan
 from heed.data.tokenizer import Tokenizer
 from tests.data.corpora import NO_RULES
@@ -311,7 +311,7 @@ def test_too_little_room_is_refused_before_it_is_needed(
 ) -> None:
     text = training_text(PAIRS, tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10_000))
-    with pytest.raises(HeedError, match=r"0\.0 GB of free space, but preparing 500 pairs needs about .* GB: make room"):
+    with pytest.raises(HeedError, match=r" 0 MB of free space, but preparing 500 pairs needs about .* MB: make room"):
         text.encode(tokenizer)
 
 

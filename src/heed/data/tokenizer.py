@@ -27,7 +27,7 @@ from heed.progress import announced
 from heed.symbols import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
-    from heed.data.preparation.corpus import TrainingTexts
+    from heed.data.training_texts import TrainingTexts
 
 THREADS = 4
 """Threads of SentencePiece's training. A constant, because unigram models depend on the number of threads."""
@@ -67,7 +67,7 @@ class Tokenizer:
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of target languages; empty for a tokenizer of one target language."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
-        """Ids of the tags of training texts (`heed.data.preparation.corpus.TrainingCorpus`)."""
+        """Ids of the tags of training texts (`heed.data.training_texts.TrainingCorpus`)."""
         self._tag = list(self.language_tags.values())[:1]
 
     @property

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from heed.data.formats.compression import SUFFIXES, without_compression
 from heed.data.formats.fields import Fields
-from heed.data.formats.inputs import CsvFile, JsonLines, ParquetFile, TextFiles, TmxFile, TsvFile
+from heed.data.formats.parquet import ParquetFile
+from heed.data.formats.records import CsvFile, JsonLines, TsvFile
+from heed.data.formats.text_files import TextFiles
+from heed.data.formats.tmx import TmxFile
 from heed.data.text import Source
 from heed.errors import HeedError
 

@@ -70,11 +70,6 @@ class LineRange:
                 yield decoded
 
 
-def whole_file(file: Path) -> LineRange:
-    """Return all lines of a file."""
-    return LineRange(file)
-
-
 def cut_file(file: Path) -> list[LineRange]:
     """Cut a file into ranges of about ``PART`` bytes; a compressed file is one range."""
     if find_compression(file) is not None or file.stat().st_size <= PART:

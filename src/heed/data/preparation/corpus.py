@@ -3,22 +3,17 @@
 import hashlib
 import json
 import os
-import pickle
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
-from heed.data.cleaning import RULES, Cleaning, CleaningReport
+from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import Digests
-from heed.data.directions import Direction
-from heed.data.noise import Noise
 from heed.data.preparation.encode import (
     EncodeTask,
     Shard,
@@ -28,24 +23,23 @@ from heed.data.preparation.encode import (
     shard_tasks,
 )
 from heed.data.preparation.folder import open_or_build
+from heed.data.preparation.ranges import DIGEST_LIMIT
 from heed.data.preparation.scan import run_path
 from heed.data.preparation.selection import (
-    DIGEST_LIMIT,
     Selection,
     SelectionSettings,
     changed_error,
     read_selected,
     select_pairs,
 )
+from heed.data.preparation.words import CountTask, count_part
 from heed.data.preparation.workers import Workers
 from heed.data.store import PreparedPairs, chunk_size
-from heed.data.text import Advance, Block, Part, Source, WordCounts
+from heed.data.text import Block, Part, Source
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.files import remove, replacing
 from heed.options import AtLeast1, Positive, validated
-
-Result = TypeVar("Result")
 
 FORMAT = 1
 """Version of the files. Those of another version are prepared again."""
@@ -164,10 +158,10 @@ class TrainingText:
         """Write the word counts of a sample of about ``at_most`` pairs, and return the files."""
         threshold = _bound(self.selection) * min(at_most, len(self)) // len(self)
         tasks = [
-            _CountTask(number, part, self.swapped, self.selection.folder, threshold, folder / f"{number}")
+            CountTask(number, part, self.swapped, self.selection.folder, threshold, folder / f"{number}")
             for number, part in enumerate(self.parts)
         ]
-        workers.map(_count_part, tasks, description="Counting words", total=self.size, unit="B")
+        workers.map(count_part, tasks, description="Counting words", total=self.size, unit="B")
         return [task.file for task in tasks]
 
     def encode(self, tokenizer: Tokenizer) -> PreparedPairs:
@@ -241,112 +235,9 @@ class TrainingText:
         free = shutil.disk_usage(folder).free
         if ROOM * needed > free + done:
             raise HeedError(
-                f"{folder.parent} has {free / 1e9:.1f} GB of free space, but preparing {len(self):,} pairs needs about "
-                f"{ROOM * needed / 1e9:.1f} GB: make room, or set cache_dir=DIR to a folder on another disk."
+                f"{folder.parent} has {free / 1e6:,.0f} MB of free space, but preparing {len(self):,} pairs needs "
+                f"about {ROOM * needed / 1e6:,.0f} MB: make room, or set cache_dir=DIR to a folder on another disk."
             )
-
-
-@dataclass(frozen=True)
-class TrainingCorpus:
-    """A training text, and how it is mixed with others.
-
-    Args:
-        name: its name in a mixture; "" if there is no other.
-        text: the text.
-        directions: in which it is used: as it is, and if there are two, swapped too.
-        weight: its share of the sentences, relative to the other texts.
-        from_step: optimizer step from which on it is drawn.
-        tag: first token of its sources, such as "<crawl>"; None: no tag.
-        noise: of its sources; None: no noise.
-    """
-
-    name: str
-    text: TrainingText
-    directions: tuple[Direction, ...]
-    weight: float = 1.0
-    from_step: int = 0
-    tag: str | None = None
-    noise: Noise | None = None
-
-
-@dataclass(frozen=True)
-class TrainingTexts:
-    """All training text: one text, or several that are mixed."""
-
-    corpora: Sequence[TrainingCorpus]
-
-    @property
-    def is_mixture(self) -> bool:
-        """Whether texts are mixed by weight."""
-        return any(corpus.name for corpus in self.corpora)
-
-    def __len__(self) -> int:
-        return sum(len(corpus.text) for corpus in self.corpora)
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield all selected pairs, text by text."""
-        for corpus in self.corpora:
-            yield from corpus.text.blocks()
-
-    @property
-    def directions(self) -> tuple[Direction, ...]:
-        """The directions of all texts."""
-        return tuple(dict.fromkeys(direction for corpus in self.corpora for direction in corpus.directions))
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """The tags of the texts."""
-        return tuple(dict.fromkeys(corpus.tag for corpus in self.corpora if corpus.tag is not None))
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of the selected pairs; of a mixture, of its texts and their weights."""
-        if not self.is_mixture:
-            return self.corpora[0].text.fingerprint
-        mixed = [(c.name, c.text.fingerprint, c.weight, c.from_step, c.tag) for c in self.corpora]
-        return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()
-
-    @property
-    def report(self) -> CleaningReport:
-        """What the cleaning rules dropped, in all texts."""
-        reports = [corpus.text.report for corpus in self.corpora]
-        if len(reports) == 1:
-            return reports[0]
-        return CleaningReport(
-            sum(report.total for report in reports),
-            {rule: sum(report.dropped[rule] for report in reports) for rule in RULES},
-            {rule: [pair for report in reports for pair in report.examples[rule]] for rule in RULES},
-        )
-
-    def describe_cleaning(self) -> str:
-        """Return what the cleaning rules dropped, text by text, for the user."""
-        if not self.is_mixture:
-            return str(self.report)
-        return "\n".join(f"{corpus.name}: {corpus.text.report}" for corpus in self.corpora)
-
-    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
-        """Return the result of a function of the words in a sample of about ``at_most`` pairs.
-
-        A mixture is sampled in proportion to the weights. If a text is large, the function is called in a worker
-        process, whose memory is freed with it.
-        """
-        weights = sum(corpus.weight for corpus in self.corpora)
-        processes = max(corpus.text.processes for corpus in self.corpora)
-        files = []
-        with (
-            TemporaryDirectory(dir=self.corpora[0].text.cache_dir) as folder,
-            Workers.started(processes) as workers,
-        ):
-            for number, corpus in enumerate(self.corpora):
-                share = Path(folder, f"{number}")
-                share.mkdir()
-                sample = max(1, round(at_most * corpus.weight / weights))
-                files += corpus.text.write_words(sample, share, workers)
-            return workers.call(partial(_call_with_words, function), files)
-
-    def encode(self, tokenizer: Tokenizer) -> list[PreparedPairs]:
-        """Return the token ids of each text, see `TrainingText.encode`."""
-        return [corpus.text.encode(tokenizer) for corpus in self.corpora]
 
 
 def _load_selection(folder: Path) -> Selection:
@@ -376,33 +267,3 @@ def _write_manifest(folder: Path, shards: Sequence[Shard]) -> None:
 
 def _digest(*content: Any) -> str:
     return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-# ---- word counts
-
-
-@dataclass(frozen=True)
-class _CountTask:
-    number: int
-    part: Part
-    swapped: bool
-    selection: Path
-    threshold: int
-    """Bound of the digests of the sampled pairs."""
-    file: Path
-
-
-def _count_part(task: _CountTask, advance: Advance) -> None:
-    """Write the word counts of the pairs of a part with digests below the threshold."""
-    counts = WordCounts()
-    blocks = read_selected(Selection(task.selection), task.part, task.number, advance, swapped=task.swapped)
-    for _, block, keys in blocks:
-        counts.add(block.take(np.flatnonzero(keys <= np.uint64(task.threshold - 1)).tolist()))
-    task.file.write_bytes(pickle.dumps(counts))
-
-
-def _call_with_words(function: Callable[[WordCounts], Result], files: Sequence[Path]) -> Result:
-    counts = WordCounts()
-    for file in files:
-        counts.update(pickle.loads(file.read_bytes()))
-    return function(counts)

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from heed.data.digests import Digests
 from heed.data.preparation.arrays import files_digest, map_array, write_array
+from heed.data.preparation.ranges import DIGEST_LIMIT
 from heed.data.preparation.scan import run_path
-from heed.data.preparation.selection import DIGEST_LIMIT, Selection, read_selected
+from heed.data.preparation.selection import Selection, read_selected
 from heed.data.ragged import Ragged, take
 from heed.data.text import Advance, Part
 from heed.data.tokenizer import Tokenizer

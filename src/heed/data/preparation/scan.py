@@ -25,6 +25,20 @@ CLEAN_PAIR = np.dtype([("digest", "<u8"), ("row", "<u4")])
 
 
 @dataclass(frozen=True)
+class Run:
+    """Consecutive pairs of a part."""
+
+    index: int
+    """Among the runs of all parts."""
+    part: int
+    number: int
+    """Among the runs of its part."""
+    first: int
+    """Number of pairs before it, in all parts."""
+    pairs: int
+
+
+@dataclass(frozen=True)
 class Scanned:
     """What the scan found in a part."""
 
@@ -93,6 +107,17 @@ def read_part(part: Part, advance: Advance, *, swapped: bool) -> Iterator[Block]
 def run_path(folder: Path, part: int, run: int) -> Path:
     """Return the path of a run's files, without their suffixes."""
     return folder / f"{part:05}-{run:03}"
+
+
+def number_runs(pairs: Sequence[Sequence[int]]) -> list[Run]:
+    """Return the runs of all parts; ``pairs`` holds the pairs of each run, by part."""
+    runs: list[Run] = []
+    first = 0
+    for part, sizes in enumerate(pairs):
+        for number, size in enumerate(sizes):
+            runs.append(Run(len(runs), part, number, first, size))
+            first += size
+    return runs
 
 
 def _result_file(folder: Path, part: int) -> Path:

@@ -17,7 +17,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 from heed.data.cleaning import Cleaning
-from heed.data.corpus import Corpus, FilesCorpus
+from heed.data.corpora.files import FilesCorpus
+from heed.data.corpus import Corpus
 from heed.data.preparation.corpus import Preparation
 from heed.data.preparation.folder import open_or_build
 from heed.errors import HeedError
