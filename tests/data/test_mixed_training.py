@@ -16,7 +16,7 @@ from heed.data.micro_batches import Planner
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
 from heed.launch.summary import late_texts
 from heed.symbols import EOS, PAD
-from tests.data.corpora import TOKENIZER, compose_data, files_error, write_lines
+from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, write_lines
 
 WEIGHTS = {"news": 3, "talks": 1, "crawl": 1}
 
@@ -107,6 +107,24 @@ def test_the_heaviest_text_keeps_what_several_have(mixed: Path) -> None:
     assert [len(part.text) for part in corpus.train.corpora] == [40, 90, 1]
     assert corpus.cleaning.dropped["duplicate"] == 10
     assert "crawl: training pairs: 11 read, 1 kept" in corpus.train.describe_cleaning()
+
+
+def test_texts_have_fields_and_scores_of_their_own(mixed: Path) -> None:
+    (mixed / "a.tsv").write_text("en\tde\tscore\none\teins\t0.9\ntwo\tzwei\t0.4\n")
+    (mixed / "b.tsv").write_text("drei\tthree\nvier\tfour\n")
+    texts = (
+        f"{{a: {{files: [{mixed}/a.tsv], score_field: score, min_score: 0.5}}, "
+        f"b: {{files: [{mixed}/b.tsv], src_field: 2, tgt_field: 1}}}}"
+    )
+    corpus = load(mixed, "data.src_field=en", "data.tgt_field=de", train=texts)
+    pairs = [sentence_pairs(part.text) for part in corpus.train.corpora]
+    assert pairs == [[("one", "eins")], [("three", "drei"), ("four", "vier")]]
+    for options, message in (
+        ("min_score: 0.5", "data.train.a.min_score needs data.train.a.score_field"),
+        ("src_field: de", "data.train.a.src_field and data.train.a.tgt_field are both de"),
+    ):
+        text = f"{{a: {{files: [{{}}/a.tsv], {options}}}}}"
+        assert message in files_error(mixed, {"train": text, "src_field": "en", "tgt_field": "de"})
 
 
 def test_a_temperature_makes_weights(mixed: Path) -> None:
