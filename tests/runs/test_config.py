@@ -24,6 +24,7 @@ CONFIG: dict[str, Any] = {
         ({"seed": 2}, ["seed"], False),
         ({"data": {"train": [["b.en", "b.de"]], "cache_dir": "cache"}}, ["data.train"], False),
         ({"data": {"train": [["a.en", "a.de"]], "cache_dir": "other"}, "cache_dir": "other"}, [], True),
+        ({"data": CONFIG["data"] | {"preparation": {"num_proc": 4}, "command": "uvx mtdata", "num_jobs": 2}}, [], True),
         ({"resume": True, "trainer": {"max_steps": 5, "devices": 2}}, [], True),
         # A resumed run may train longer; the results are then of another run.
         ({"trainer": {"max_steps": 9, "devices": 1}}, [], False),

@@ -14,7 +14,8 @@ CONFIG = "config.yaml"
 
 CONTROL = (
     "resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test",
-    "license", "module.max_skipped_steps", "module.activation_checkpointing", "module.compile",
+    "license", "data.preparation", "data.command", "data.num_jobs", "module.max_skipped_steps",
+    "module.activation_checkpointing", "module.compile",
 )  # fmt: skip
 """Options that do not change what a training step computes: a resumed run may change them."""
 
