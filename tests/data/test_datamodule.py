@@ -139,6 +139,17 @@ def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None
     module.teardown("fit")
 
 
+def test_a_killed_process_that_samples_is_an_error(tmp_path: Path) -> None:
+    before = set(active_children())
+    steps = iter(StepStream(data(tmp_path, sampling=0.2), 0, 1))
+    next(steps)
+    (process,) = set(active_children()) - before
+    process.kill()
+    process.join()
+    with pytest.raises(HeedError, match="random segmentations was killed, probably for lack of memory"):
+        list(islice(steps, 100))
+
+
 @pytest.mark.parametrize("devices", [3, 4, 16])
 def test_the_suggested_device_tokens_leave_no_device_idle(tmp_path: Path, devices: int) -> None:
     module = data(tmp_path)

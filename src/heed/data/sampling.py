@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Protocol, TypeVar
@@ -17,6 +18,7 @@ from heed.data.preparation.workers import end_with_parent
 from heed.data.ragged import Ragged
 from heed.data.store import IntArray, Pairs
 from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError
 
 AHEAD = 1
 """Pools that are drawn before they are needed."""
@@ -61,15 +63,24 @@ class Sampler:
 
         Args:
             pools: what identifies each pool, its pairs, and the corpus of each pair.
+
+        Raises:
+            HeedError: if the process was killed.
         """
         waiting: deque[tuple[Place, Future[Pairs]]] = deque()
-        for place, pairs, corpora in pools:
-            waiting.append((place, self._start().submit(_draw, pairs, corpora, place.seed)))
-            if len(waiting) > AHEAD:
-                place, drawn = waiting.popleft()
+        try:
+            for place, pairs, corpora in pools:
+                waiting.append((place, self._start().submit(_draw, pairs, corpora, place.seed)))
+                if len(waiting) > AHEAD:
+                    place, drawn = waiting.popleft()
+                    yield place, drawn.result()
+            for place, drawn in waiting:
                 yield place, drawn.result()
-        for place, drawn in waiting:
-            yield place, drawn.result()
+        except BrokenProcessPool as error:
+            raise HeedError(
+                "The process that draws noise and random segmentations was killed, probably for lack of memory: resume "
+                "the run with a smaller batching.pool, or start one with tokenizer.sampling=0 data.noise=null."
+            ) from error
 
     def close(self) -> None:
         """End the process, if there is one. What is drawn later starts another."""
