@@ -322,16 +322,16 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     assert not odd.exists()
 
 
-def text_of_files(folder: Path) -> TrainingText:
+def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> TrainingText:
     return TrainingText(
         [TextFiles(folder / "t.en", folder / "t.de")],
         held_out=[],
-        cleaning=Cleaning(**NO_RULES),
+        cleaning=Cleaning(**rules),
         min_score=None,
         at_most=None,
         swapped=False,
         preparation=Preparation(num_proc=1, wait_minutes=1),
-        cache_dir=folder / "cache",
+        cache_dir=folder / cache,
     )
 
 
@@ -377,6 +377,26 @@ def test_a_file_that_changes_while_it_is_scanned_is_an_error(tmp_path: Path, mon
             text_of_files(tmp_path)
     assert not list((tmp_path / "cache").rglob("*.partial"))
     assert "W1" in " ".join(src for src, _ in sentence_pairs(text_of_files(tmp_path)))
+
+
+def test_the_report_is_the_same_for_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples, too, which are the first of each rule in the text."""
+    write_text(tmp_path, 1000)
+    for language in ("en", "de"):  # the only duplicate and the only placeholder are far behind
+        lines = (tmp_path / f"t.{language}").read_text().split("\n")
+        lines[950] = lines[10] = f"the same {language}"
+        lines[980] = "@@" if language == "de" else "word"
+        (tmp_path / f"t.{language}").write_text("\n".join(lines))
+    rules = NO_RULES | {"drop_empty": True, "drop_placeholders": True, "drop_duplicates": True}
+    whole = text_of_files(tmp_path, "whole", rules).report
+    assert [(pair.number, pair.src, pair.tgt) for pair in whole.examples["placeholder"]] == [(981, "word", "@@")]
+    assert [(pair.number, pair.src) for pair in whole.examples["duplicate"]] == [(951, "the same en")]
+    assert len(whole.examples["empty"]) == 3
+    monkeypatch.setattr("heed.data.formats.lines.PART", 3000)
+    monkeypatch.setattr("heed.data.text.BLOCK", 7)
+    monkeypatch.setattr(scan, "RUN", 20)
+    monkeypatch.setattr(module, "SMALL", 0)
+    assert text_of_files(tmp_path, "parts", rules).report == whole
 
 
 def test_the_room_is_estimated_from_pairs_that_are_selected(

@@ -37,7 +37,7 @@ class LineRange:
     @property
     def name(self) -> str:
         """What the range is called in messages."""
-        return str(self.file) if self.stop is None and not self.start else f"{self.file} from line {self.first + 1:,}"
+        return f"{self.file} from line {self.first + 1:,}" if self.start else str(self.file)
 
     @property
     def size(self) -> int:
