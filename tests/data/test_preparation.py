@@ -1,5 +1,6 @@
 """Preparation: the same files whatever the processes, the interruptions and the sizes of runs and shards."""
 
+import json
 import os
 import random
 import resource
@@ -392,6 +393,9 @@ def test_the_report_is_the_same_for_parts_of_any_size(tmp_path: Path, monkeypatc
     assert [(pair.number, pair.src, pair.tgt) for pair in whole.examples["placeholder"]] == [(981, "word", "@@")]
     assert [(pair.number, pair.src) for pair in whole.examples["duplicate"]] == [(951, "the same en")]
     assert len(whole.examples["empty"]) == 3
+    (manifest,) = (tmp_path / "whole").glob("text/*/selection.json")
+    sizes = [(tmp_path / f"t.{language}").stat().st_size for language in ("en", "de")]
+    assert json.loads(manifest.read_text())["inputs"] == {f"{tmp_path}/t.en and {tmp_path}/t.de": sum(sizes)}
     monkeypatch.setattr("heed.data.formats.lines.PART", 3000)
     monkeypatch.setattr("heed.data.text.BLOCK", 7)
     monkeypatch.setattr(scan, "RUN", 20)

@@ -5,6 +5,7 @@ sorted by length, and smaller samples are subsets of larger ones.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -143,6 +144,8 @@ def select_pairs(
     dropped = dict(zip(RULES, violations.tolist(), strict=False))
     manifest = {
         "fingerprint": selected.fingerprint,
+        # For people; the names of the parts need not be UTF-8.
+        "inputs": {os.fsencode(part.name).decode(errors="replace"): part.size for part in parts},
         "total": sum(run.pairs for run in runs),
         "clean_chars": sum(part.clean_chars for part in scanned),
         "limit": selected.limit,
