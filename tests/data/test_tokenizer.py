@@ -1,6 +1,8 @@
 """Tokenizers: round trips, vocabulary sizes, caching, sampling, language tags."""
 
 import io
+import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -325,3 +327,29 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
     separate = TokenizerTrainer(**(TOKENIZER | {"joint": False}))
     with pytest.raises(HeedError, match=r"several target languages needs one vocabulary.*tokenizer.joint=true"):
         separate.train(text, tmp_path, tags=("<2de>", "<2en>"))
+
+
+# Kills itself while it trains a tokenizer. Argument: the cache.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from heed.data.tokenizer import TokenizerTrainer
+from tests.data.corpora import toy_language, train_tokenizer
+
+TokenizerTrainer.train_models = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+train_tokenizer(toy_language(), Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_training_leaves_nothing_for_the_next(tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert list(tmp_path.glob("tokenizer/*/words/0/0"))
+    learn(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"text", "tokenizer"}
+    assert {path.name for path in tmp_path.glob("tokenizer/*/*")} == {"tokenizer.model"}
+    assert not list(tmp_path.rglob("*.partial"))

@@ -21,7 +21,7 @@ from heed.data.cache import build_once
 from heed.data.directions import LANGUAGE_TAG, language_tag
 from heed.data.text import WordCounts
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import remove, replacing
 from heed.options import AtLeast1, UnitInterval, validated
 from heed.progress import announced
 from heed.symbols import BOS, EOS, PAD, UNK
@@ -259,7 +259,10 @@ class TokenizerTrainer:
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
                 train = partial(self.train_models, pairs=len(text), tags=tags)
-                Tokenizer(*text.call_with_words(train, self.max_sentences)).save(folder)
+                counts = folder / "words"  # inside, so that the next build removes them if this one is killed
+                models = text.call_with_words(train, self.max_sentences, counts)
+                remove(counts)
+                Tokenizer(*models).save(folder)
 
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
 

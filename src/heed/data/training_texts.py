@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from heed.data.cleaning import RULES, CleaningReport
@@ -99,22 +98,19 @@ class TrainingTexts:
             return str(self.report)
         return "\n".join(f"{corpus.name}: {corpus.text.report}" for corpus in self.corpora)
 
-    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
+    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int, folder: Path) -> Result:
         """Return the result of a function of the words in a sample of about ``at_most`` pairs.
 
         A mixture is sampled in proportion to the weights. If a text is large, the function is called in a worker
-        process, whose memory is freed with it.
+        process, whose memory is freed with it. The words are written to the folder.
         """
         weights = sum(corpus.weight for corpus in self.corpora)
         processes = max(corpus.text.processes for corpus in self.corpora)
         files = []
-        with (
-            TemporaryDirectory(dir=self.corpora[0].text.cache_dir) as folder,
-            Workers.started(processes) as workers,
-        ):
+        with Workers.started(processes) as workers:
             for number, corpus in enumerate(self.corpora):
-                share = Path(folder, f"{number}")
-                share.mkdir()
+                share = folder / f"{number}"
+                share.mkdir(parents=True)
                 sample = max(1, round(at_most * corpus.weight / weights))
                 files += corpus.text.write_words(sample, share, workers)
             return workers.call(partial(call_with_words, function), files)
