@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from heed.data.cleaning import Cleaning
-from heed.data.corpora.assembly import Assembly, MixtureEntry, parse_noise
+from heed.data.corpora.builder import CorpusBuilder, MixtureEntry, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
 from heed.data.directions import Direction
 from heed.data.formats.entries import (
@@ -113,7 +113,7 @@ class FilesCorpus:
                 raise HeedError(f"{where}min_score needs {where}score_field, the field or column of the scores.")
         if min_score is not None and not any(text.fields(self.fields).score for text in self.texts.values()):
             raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
-        self.assembly = Assembly(
+        self.builder = CorpusBuilder(
             reverse,
             both_directions,
             max_train,
@@ -151,7 +151,7 @@ class FilesCorpus:
             direction = self._direction_of_test(name, own)
             tests[name] = EvaluationSet(self._read(entries, direction), direction)
         sets = [EvaluationSet(text, direction or own) for direction, text in valid.items()]
-        return self.assembly.assemble("files", train, name_validation_sets(sets), tests)
+        return self.builder.build("files", train, name_validation_sets(sets), tests)
 
     def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
         """Read an evaluation set. It has no scores, which are for training."""
@@ -168,7 +168,7 @@ class FilesCorpus:
             HeedError: if the name does not end with one of several directions.
         """
         known = {own, *self.valid, *(text.direction for text in self.texts.values())} - {None}
-        if self.assembly.both_directions:
+        if self.builder.both_directions:
             known |= {direction.reversed() for direction in known if direction}
         named = [direction for direction in known if re.search(rf"(^|[-.]){re.escape(str(direction))}$", name)]
         if not named and len(self.valid) > 1:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.data.cleaning import Cleaning
-from heed.data.corpora.assembly import Assembly, MixtureEntry, parse_noise
+from heed.data.corpora.builder import CorpusBuilder, MixtureEntry, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
 from heed.data.formats.hub import DatasetSource, load_split
@@ -65,7 +65,7 @@ class HubCorpus:
         self.repository, self.config, self.revision, self.splits = repository, config, revision, splits
         self.root, self.stems = root, stems
         self.languages = src_lang, tgt_lang
-        self.assembly = Assembly(
+        self.builder = CorpusBuilder(
             reverse,
             both_directions,
             max_train,
@@ -86,7 +86,7 @@ class HubCorpus:
         valid = {"valid": EvaluationSet(ParallelText.read([self._source("valid")]), direction)}
         has_test = self.splits["test"] is not None
         tests = {"test": EvaluationSet(ParallelText.read([self._source("test")]), direction)} if has_test else {}
-        return self.assembly.assemble(self.name, [MixtureEntry("", [self._source("train")], direction)], valid, tests)
+        return self.builder.build(self.name, [MixtureEntry("", [self._source("train")], direction)], valid, tests)
 
     def _source(self, split: str) -> Source:
         src, tgt = self.languages

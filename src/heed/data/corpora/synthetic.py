@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.data.cleaning import Cleaning
-from heed.data.corpora.assembly import Assembly, MixtureEntry, parse_noise
+from heed.data.corpora.builder import CorpusBuilder, MixtureEntry, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.digests import text_fingerprint
 from heed.data.directions import Direction
@@ -55,7 +55,7 @@ class SyntheticCorpus:
         self.sizes = {"train": train, "valid": valid, "test": test, "long": long}
         self.seed = seed
         reverse = reverse != (src_lang == "de")  # the grammar generates English sources
-        self.assembly = Assembly(
+        self.builder = CorpusBuilder(
             reverse,
             both_directions,
             max_train,
@@ -81,7 +81,7 @@ class SyntheticCorpus:
         direction = Direction("en", "de")
         key = "synthetic", text_fingerprint(splits["train"])
         sets = {name: EvaluationSet(text, direction) for name, text in splits.items()}
-        return self.assembly.assemble(
+        return self.builder.build(
             "synthetic",
             [MixtureEntry("", [TextInMemory(splits["train"], key)], direction)],
             {"valid": sets["valid"]},

@@ -43,7 +43,7 @@ class MixtureEntry:
 
 
 @dataclass(frozen=True)
-class Assembly:
+class CorpusBuilder:
     """The options that all kinds of corpora share, and the steps: reversal, cleaning and selection."""
 
     reverse: bool
@@ -56,7 +56,7 @@ class Assembly:
     noise: Noise | None
     temperature: float = 1.0
 
-    def assemble(
+    def build(
         self,
         name: str,
         train: Sequence[MixtureEntry],
