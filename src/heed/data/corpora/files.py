@@ -102,17 +102,7 @@ class FilesCorpus:
         score = None if score_field is None else str(score_field)
         self.fields = Fields(str(src_field), str(tgt_field), score, (src_lang, tgt_lang))
         self.min_score = min_score
-        for name, text in self.texts.items():
-            where, fields = f"data.train.{name}." if name else "data.", text.fields(self.fields)
-            if fields.src == fields.tgt:
-                raise HeedError(
-                    f"{where}src_field and {where}tgt_field are both {fields.src}: give the field of the source and "
-                    "that of the target."
-                )
-            if text.min_score is not None and fields.score is None:
-                raise HeedError(f"{where}min_score needs {where}score_field, the field or column of the scores.")
-        if min_score is not None and not any(text.fields(self.fields).score for text in self.texts.values()):
-            raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
+        _check_fields(self.texts, self.fields, min_score)
         self.builder = CorpusBuilder(
             reverse,
             both_directions,
@@ -238,6 +228,27 @@ class MixtureOptions:
             tgt=str(self.tgt_field or default.tgt),
             score=default.score if self.score_field is None else str(self.score_field),
         )
+
+
+def _check_fields(texts: Mapping[str, MixtureOptions], default: Fields, min_score: float | None) -> None:
+    """Raise a HeedError if a text has one field for both sides, or a threshold and no scores.
+
+    Args:
+        texts: by name.
+        default: the fields that a text does not name.
+        min_score: the threshold of the texts that have none.
+    """
+    for name, text in texts.items():
+        where, fields = f"data.train.{name}." if name else "data.", text.fields(default)
+        if fields.src == fields.tgt:
+            raise HeedError(
+                f"{where}src_field and {where}tgt_field are both {fields.src}: give the field of the source and that "
+                "of the target."
+            )
+        if text.min_score is not None and fields.score is None:
+            raise HeedError(f"{where}min_score needs {where}score_field, the field or column of the scores.")
+    if min_score is not None and not any(text.fields(default).score for text in texts.values()):
+        raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
 
 
 def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, MixtureOptions]:
