@@ -197,6 +197,7 @@ def test_models_that_cannot_be_told_apart_are_refused(model: ServedModel) -> Non
         ({"q": ["x"] * 101}, "101 texts exceed the limit of 100."),
         ({"q": "x\n" * 501}, "501 sentences exceed the limit of 500."),
         ({"q": "<p>dog</p", "format": "html"}, "not closed"),
+        ({"q": "<![x[", "format": "html"}, "malformed"),
     ],
 )
 def test_wrong_requests_get_a_sentence(client: TestClient, body: dict[str, object], message: str) -> None:

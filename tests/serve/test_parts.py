@@ -7,7 +7,7 @@ import pytest
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
-from heed.serve.languages import language_name
+from heed.inference.languages import language_name
 from heed.serve.models import model_names
 
 
@@ -45,6 +45,12 @@ def test_everything_else_is_copied() -> None:
 @pytest.mark.parametrize("html", ["<p", "a <b>c</b", "a <!-- b", '<p class="', "<!DOCTYPE", "<script>a"])
 def test_html_that_does_not_end_is_refused(html: str) -> None:
     with pytest.raises(ApiError, match="not closed"):
+        parse(html)
+
+
+@pytest.mark.parametrize("html", ["<![x[", "a <![x[b]]>", "<![", "<![;>", "<p><![textarea[", "<!DOCTYPE<![-"])
+def test_html_with_a_malformed_declaration_is_refused(html: str) -> None:
+    with pytest.raises(ApiError, match="cannot be translated"):
         parse(html)
 
 

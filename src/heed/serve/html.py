@@ -28,10 +28,14 @@ def parse(text: str) -> list[str | TextNode]:
     The text of `KEPT` elements, and of elements with ``translate="no"`` or ``class="notranslate"``, is not a node.
 
     Raises:
-        ApiError: if a tag or a comment is not closed.
+        ApiError: if a tag or a comment is not closed, or a declaration is malformed.
     """
     parser = _Parser(text)
-    parser.feed(text)
+    try:
+        parser.feed(text)
+    except AssertionError as error:  # html.parser fails on a declaration such as <![x[
+        message = "This HTML cannot be translated: a declaration (<![…) is malformed."
+        raise ApiError(HTTPStatus.BAD_REQUEST, message) from error
     parser.finish()
     return parser.pieces
 
