@@ -17,7 +17,7 @@ from tests.export.models import LINES, positions, transformer, write_run
 pytestmark = pytest.mark.slow
 
 Heed = Callable[..., tuple[int, str, str]]
-NAME = "translate-en_de-1_0"
+NAME = "translate-en_de-100_0"
 
 
 def test_the_package_is_a_zip_of_one_folder(heed_cli: Heed, tmp_path: Path) -> None:
@@ -37,6 +37,7 @@ def test_the_package_is_a_zip_of_one_folder(heed_cli: Heed, tmp_path: Path) -> N
         config = json.loads(archive.read(f"{NAME}/model/config.json"))
         tokenizer = archive.read(f"{NAME}/sentencepiece.model")
     assert (metadata["from_code"], metadata["to_name"]) == ("en", "German")
+    assert float(metadata["package_version"]) > 10  # the index of Argos Translate has versions from 1.0
     assert config["add_source_eos"] is True
     assert tokenizer == (run / "model" / "tokenizer.model").read_bytes()
 

@@ -10,22 +10,15 @@ from heed.export import ctranslate2_model, to_ctranslate2
 from heed.export.extra import require
 from heed.export.parity import CheckSet, Report
 from heed.files import remove, replacing
+from heed.inference.languages import language_name
 from heed.inference.translator import Translator
 
-VERSION = "1.0"
-"""The version of the package, and of Argos Translate that it needs at least."""
+PACKAGE_VERSION = "100.0"
+"""The version of packages. It is above those in the index of Argos Translate, because LibreTranslate replaces an
+installed package by one of the same languages and a higher version."""
 
-NAMES = {
-    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
-    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian",
-    "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
-    "hu": "Hungarian", "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean",
-    "lt": "Lithuanian", "lv": "Latvian", "mk": "Macedonian", "ms": "Malay", "nb": "Norwegian", "nl": "Dutch",
-    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
-    "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "th": "Thai", "tl": "Tagalog", "tr": "Turkish",
-    "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
-"""English names of languages by code. Other languages are shown by their code."""
+ARGOS_VERSION = "1.0"
+"""The version of Argos Translate that packages need at least."""
 
 
 def package_name(translator: Translator) -> str:
@@ -39,7 +32,7 @@ def package_name(translator: Translator) -> str:
             "An Argos package needs the codes of both languages, and this model does not know them: train with "
             "data.src_lang and data.tgt_lang, or write them into the config.yaml of the model folder."
         )
-    return f"translate-{translator.src_lang}_{translator.tgt_lang}-{VERSION.replace('.', '_')}"
+    return f"translate-{translator.src_lang}_{translator.tgt_lang}-{PACKAGE_VERSION.replace('.', '_')}"
 
 
 def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
@@ -86,12 +79,12 @@ def _write_package(
     report = to_ctranslate2.write(translator, search, model, check, quantization=quantization)
     (model / "tokenizer.model").rename(package / "sentencepiece.model")
     metadata = {
-        "package_version": VERSION,
-        "argos_version": VERSION,
+        "package_version": PACKAGE_VERSION,
+        "argos_version": ARGOS_VERSION,
         "from_code": translator.src_lang,
-        "from_name": NAMES.get(translator.src_lang, translator.src_lang),
+        "from_name": language_name(translator.src_lang),
         "to_code": translator.tgt_lang,
-        "to_name": NAMES.get(translator.tgt_lang, translator.tgt_lang),
+        "to_name": language_name(translator.tgt_lang),
         "type": "translate",
     }
     (package / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from heed import __version__
 from heed.serve.attend import attend_router
 from heed.serve.errors import add_error_handlers, stopping
-from heed.serve.languages import language_name
+from heed.inference.languages import language_name
 from heed.serve.middleware import REQUEST_ID, BodyLimit, Observation
 from heed.serve.models import Models, ServedModel
 from heed.serve.page import page_router

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from heed.errors import HeedError
 from heed.serve.errors import ApiError
-from heed.serve.languages import language_name
+from heed.inference.languages import language_name
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
