@@ -1,5 +1,6 @@
 """Tiny models with random weights, and their model folders."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,22 +38,30 @@ UNSCALED = SelfAttentionConfig(kind="qkv", scaled=False)
 PARAMETER_FREE = SelfAttentionConfig(kind="parameter_free", scaled=True)
 
 
-def write_model(folder: Path, config: ModelConfig, *, joint: bool = True, seed: int = 1) -> Path:
+def write_model(
+    folder: Path,
+    config: ModelConfig,
+    *,
+    joint: bool = True,
+    seed: int = 1,
+    lines: Sequence[str] = LINES,
+    languages: Mapping[str, str] = LANGUAGES,
+) -> Path:
     """Write a model folder with random weights, larger than at initialization so that translations differ."""
     torch.manual_seed(seed)
-    tokenizer = train_tokenizer(LINES * 3, vocab_size=40, joint=joint)
+    tokenizer = train_tokenizer([*lines] * 3, vocab_size=40, joint=joint)
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=joint)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    model_folder.save(folder, model, tokenizer, extra=LANGUAGES)
+    model_folder.save(folder, model, tokenizer, extra=languages)
     return folder
 
 
-def write_run(folder: Path, config: ModelConfig, *, joint: bool = True, seed: int = 1) -> Path:
+def write_run(folder: Path, config: ModelConfig, *, lines: Sequence[str] = LINES, **options: Any) -> Path:
     """Write a run: a model folder and its validation sentences."""
-    write_model(folder / "model", config, joint=joint, seed=seed)
+    write_model(folder / "model", config, lines=lines, **options)
     (folder / "translations").mkdir()
     for side in ("src", "ref"):
-        (folder / "translations" / f"valid.{side}").write_text("".join(f"{line}\n" for line in LINES))
+        (folder / "translations" / f"valid.{side}").write_text("".join(f"{line}\n" for line in lines))
     return folder

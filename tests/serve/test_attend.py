@@ -50,7 +50,7 @@ def test_a_model_is_chosen_by_name(model: ServedModel, serve: Callable[..., Test
     [
         ({"q": ""}, "q"),
         ({"q": " \n"}, "The text is empty"),
-        ({"q": "dog " * 201}, "subwords, and attention is shown for 200"),
+        ({"q": "dog " * 201}, "subwords, and attention is shown for up to 200"),
         ({"q": "x" * 10_001}, "characters exceed the limit of 10,000"),
         ({"q": "a \ud800 b"}, "a lone surrogate"),
         ({"q": ["a", "b"]}, "q"),

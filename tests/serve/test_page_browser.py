@@ -3,7 +3,10 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -24,6 +27,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 DESKTOP, PHONE = 1280, 390
 TEXT = "the farmer saw the dog"
 WORDS = ".output .w"
+Serve = Callable[..., "Server"]
 HOSTILE = "<img src=x onerror=alert(1)> & the dog"
 
 
@@ -37,7 +41,7 @@ class Server:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
         self._thread.start()
         while not self._server.started:
             time.sleep(0.01)
@@ -49,6 +53,8 @@ class Server:
 
     async def _answer(self, request: Request, call_next) -> Response:  # type: ignore[no-untyped-def]
         self.translations += request.url.path == "/translate"
+        if self.failure == 502 and request.method == "POST":
+            return Response("<h1>Bad Gateway</h1>", 502, media_type="text/html")  # of a proxy
         if self.failure and request.method == "POST":
             return JSONResponse({"error": "Refused."}, status_code=self.failure, headers={"Retry-After": "1"})
         response: Response = await call_next(request)
@@ -64,10 +70,21 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[ServedModel]:
 
 
 @pytest.fixture
-def server(models: list[ServedModel]) -> Iterator[Server]:
-    started = Server(create_app(models, ServeSettings(max_chars=300)))
-    yield started
-    started.stop()
+def serve() -> Iterator[Serve]:
+    """``serve(models, **settings)`` returns a server."""
+    with ExitStack() as stack:
+
+        def start(models: list[ServedModel], **settings: Any) -> Server:
+            started = Server(create_app(models, ServeSettings(**settings)))
+            stack.callback(started.stop)
+            return started
+
+        yield start
+
+
+@pytest.fixture
+def server(models: list[ServedModel], serve: Serve) -> Server:
+    return serve(models, max_chars=300)
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +159,8 @@ def test_models_stand_side_by_side(browser: Browser, server: Server, models: lis
     browser.wait("document.querySelectorAll('.system').length === 2")
     texts = browser.run("[...document.querySelectorAll('.output')].map(e => e.textContent)")
     assert texts == [model.translator.translate(TEXT)[0] for model in models]
-    families = browser.run("[...document.querySelectorAll('.system h2 span')].map(e => e.textContent)")
-    assert families == [" · transformer", " · rnn"]
+    names = browser.run("[...document.querySelectorAll('.system h2')].map(e => e.textContent)")
+    assert names == ["transformer", "rnn"]
     browser.click("#models label", 0)
     browser.wait("document.querySelectorAll('.system').length === 1")
     assert browser.run("document.querySelector('.system').getAttribute('aria-label')") == "rnn"
@@ -227,6 +244,58 @@ def test_a_busy_server_is_asked_again(browser: Browser, server: Server) -> None:
     browser.wait("document.querySelector('#message-text').textContent === 'The server is busy.'")
     server.failure = None
     browser.wait(f"document.querySelector({WORDS!r}) && document.querySelector('#message').hidden")
+
+
+def test_a_failed_proxy_is_named_and_asked_again(browser: Browser, server: Server) -> None:
+    browser.open(server.url, width=PHONE, touch=True)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser)
+    server.failure = 502
+    browser.type(" and the cat")
+    browser.wait("document.querySelector('#message-text').textContent.includes('status 502')")
+    browser.wait("getComputedStyle(document.querySelector('.output > *')).opacity === '0.5'")  # of another text
+    assert browser.run("document.documentElement.scrollWidth") <= PHONE
+    server.failure = None
+    browser.wait("document.querySelector('#message').hidden && !document.querySelector('.stale')")
+
+
+def test_a_sentence_too_long_for_attention_is_translated(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
+    server = serve(models)
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    browser.run("document.querySelector('#text').focus()")
+    browser.type("dog " * 201)
+    browser.wait("!document.querySelector('#note').hidden")
+    assert "201 subwords" in browser.run("document.querySelector('#note').textContent")
+    assert browser.run("document.querySelector('.output').textContent.trim() !== ''")
+    assert browser.run("document.querySelector('#kinds').hidden && document.querySelector('#help').hidden")
+
+
+def test_a_long_text_and_its_translation_scroll(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
+    server = serve(models)
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser, "the dog runs\n\n" * 30)
+    box = "document.querySelector('.output')"
+    assert browser.run(f"{box}.offsetHeight <= innerHeight * .6 && {box}.scrollHeight > {box}.offsetHeight")
+    place = f"document.querySelector('.sentence.active').offsetTop - {box}.scrollTop"
+    assert browser.run(f"0 <= {place} && {place} < {box}.clientHeight")  # the last sentence, that of the caret
+
+
+def test_right_to_left(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+    lines = ["הכלב רץ בבית", "החתול ישן", "האיכר ראה את הכלב ואת החתול", "הבית גדול מאוד"]
+    run = write_run(tmp_path / "run", transformer(), seed=4, lines=lines, languages={"src_lang": "he", "tgt_lang": "yi"})
+    server = serve([ServedModel("model", heed.load(run, device="cpu"))])
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'yi'")
+    translate(browser, "הכלב רץ בבית.")
+    direction = "getComputedStyle(document.querySelector({!r})).direction"
+    assert [browser.run(direction.format(each)) for each in ("#text", "#backdrop", ".output")] == ["rtl"] * 3
+    places = "[...document.querySelectorAll('.keys .word')].map(e => e.getBoundingClientRect().left)"
+    assert browser.run(f"!document.querySelector('.upright') && {places}.every((x, i, all) => !i || x < all[i - 1])")
+    browser.run("document.querySelector('.keys .word').focus()")
+    browser.press("ArrowLeft")
+    assert browser.run("document.activeElement === document.querySelectorAll('.keys .word')[1]")
 
 
 def test_a_stopped_server_is_named(browser: Browser, models: list[ServedModel]) -> None:

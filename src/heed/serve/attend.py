@@ -112,7 +112,8 @@ def _answer(name: str, translator: Translator, text: str) -> AttendResponse:
     (ids,) = translator.tokenizer.encode_src([text])
     if len(ids) > MAX_PIECES:
         raise ApiError(
-            HTTPStatus.BAD_REQUEST, f"The text has {len(ids):,} subwords, and attention is shown for {MAX_PIECES}."
+            HTTPStatus.BAD_REQUEST,
+            f"The sentence has {len(ids):,} subwords, and attention is shown for up to {MAX_PIECES}.",
         )
     if not ids:
         raise ApiError(HTTPStatus.BAD_REQUEST, "The text is empty: send a sentence.")

@@ -52,6 +52,9 @@ const BEHIND_WORDS = 45, SHADES = 10, SMALLEST_FONT = .68;
 const scroll = (name, ...children) => make("div", { class: "scroll", role: "region", "aria-label": name, tabindex: 0 },
   ...children, make("p", { class: "hint", "aria-hidden": "true" }, "scroll sideways →"));
 const isAmong = (index, at) => index >= at.index && index < at.index + at.count;
+const isRightToLeft = element => getComputedStyle(element).direction === "rtl";
+/* Text whose direction does not change that of the text around it. */
+const isolate = text => `\u2068${text}\u2069`;
 const percent = weight => `${Math.round(100 * weight)} %`;
 
 class System {
@@ -63,9 +66,9 @@ class System {
     this.heads = system.heads ?? {};   // chosen [layer, head] by kind
     this.hovered = this.pinned = null;   // {side: "rows" | "columns", index, count}: pieces one after the other
     this.body = make("div");
-    this.target = make("p", { class: "target" });
+    this.target = make("p", { class: "target", dir: "auto" });
     this.element = make("section", { class: `system side-${number % 6}`, "aria-label": system.name },
-      make("h2", {}, system.name, make("span", {}, ` · ${system.family}`)),
+      make("h2", {}, system.name, system.family === system.name ? "" : make("span", {}, ` · ${system.family}`)),
       system.path ? make("details", { class: "where" }, make("summary", {}, "folder"), make("code", {}, system.path)) : "",
       this.target, this.body);
     // In the next frame, because an observer must not resize the observed element.
@@ -93,7 +96,7 @@ class System {
     const same = view.kind !== "cross";
     this.links = make("svg:svg", { class: "links", "aria-hidden": "true" });
     this.words = { columns: this.tokens("columns"), rows: this.tokens("rows") };
-    const row = (side, name) => make("div", { class: `words ${name}`, role: "toolbar", "aria-label":
+    const row = (side, name) => make("div", { class: `words ${name}`, role: "toolbar", dir: "auto", "aria-label":
       side === "columns" ? "keys" : "queries" }, ...this.spans(side));
     this.chart = make("div");
     this.chartTitle = make("h3");
@@ -131,8 +134,10 @@ class System {
   fit() {
     this.stage.classList.remove("upright");
     this.body.style.setProperty("--fit", 1);
-    const widths = [...this.stage.querySelectorAll(".words")].map(words =>
-      words.lastChild.getBoundingClientRect().right - words.firstChild.getBoundingClientRect().left);
+    const widths = [...this.stage.querySelectorAll(".words")].map(words => {
+      const [first, last] = [words.firstChild, words.lastChild].map(word => word.getBoundingClientRect());
+      return Math.max(first.right, last.right) - Math.min(first.left, last.left);
+    });
     const fit = this.stage.clientWidth / Math.max(...widths);
     this.stage.classList.toggle("upright", fit < SMALLEST_FONT);
     this.body.style.setProperty("--fit", Math.min(1, fit - .005));
@@ -141,7 +146,8 @@ class System {
   onKey(event, side, index) {
     const there = (s, i) => this.words[s][Math.max(0, Math.min(i, this.words[s].length - 1))];
     const [back, on, toKeys, toQueries] = this.stage.classList.contains("upright")
-      ? ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"] : ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
+      ? ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"] : isRightToLeft(this.words[side][0])
+        ? ["ArrowRight", "ArrowLeft", "ArrowUp", "ArrowDown"] : ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
     const goal = { [back]: () => there(side, index - 1), [on]: () => there(side, index + 1),
       Home: () => there(side, 0), End: () => there(side, Infinity),
       [toKeys]: () => side === "rows" && there("columns", index),
@@ -210,7 +216,7 @@ class System {
       if (target.dataset.q === undefined) return;
       const q = +target.dataset.q, k = +target.dataset.k;
       this.hover("rows", q);
-      this.status.textContent = `${rows[q].label} → ${columns[k].label}: ${percent(this.weights[q * K + k])}`;
+      this.status.textContent = `${isolate(rows[q].label)} → ${isolate(columns[k].label)}: ${percent(this.weights[q * K + k])}`;
     });
     svg.addEventListener("mouseleave", () => this.hover(null));
     this.frame = { svg, left, top, cell };
@@ -255,9 +261,9 @@ class System {
   describe(at, other) {
     const name = this.maps[at.side].slice(at.index, at.index + at.count).map(piece => at.count > 1 ? piece.text : piece.label).join("");
     const found = this.maps[other].map((piece, i) => [piece.label, this.weightTo(at, i)])
-      .filter(([, weight]) => weight >= .045).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([text, weight]) => `${text} ${percent(weight)}`).join(", ");
-    if (at.side === "rows") return `“${name}” ${found ? `attends to ${found}` : "gives less than 5 % to every piece"}`;
-    return `“${name}” receives ${found ? `attention from ${found}` : "less than 5 % from every piece"}`;
+      .filter(([, weight]) => weight >= .045).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([text, weight]) => `${isolate(text)} ${percent(weight)}`).join(", ");
+    if (at.side === "rows") return `“${isolate(name)}” ${found ? `attends to ${found}` : "gives less than 5 % to every piece"}`;
+    return `“${isolate(name)}” receives ${found ? `attention from ${found}` : "less than 5 % from every piece"}`;
   }
 
   drawLinks() {

@@ -25,23 +25,28 @@ async function ask(path, body, signal) {
   try {
     response = await fetch(path, body && { method: "POST", headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ ...body, ...$("key").value && { api_key: $("key").value } }), signal });
-    content = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServerError(0, "The server does not answer. It may have been stopped.", 5);
+    throw new ServerError(0, "The server does not answer. It may have been stopped.");
   }
-  if (response.ok) return content;
-  throw new ServerError(response.status, content.error ?? `The server answered with status ${response.status}.`,
+  try {
+    content = await response.json();
+  } catch (error) {   // an error page of a proxy
+    if (error.name === "AbortError") throw error;
+  }
+  if (response.ok && content) return content;
+  throw new ServerError(response.status, content?.error ?? `The server cannot be reached: its proxy answered with status ${response.status}.`,
     Number(response.headers.get("Retry-After")));
 }
 
 /* ---- Messages: an error with its way out. What may pass by itself is tried again. */
+const PASSING = [0, 429, 502, 503, 504];
 let retryTimer;
 function tell(error, again) {
   clearInterval(retryTimer);
   $("message").hidden = !error;
   if (!error) return;
-  let wait = [0, 429, 503].includes(error.status) ? Math.max(1, error.retryAfter || 5) : 0;
+  let wait = PASSING.includes(error.status) ? Math.max(1, error.retryAfter || 5) : 0;
   const write = () => {
     $("message-text").textContent = error.status === 429 ? "The server is busy." : error.message;
     $("retry").textContent = wait ? `Try again (in ${wait} s)` : "Try again";
@@ -123,6 +128,7 @@ function chooseSource(wanted = target()) {
 }
 
 function chooseTarget() {
+  $("field").lang = source() === "auto" ? "" : source();
   const names = candidates();
   state.chosen = state.chosen.filter(name => names.includes(name));
   if (!state.chosen.length) state.chosen = names.slice(0, 1);
@@ -187,6 +193,7 @@ async function translate() {
   } catch (error) {
     if (error.name === "AbortError") return;
     render();
+    $("results").classList.add("stale");   // what is shown is not the translation of this text
     tell(error, translate);
   }
 }
@@ -204,12 +211,14 @@ const gap = index => index && !state.sentences[index].before ? "" : state.senten
 /* ---- Draw the translations. */
 function render(busy = false) {
   const { results, sentences } = state;
+  $("results").classList.remove("stale");
   $("results").replaceChildren(...state.chosen.map(model => {
     const result = results[model], texts = result?.texts ?? [];
     const output = make("p", { class: "output", lang: target(), dir: "auto", "data-model": model });
     texts.forEach((text, index) => output.append(gap(index), make("span", { class: `sentence${index === state.active ? " active" : ""}`, "data-sentence": index },
       ...spans(model, text, index))));
     if (!texts.length) output.append(make("span", { class: "waiting" }, busy ? "Translating …" : "Translation"));
+    else if (!texts.some(text => text.trim())) output.append(make("span", { class: "waiting" }, "The translation is empty."));
     const copy = make("button", { class: "plain", type: "button", disabled: !texts.length, onclick: event => copyText(model, event.target) }, "Copy");
     return make("article", { class: `pane result ${sideOf(model)}`, "aria-label": `Translation by ${model}`, "aria-busy": String(busy), "data-model": model },
       state.chosen.length > 1 ? make("h2", {}, model) : "", output,
@@ -222,6 +231,15 @@ function render(busy = false) {
   $("empty").hidden = sentences.length > 0;
   $("inside").hidden = !sentences.length;
   paintText();
+  showActive();
+}
+
+/* Scroll the translations to the active sentence; a long translation has its own scroll bar. */
+function showActive() {
+  for (const sentence of document.querySelectorAll(".sentence.active")) {
+    const output = sentence.closest(".output"), { offsetTop: top, offsetHeight: height } = sentence;
+    if (top < output.scrollTop || top + height > output.scrollTop + output.clientHeight) output.scrollTop = top - output.clientHeight / 3;
+  }
 }
 
 function spans(model, text, sentence) {
@@ -291,8 +309,8 @@ function pinWord(place) {
 
 function onWordKey(event, place) {
   if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pinWord(place); return; }
-  const words = wordElements(place.model), index = words.indexOf(event.target);
-  const goal = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: words.length - 1 }[event.key];
+  const words = wordElements(place.model), index = words.indexOf(event.target), on = isRightToLeft(event.target) ? -1 : 1;
+  const goal = { ArrowLeft: index - on, ArrowRight: index + on, Home: 0, End: words.length - 1 }[event.key];
   if (words[goal] === undefined) return;
   event.preventDefault();
   for (const word of words) word.tabIndex = -1;
@@ -325,15 +343,17 @@ async function attend() {
       }
       return answers.get(key);
     }));
-    $("note").hidden = true;
     showAttention(found, text);
   } catch (error) {
     if (error.name === "AbortError") return;
     view.systems = [];
     $("systems").replaceChildren();
+    $("kinds").hidden = true;
+    $("explain").textContent = "";
     $("note").textContent = error.status === 400 ? error.message : `${error.message} Attention is not shown.`;
-    $("note").hidden = false;
   }
+  $("note").hidden = view.systems.length > 0;
+  $("help").hidden = !view.systems.length;
   $("systems").setAttribute("aria-busy", "false");
 }
 
