@@ -28,13 +28,14 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments: object) -> Iterator[Server]:
+def serving(*arguments: object, log: Path = Path(os.devnull)) -> Iterator[Server]:
     """Run ``heed serve`` at a free port until the end of the context."""
     command = [sys.executable, "-m", "heed", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as process:
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment) as process,
+    ):
         assert process.stdout
         try:
             line = process.stdout.readline()

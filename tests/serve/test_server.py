@@ -18,6 +18,7 @@ from libretranslatepy import LibreTranslateAPI
 
 import heed
 from heed.cli import main
+from heed.serve.server import HEAD_SECONDS
 from tests.export.models import LINES
 from tests.serve.processes import Server, serving
 
@@ -102,6 +103,30 @@ def test_clients_that_hang_up_do_no_harm(server: Server, expected: dict[str, str
             connection.sendall(sent)
     assert translate(server, LINES[0]) == expected[LINES[0]]
     assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 0.0' in metrics(server))
+
+
+def test_a_client_that_hangs_up_is_no_failure(run_folder: Path, tmp_path: Path) -> None:
+    with serving(run_folder, log=tmp_path / "log") as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as connection:
+            connection.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            connection.sendall(b"Content-Length: 100\r\n\r\n{")
+            time.sleep(0.5)
+        assert wait_until(lambda: 'path="/translate",status="400"' in metrics(running))
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_clients_that_send_too_slowly_are_disconnected(server: Server) -> None:
+    starts = (b"", b"POST /translate HTTP/1.1\r\nHost: ", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
+
+    def is_closed(start: bytes) -> bool:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=HEAD_SECONDS + 10) as connection:
+            connection.sendall(start)
+            while connection.recv(2**16):  # an answer; TimeoutError if the connection stays open
+                pass
+            return True
+
+    with ThreadPoolExecutor(len(starts)) as clients:
+        assert all(clients.map(is_closed, starts))
 
 
 def metrics(server: Server) -> str:

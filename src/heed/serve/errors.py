@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from heed.errors import HeedError
 
@@ -54,6 +55,10 @@ def add_error_handlers(app: FastAPI) -> None:
     async def invalid_body(request: Request, error: ValidationError) -> JSONResponse:
         return error_response(HTTPStatus.BAD_REQUEST, describe_problems(error.errors(include_url=False)))
 
+    @app.exception_handler(ClientDisconnect)
+    async def hung_up(request: Request, error: ClientDisconnect) -> JSONResponse:  # while it sent the body
+        return error_response(HTTPStatus.BAD_REQUEST, "The client hung up.")
+
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         return error_response(error.status_code, str(error.detail), error.headers)
@@ -72,8 +77,9 @@ def describe_problems(problems: Sequence[Any]) -> str:
 
 def _describe(problem: Mapping[str, object]) -> str:
     location = problem["loc"]
-    places = [str(part) for part in location if part != "body"] if isinstance(location, tuple) else []
-    name = ".".join(places)
+    places = [str(part) for part in location] if isinstance(location, tuple) else []
+    # A name or an index, but not pydantic's "list[…]", the alternative of a union.
+    name = ".".join(place for place in places if place != "body" and place.replace("_", "").isalnum())
     if problem["type"] == "missing":
         return f"missing {name or 'body'} parameter"
     text = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")

@@ -1,5 +1,6 @@
 """Run the application until a signal stops it."""
 
+import asyncio
 import logging
 import signal
 import socket
@@ -9,8 +10,12 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heed.errors import HeedError
+
+HEAD_SECONDS = 10.0
+"""Seconds in which a client must send the head of a request. `heed.serve.requests.time_limit` limits the rest."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,6 +50,7 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, on_start: Call
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     config = uvicorn.Config(
         app,
+        http=_Connection,
         log_config=None,
         log_level="warning",
         access_log=False,  # heed.serve.middleware logs requests with their ids
@@ -57,6 +63,39 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, on_start: Call
         _Server(config, on_start).run(sockets=[listener])
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class _Connection(H11Protocol):
+    """Is closed if no request's head arrives in time, so that slow clients cannot use up the server's connections."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what the client sends."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._wait_for_head()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class _Server(uvicorn.Server):
