@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from heed.errors import HeedError
 from heed.inference.outputs import Translation
 from heed.serve.errors import ApiError
-from heed.serve.worker import Worker, divide
+from heed.serve.worker import Worker, divide, fit
 
 
 class Upper:
-    """Translates into upper case. It waits for permission, and records its batches."""
+    """Translates into upper case. It waits for permission, and records its batches. A token is a character."""
+
+    batch_tokens = 100
+    tokenizer = SimpleNamespace(encode_src=lambda sentences: [list(each) for each in sentences])
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -67,6 +71,13 @@ def test_a_short_request_does_not_wait_for_a_long_one(worker: Worker, upper: Upp
     assert results[1:] == [list("ABCDEFGH"), ["X"]]
     assert "x" in upper.batches[1]
     assert all(len(batch) <= 4 for batch in upper.batches)
+
+
+def test_a_short_request_does_not_wait_for_many_long_sentences(worker: Worker, upper: Upper) -> None:
+    long = ["a" * 70, "b" * 70, "c" * 200]
+    results = asyncio.run(submit(worker, upper, long, ["x"]))
+    assert results[1:] == [[each.upper() for each in long], ["X"]]
+    assert upper.batches[1:] == [["a" * 70, "x"], ["b" * 70], ["c" * 200]]
 
 
 def test_only_the_request_at_fault_fails(worker: Worker, upper: Upper) -> None:
@@ -135,3 +146,17 @@ def test_stopping_finishes_what_was_accepted(upper: Upper) -> None:
 )
 def test_places_are_divided_evenly(total: int, wanted: list[int], shares: list[int]) -> None:
     assert divide(total, wanted) == shares
+
+
+@pytest.mark.parametrize(
+    ("lengths", "counts"),
+    [
+        ([[3, 3], [3, 3]], [2, 1]),
+        ([[3, 9], [3, 3]], [1, 1]),
+        ([[99, 1], [1]], [1, 0]),
+        ([[], [1, 1, 1]], [0, 3]),
+        ([[]], [0]),
+    ],
+)
+def test_a_round_has_a_number_of_tokens(lengths: list[list[int]], counts: list[int]) -> None:
+    assert fit(10, lengths) == counts

@@ -62,7 +62,8 @@ class Worker:
     """Runs the jobs of one model in a thread of its own.
 
     Each round takes sentences of all waiting jobs with the options of the oldest one, so that a short request does not
-    wait for the end of a long one. The translator sorts them by length and divides them into its own batches.
+    wait for the end of a long one. The translator sorts them by length and divides them into its own batches. A round has
+    at most the tokens of one batch, ``translator.batch_tokens``, so that long sentences do not make it slow.
 
     Args:
         batch_sentences: sentences per round.
@@ -191,6 +192,8 @@ class Worker:
         remaining = [len(job.sentences) - len(job.done) for job in jobs]
         shares = divide(self.batch_sentences, remaining)
         parts = [job.sentences[len(job.done) : len(job.done) + share] for job, share in zip(jobs, shares, strict=True)]
+        lengths = [[len(ids) for ids in first.translator.tokenizer.encode_src(part)] for part in parts]
+        parts = [part[:count] for part, count in zip(parts, fit(first.translator.batch_tokens, lengths), strict=True)]
         try:
             found = iter(self._translations(first, [sentence for part in parts for sentence in part]))
         except Exception as error:
@@ -231,6 +234,25 @@ def divide(total: int, wanted: Sequence[int]) -> list[int]:
         shares[index] = min(wanted[index], -(-total // (len(order) - position)))
         total -= shares[index]
     return shares
+
+
+def fit(budget: int, lengths: Sequence[Sequence[int]]) -> list[int]:
+    """Return how many sentences of each job fit into a number of tokens, taken from the jobs in turn.
+
+    The first sentence is taken even if it is longer.
+
+    Args:
+        lengths: tokens of the sentences of each job.
+    """
+    counts = [0] * len(lengths)
+    for position in range(max(map(len, lengths))):
+        for index, job in enumerate(lengths):
+            if position < len(job):
+                if job[position] > budget and any(counts):
+                    return counts
+                budget -= job[position]
+                counts[index] += 1
+    return counts
 
 
 def _raise(error: Exception) -> Any:
