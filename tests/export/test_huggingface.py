@@ -66,7 +66,8 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
     folder = run / "export" / "huggingface"
     card = (folder / "README.md").read_text()
     assert 'language: ["en", "de"]' in card
-    assert "5 of 5 greedy" in card
+    assert "check on the validation set: 5 of 5 greedy" in card
+    assert str(tmp_path) not in card  # it is published
     assert HuggingFaceEngine(folder, None).model.generation_config.num_beams == 5
 
 

@@ -55,7 +55,7 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
     write_model_card(
         tmp_path,
         facts,
-        options=["model=rnn"],
+        options=["model=rnn", "cache_dir=/home/me/cache"],
         splits={"valid": split},
         word_counts={"dog": 5},
         directions=[("en", "de")],
@@ -80,6 +80,7 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
         "heed export DIR",
     ):
         assert command in body
+    assert "/home/me" not in text  # the card is published
     assert "60 sentences in 2.0 s (30.0 a second)" in body
 
 

@@ -260,7 +260,9 @@ def test_a_failed_proxy_is_named_and_asked_again(browser: Browser, server: Serve
     browser.wait("document.querySelector('#message').hidden && !document.querySelector('.stale')")
 
 
-def test_a_sentence_too_long_for_attention_is_translated(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
+def test_a_sentence_too_long_for_attention_is_translated(
+    browser: Browser, models: list[ServedModel], serve: Serve
+) -> None:
     server = serve(models)
     browser.open(server.url, width=DESKTOP)
     browser.wait("document.querySelector('#target').value === 'de'")
@@ -285,7 +287,9 @@ def test_a_long_text_and_its_translation_scroll(browser: Browser, models: list[S
 
 def test_right_to_left(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     lines = ["הכלב רץ בבית", "החתול ישן", "האיכר ראה את הכלב ואת החתול", "הבית גדול מאוד"]
-    run = write_run(tmp_path / "run", transformer(), seed=4, lines=lines, languages={"src_lang": "he", "tgt_lang": "yi"})
+    run = write_run(
+        tmp_path / "run", transformer(), seed=4, lines=lines, languages={"src_lang": "he", "tgt_lang": "yi"}
+    )
     server = serve([ServedModel("model", heed.load(run, device="cpu"))])
     browser.open(server.url, width=DESKTOP)
     browser.wait("document.querySelector('#target').value === 'yi'")
@@ -297,6 +301,18 @@ def test_right_to_left(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     browser.run("document.querySelector('.keys .word').focus()")
     browser.press("ArrowLeft")
     assert browser.run("document.activeElement === document.querySelectorAll('.keys .word')[1]")
+
+
+def test_a_key_is_asked_for(browser: Browser, models: list[ServedModel], serve: Serve) -> None:
+    browser.open(serve(models, api_keys=frozenset({"secret"})).url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    browser.run("document.querySelector('#text').focus()")
+    browser.type(TEXT)
+    browser.wait("document.querySelector('#message-text').textContent.includes('needs an API key')")
+    browser.run("document.querySelector('#key').focus()")
+    browser.type("secret")
+    browser.press("Enter")
+    browser.wait(f"document.querySelector({WORDS!r}) && document.querySelector('#message').hidden")
 
 
 def test_a_stopped_server_is_named(browser: Browser, models: list[ServedModel]) -> None:

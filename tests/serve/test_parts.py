@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from heed.inference.languages import language_name
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
-from heed.inference.languages import language_name
 from heed.serve.models import model_names
 
 

@@ -46,7 +46,7 @@ class CheckSet:
     sources: list[str]
     references: list[str] | None
     name: str
-    """Where they come from, for the report."""
+    """Where they come from, for the report, which is published with the export: no path."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ def check_sentences(run: Path, file: Path | None, read: Callable[[Path], list[st
         HeedError: there are none.
     """
     if file is not None:
-        return CheckSet(_not_blank(read(file), file)[:SENTENCES], None, str(file))
+        return CheckSet(_not_blank(read(file), file)[:SENTENCES], None, file.name)
     for folder in (run / "translations", run.parent / "translations"):
         if (folder / "valid.src").is_file():
             sources, references = read(folder / "valid.src"), read(folder / "valid.ref")
             pairs = [pair for pair in zip(sources, references, strict=False) if pair[0].strip()][:SENTENCES]
             _not_blank([source for source, _ in pairs], folder / "valid.src")
-            return CheckSet([src for src, _ in pairs], [ref for _, ref in pairs], str(folder / "valid.src"))
+            return CheckSet([src for src, _ in pairs], [ref for _, ref in pairs], "the validation set")
     raise HeedError(
         f"{run} has no translations/valid.src, with which an export is checked: give sentences with --check FILE."
     )

@@ -16,6 +16,8 @@ MIN_SENTENCES = 20
 """Smaller groups of sentences are not listed: their scores are mostly chance."""
 WEAK_GROUPS = 5
 RESAMPLES = 1_000
+LOCAL = ("cache_dir", "logger")
+"""Options that say nothing about the model, but something about the machine."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def write_model_card(
         keep_trailing_newline=True,
     )
     facts = _facts(folder, results, splits, word_counts, directions, license)
+    options = [option for option in options if option.partition("=")[0] not in LOCAL]
     text = environment.get_template("model_card.md.j2").render(**{**results, **facts}, options=options, license=license)
     with replacing(folder / CARD) as file:
         file.write_text(text, encoding="utf-8")

@@ -12,9 +12,9 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from heed import __version__
+from heed.inference.languages import language_name
 from heed.serve.attend import attend_router
 from heed.serve.errors import add_error_handlers, stopping
-from heed.inference.languages import language_name
 from heed.serve.middleware import REQUEST_ID, BodyLimit, Observation
 from heed.serve.models import Models, ServedModel
 from heed.serve.page import page_router

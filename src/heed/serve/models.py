@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from heed.errors import HeedError
-from heed.serve.errors import ApiError
 from heed.inference.languages import language_name
+from heed.serve.errors import ApiError
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator

@@ -62,8 +62,8 @@ class Worker:
     """Runs the jobs of one model in a thread of its own.
 
     Each round takes sentences of all waiting jobs with the options of the oldest one, so that a short request does not
-    wait for the end of a long one. The translator sorts them by length and divides them into its own batches. A round has
-    at most the tokens of one batch, ``translator.batch_tokens``, so that long sentences do not make it slow.
+    wait for the end of a long one. The translator sorts them by length and divides them into its own batches. A round
+    has at most the tokens of one batch, ``translator.batch_tokens``, so that long sentences do not make it slow.
 
     Args:
         batch_sentences: sentences per round.

@@ -48,10 +48,10 @@ function tell(error, again) {
   if (!error) return;
   let wait = PASSING.includes(error.status) ? Math.max(1, error.retryAfter || 5) : 0;
   const write = () => {
-    $("message-text").textContent = error.status === 429 ? "The server is busy." : error.message;
+    $("message-text").textContent = { 403: "This server needs an API key: enter a valid one above.", 429: "The server is busy." }[error.status] ?? error.message;
     $("retry").textContent = wait ? `Try again (in ${wait} s)` : "Try again";
   };
-  $("retry").hidden = error.status === 400;
+  $("retry").hidden = [400, 403].includes(error.status);   // the user changes the text or the key
   $("retry").onclick = again;
   write();
   if (wait) retryTimer = setInterval(() => { wait -= 1; if (wait > 0) write(); else { clearInterval(retryTimer); again(); } }, 1000);
