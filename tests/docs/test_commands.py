@@ -86,6 +86,8 @@ def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, word
     if "--config-dir" in words:
         write_preset(tmp_path)
         overrides.append(f"hydra.searchpath=[file://{tmp_path}/my_conf]")
+    if any(word.startswith("sweep=") for word in overrides):
+        overrides = [word for word in overrides if "(" not in word]  # ranges of a search
     jobs = [overrides]
     if "-m" in words:
         choices = ([f"{name}={value}" for value in values.split(",")] for name, values in map(_split, overrides))
@@ -126,9 +128,9 @@ def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path
 def test_the_first_screen_of_the_readme(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Train, translate, look, compare and the lines of Python, with few sentences and steps."""
+    """Train, translate, inspect, compare and the lines of Python, with few sentences and steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("## Train, translate, look, compare")[2].partition("More:")[0]
+    section = readme.partition("## Train, translate, inspect, compare")[2].partition("More:")[0]
     Path("in.txt").write_text("The woman didn't see the old bank.\n", encoding="utf-8")
     ran = []
     for program, *words in commands(section):
@@ -153,7 +155,7 @@ def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     results = json.loads((run("keys", *FAST, *FEW) / "results.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]
     tables = [set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", part, re.MULTILINE))))
-              for part in text.partition("## Sweeps")[0].split("A score set:")]  # fmt: skip
+              for part in text.partition("## Studies")[0].split("A score set:")]  # fmt: skip
     assert tables == [set(results), set(results["valid"])]
 
 

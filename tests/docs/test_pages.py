@@ -71,7 +71,7 @@ def test_the_site_builds_without_warnings_and_loads_nothing_from_other_servers(t
 
 def test_the_results_page_has_every_field() -> None:
     text = (DOCS / "run-folder.md").read_text(encoding="utf-8")
-    section = text.partition("## results.json")[2].partition("## Sweeps")[0]
+    section = text.partition("## results.json")[2].partition("## Studies")[0]
     documented = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))))
     assert {*FIELDS, *SCORE_FIELDS} <= documented
 
