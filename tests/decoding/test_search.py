@@ -171,7 +171,7 @@ def test_a_beam_of_one_is_greedy(seed: int, alpha: float, sources: list[list[int
 
 
 class Unstoppable(BeamSearch):
-    def _is_decided(self, beams: Beams) -> Tensor:
+    def _can_stop(self, beams: Beams) -> Tensor:
         return beams.log_prob.amax(1) == -math.inf
 
 

@@ -14,11 +14,11 @@ from heed.functional import attend, causal_mask
 from heed.layers.attention import MultiHeadAttention
 from heed.layers.positions import (
     AbsolutePositions,
-    LearnedBias,
     PositionsConfig,
     PositionVectors,
     RelativePositions,
     SinusoidTable,
+    T5Bias,
 )
 from heed.options import from_plain
 
@@ -207,14 +207,14 @@ def test_linear_bias_equals_the_paper(num_heads: int) -> None:
 @pytest.mark.parametrize("causal", [True, False])
 def test_learned_bias_is_the_table_at_the_paper_s_buckets(causal: bool) -> None:
     module, length = relative("relative", causal=causal), 300
-    assert isinstance(module, LearnedBias)
+    assert isinstance(module, T5Bias)
     bias = module.bias(length, length)
     assert bias is not None
     for i in range(0, length, 23):
         for j in range(length):
             row = t5_bucket(j - i, bidirectional=not causal)
             assert torch.equal(bias[0, :, i, j], module.weight[row])
-    used = {LearnedBias.bucket(distance, causal=causal) for distance in range(-200, 201)}
+    used = {T5Bias.bucket(distance, causal=causal) for distance in range(-200, 201)}
     assert used == set(range(32)) - ({16} if not causal else set())
 
 

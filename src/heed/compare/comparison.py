@@ -9,9 +9,9 @@ from heed.compare.confounders import Fact, find_confounders, side_facts
 from heed.compare.pairs import PairReport, compare_pairs
 from heed.compare.runs import Side, TestSet
 from heed.compare.statistics import side_statistics
-from heed.evaluation.health import find_symptoms
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
+from heed.evaluation.symptoms import find_symptoms
 from heed.progress import track
 
 

@@ -18,7 +18,7 @@ from heed.decoding.search import (
     LengthFactor,
     LengthPenalty,
     Search,
-    steps_between_looks,
+    steps_between_stop_checks,
     token_log_probs,
 )
 from heed.errors import HeedError
@@ -83,8 +83,8 @@ class BeamSearch(Search):
             rows = torch.arange(0, N * K, K, device=device)[:, None] + parent
             beams = beams.finish(length)
             kept = None
-            if length % steps_between_looks(device) == 0 or length == max(limits):
-                is_done = self._is_decided(beams).tolist()
+            if length % steps_between_stop_checks(device) == 0 or length == max(limits):
+                is_done = self._can_stop(beams).tolist()
                 if all(is_done):
                     break
                 if any(is_done):
@@ -94,8 +94,8 @@ class BeamSearch(Search):
             state = state.reorder(rows.flatten(), sentences=kept)
         return self._hypotheses(history, limits, penalties)
 
-    def _is_decided(self, beams: "Beams") -> Bool[Tensor, " N"]:
-        """Return for which sentences no active prefix can change the ``n_best`` finished hypotheses any more."""
+    def _can_stop(self, beams: "Beams") -> Bool[Tensor, " N"]:
+        """Return whether each sentence is done: no active prefix can become one of its ``n_best`` hypotheses."""
         # Let a prefix with log p = l be completed to a hypothesis with log p = l' and length n. Every further token
         # adds log p <= 0, so l' <= l <= 0. The penalty is positive and does not decrease with length, and n <= limit.
         # Hence l' / penalty(n) <= l / penalty(n) <= l / penalty(limit), which is largest for the best prefix. This
@@ -113,7 +113,7 @@ class BeamSearch(Search):
     def _hypotheses(
         self, history: History, limits: list[int], penalties: Float[Tensor, " T"]
     ) -> list[list[Hypothesis]]:
-        """Rank all hypotheses of each sentence, and follow the best ones back to their first tokens."""
+        """Rank all hypotheses of each sentence, and trace the best ones back to their first tokens."""
         token, parent, log_prob = (part.cpu().numpy() for part in history.tensors())
         N, T, K = token.shape
         step = np.arange(T)[:, None]
@@ -150,7 +150,7 @@ class BeamSearch(Search):
 
 @dataclass(frozen=True)
 class Beams:
-    """The active prefixes of N sentences, K of each. A finished prefix keeps its place with log p = -inf."""
+    """The prefixes of N sentences, K of each. A finished prefix stays in the beam with log p = -inf."""
 
     token: Int[Tensor, "N K"]
     """The last token of each prefix."""
@@ -178,7 +178,7 @@ class Beams:
         return self.penalties[self.limit]
 
     def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
-        """Return the ``beam`` most probable extensions of each sentence's prefixes, and the place of each one's prefix.
+        """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.
 
         Args:
             logits: of the next token, a row for each prefix.
@@ -192,7 +192,7 @@ class Beams:
         return replace(self, token=choice % V, log_prob=log_prob), parent
 
     def finish(self, length: int) -> "Beams":
-        """Score the prefixes that end in EOS, and make these, and those at their limit, inactive."""
+        """Score the prefixes that end in EOS; deactivate these, and those at their length limit."""
         ends = self.token == EOS
         score = torch.where(ends, self.log_prob, -torch.inf).to(self.penalties.dtype) / self.penalties[length]
         scores = torch.cat((self.finished_scores, score), 1).topk(self.finished_scores.shape[1]).values

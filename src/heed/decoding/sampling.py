@@ -10,11 +10,11 @@ from torch import Tensor
 
 from heed import kernels
 from heed.decoding.search import (
-    Draws,
     Hypothesis,
     LengthExtra,
     LengthFactor,
     Nucleus,
+    SampleCount,
     Search,
     decode_rows,
     token_log_probs,
@@ -49,7 +49,7 @@ class SampleSearch(Search):
         top_k: AtLeast1 | None,
         top_p: Nucleus | None,
         seed: AtLeast0,
-        n_best: Draws,
+        n_best: SampleCount,
         max_length_factor: LengthFactor,
         max_length_extra: LengthExtra,
     ) -> None:

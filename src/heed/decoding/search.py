@@ -20,7 +20,7 @@ from heed.symbols import BOS, EOS, PAD
 LengthFactor = Annotated[float, Interval(ge=0, le=100)]
 LengthExtra = Annotated[int, Interval(ge=0, le=10_000)]
 BeamSize = Annotated[int, Interval(ge=1, le=1_000)]
-Draws = Annotated[int, Interval(ge=1, le=10_000)]
+SampleCount = Annotated[int, Interval(ge=1, le=10_000)]
 LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
 Nucleus = Annotated[float, Interval(gt=0, le=1)]
 
@@ -75,11 +75,11 @@ class Search(ABC):
         ]
 
 
-def steps_between_looks(device: torch.device) -> int:
-    """Return after how many steps a search looks at which hypotheses are finished.
+def steps_between_stop_checks(device: torch.device) -> int:
+    """Return the number of steps between two checks of which hypotheses are finished.
 
-    On an accelerator every look waits until the device has done all its work, and costs more than a few steps for
-    finished hypotheses. On a CPU it is free, and the steps are not.
+    On an accelerator, a check synchronizes the host with the device, which costs more than a few steps for finished
+    hypotheses. On a CPU a check is free, and unnecessary steps are not.
     """
     return 1 if device.type == "cpu" else 8
 
@@ -92,13 +92,13 @@ def decode_rows(
 ) -> list[Hypothesis]:
     """Decode one hypothesis for every row, with one token per step. Its score is its log-probability.
 
-    Finished rows go on until the next look (see `steps_between_looks`); what they write after their end is dropped.
+    Finished rows continue until the next check (see `steps_between_stop_checks`); their tokens after EOS are dropped.
 
     Args:
-        state: the state before the first step, of which each row is a sentence of its own.
+        state: the state before the first step, with one row per sentence.
         limits: the maximal number of tokens of each row, EOS included.
-        choose: from the logits "R V" of the unfinished rows, their row numbers " R" and the length after this step, to
-            the log-probability " R" and the id " R" of the next token.
+        choose: called with the logits "R V" of the unfinished rows, their row numbers " R" and the length after this
+            step; returns the log-probability " R" and the id " R" of the next token of each row.
     """
     device = model.device
     history = History(len(limits), device)
@@ -113,7 +113,7 @@ def decode_rows(
         log_prob = log_prob + token_log_prob
         history.append(token, log_prob)
         done = done | (token == EOS) | (limit == length)
-        if length % steps_between_looks(device) and length < max(limits):
+        if length % steps_between_stop_checks(device) and length < max(limits):
             continue
         is_done = done.tolist()
         if all(is_done):
@@ -137,7 +137,7 @@ def _cut(tokens: list[int], log_probs: list[float], limit: int) -> Hypothesis:
 
 
 class History:
-    """What a search chose at every step, for all rows it began with, kept on the device until the search is over.
+    """The choices of a search at every step, kept on the device until the search ends.
 
     Args:
         rows: the number of rows (hypotheses or sentences) at the first step.
@@ -150,26 +150,30 @@ class History:
         self._blocks: list[tuple[Tensor, ...]] = []
 
     def append(self, *choices: Tensor) -> None:
-        """Add one step: tensors "R …" for the rows that are left, the same number and shapes at every step."""
+        """Add one step.
+
+        Args:
+            choices: tensors "R …" for the remaining rows, the same number of tensors at every step.
+        """
         self._steps.append(choices)
 
     def keep(self, rows: Int[Tensor, " R2"]) -> None:
-        """From now on, row r is the row ``rows[r]`` of before."""
+        """Drop all rows except ``rows``; row r is then the former row ``rows[r]``."""
         self._close_block()
         self._rows = self._rows[rows]
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return everything so far, "N T …"; zeros after the last step of a row."""
+        """Return all choices, "N T …" for N rows at the first step; zeros after the last step of a row."""
         self._close_block()
         return tuple(torch.cat(blocks, 1) for blocks in zip(*self._blocks, strict=True))
 
     def _close_block(self) -> None:
-        """Bring the steps since the last call to the full number of rows."""
+        """Stack the steps since the last call, with zeros for the rows that were dropped before."""
         if self._steps:
-            self._blocks.append(tuple(self._widen(torch.stack(steps, 1)) for steps in zip(*self._steps, strict=True)))
+            self._blocks.append(tuple(self._scatter(torch.stack(steps, 1)) for steps in zip(*self._steps, strict=True)))
             self._steps = []
 
-    def _widen(self, block: Tensor) -> Tensor:
+    def _scatter(self, block: Tensor) -> Tensor:
         whole = block.new_zeros(self._all_rows, *block.shape[1:])
         return whole.index_copy_(0, self._rows, block)
 

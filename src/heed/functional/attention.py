@@ -21,7 +21,7 @@ def attend(
     """Return the context softmax(QKᵀ/√E + bias)V and the attention weights (Vaswani et al. 2017, eq. 1).
 
     Args:
-        mask: what each query may attend to. A query that may attend to nothing gets zeros.
+        mask: the keys that each query may attend to. A query without such a key gets zeros.
         bias: added to the scores, such as a relative position bias.
         scaled: divide the scores by √E. Without it their variance grows with E.
         dropout: probability of dropping a weight before it is applied to the values (0 when not training).

@@ -7,10 +7,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 Mask = Bool[Tensor, "*#B #T S"] | Literal["causal"] | None
-"""What each of T queries may attend to: where a tensor is True; or to itself and what is before it, if the queries are
-the last T of the S positions; or, without a mask, to everything.
+"""The keys that each of T queries may attend to.
 
-A kernel that knows the kind of a mask needs no tensor, and skips what is hidden.
+- A tensor: the keys at which it is True.
+- "causal": the query's own position and all earlier ones. The queries are the last T of the S positions.
+- None: all keys.
+
+For "causal" and None, a kernel reads no mask tensor and can skip the hidden keys.
 """
 
 
@@ -25,7 +28,7 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
 def mask_tensor(
     mask: Mask, query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]
 ) -> Bool[Tensor, "*#B #T S"] | None:
-    """Return a mask as a tensor; None where everything is visible."""
+    """Return a mask as a tensor; None if every query may attend to all keys."""
     if not isinstance(mask, str):
         return mask
     queries, keys = query.shape[-2], key.shape[-2]

@@ -85,9 +85,9 @@ class Attention(nn.Module, ABC):
         """Attend from every state to the memory.
 
         Args:
-            memory: what :meth:`project` returned. In self-attention the states are its last positions.
-            mask: what each state may attend to.
-            maps: return the attention weights, too.
+            memory: the result of :meth:`project`. In self-attention, the states are its last positions.
+            mask: the positions of the memory that each state may attend to.
+            maps: also return the attention weights.
         """
         queries = states.shape[1]
         context, weights = kernels.attend(
@@ -170,7 +170,7 @@ class SelfAttention(nn.Module):
 
         Args:
             past: keys and values of the positions before ``x``; None if there are none.
-            mask: what each new position may attend to.
+            mask: the positions that each position of ``x`` may attend to.
 
         Returns:
             The output, ``past`` extended by ``x``, and the weights if ``maps``.

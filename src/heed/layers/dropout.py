@@ -47,8 +47,8 @@ class SequenceDropout(nn.Module):
 class LayerDropout(nn.Module):
     """While training, each sentence skips a layer with probability ``p`` (LayerDrop: Fan et al. 2020).
 
-    The layer is drawn per sentence, not per batch, and computed in any case. So every weight has a gradient in every
-    process, and the random draws do not depend on how a step is cut into batches.
+    Each sentence draws for itself, and the layer is always computed. Therefore every weight has a gradient in every
+    process, and the random draws do not depend on how a step is cut into micro-batches.
     """
 
     def __init__(self, p: float) -> None:

@@ -1,4 +1,4 @@
-"""Position information, without which attention treats a sentence as a set of tokens.
+"""Positions. Without them, attention treats a sentence as a bag of tokens.
 
 Absolute positions are combined with the embeddings once. Relative positions act inside every self-attention: on
 queries and keys, or on their scores.
@@ -149,7 +149,7 @@ class RotaryPositions(RelativePositions):
         return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
 
-class LinearBias(RelativePositions):
+class ALiBi(RelativePositions):
     """ALiBi: −m_h |i − j| added to the scores, with the slopes m_h = 2^(−8h/H), h = 1 … H (Press et al. 2022, §3).
 
     The paper has a decoder only, where j ≤ i. In the encoder the bias is symmetric.
@@ -167,7 +167,7 @@ class LinearBias(RelativePositions):
         return -self.slopes[None, :, None, None] * distances
 
 
-class LearnedBias(RelativePositions):
+class T5Bias(RelativePositions):
     """T5's relative positions: a learned bias per head and bucket of distances (Raffel et al. 2020, §2.1).
 
     There are 32 buckets: one per distance for short distances, then logarithmically wider ones up to 128, and one for
@@ -268,7 +268,7 @@ class PositionsConfig:
             case "rotary":
                 return RotaryPositions(width=width)
             case "alibi":
-                return LinearBias(num_heads=num_heads)
+                return ALiBi(num_heads=num_heads)
             case "relative":
-                return LearnedBias(num_heads=num_heads, causal=causal)
+                return T5Bias(num_heads=num_heads, causal=causal)
         return RelativePositions()

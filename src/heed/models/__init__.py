@@ -1,4 +1,4 @@
-"""Token ids to logits. A model folder may name the families below and nothing else."""
+"""Models: token ids to logits. `FAMILIES` lists the only model families that a model folder may name."""
 
 from heed.models.rnn import RNN
 from heed.models.rnn_config import RNNConfig

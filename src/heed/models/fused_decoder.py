@@ -1,4 +1,4 @@
-"""The transformer decoder for search steps, without the calls of its modules."""
+"""A fast path for search steps of the transformer decoder: one function call per layer instead of module calls."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ class FusedDecoder:
     """The decoder's layers and its output layer, for one new position of each row, without gradient.
 
     For a single sentence, the calls of the modules take as long as the matrix products. This class has one call per
-    layer, and one product for queries, keys and values. It exists as long as the weights do not change: for one search.
+    layer, and one product for queries, keys and values. It copies weights, so it is valid for one search only.
     """
 
     layers: tuple[FusedLayer, ...]

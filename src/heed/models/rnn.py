@@ -140,7 +140,7 @@ class RNNState(DecoderState):
     """The state of each decoder layer, the attentional state for input feeding, the coverage, and the source."""
 
     layers: tuple[CellState, ...]
-    feed: Float[Tensor, "R D"]
+    input_feed: Float[Tensor, "R D"]
     """h̃_{t-1}, zeros at first (Luong et al. 2015, §3.3)."""
     coverage: Float[Tensor, "R S"]
     """The sum of the attention weights so far."""
@@ -157,7 +157,7 @@ class RNNState(DecoderState):
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "RNNState":
         return RNNState(
             layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
-            feed=self.feed[rows],
+            input_feed=self.input_feed[rows],
             coverage=self.coverage[rows],
             masks=self.masks.reorder(rows),
             length=self.length,
@@ -242,7 +242,7 @@ class RNN(TrainableSeq2Seq):
         keys = memory.states if self.attention is None else self.attention.score.project(memory.states, memory.mask)
         return RNNState(
             layers=layers,
-            feed=torch.zeros_like(layers[-1][0]),
+            input_feed=torch.zeros_like(layers[-1][0]),
             coverage=torch.zeros_like(memory.states[..., 0]),
             masks=DropoutMasks(
                 inputs=tuple(self.dropout.mask(rows, width, device) for width in widths),
@@ -306,13 +306,13 @@ class RNN(TrainableSeq2Seq):
                 context, weights = self.attention(state.top[:, None], state.source, state.coverage, state.length)
                 h, layers = self._step_layers(_plus(gates, context.squeeze(1), context_gates), state, hidden_gates)
             else:  # h_{t-1} → h_t → c_t
-                h, layers = self._step_layers(_plus(gates, state.feed, context_gates), state, hidden_gates)
+                h, layers = self._step_layers(_plus(gates, state.input_feed, context_gates), state, hidden_gates)
                 context, weights = self.attention(h, state.source, state.coverage, state.length)
             h = self.dropout(self._attentional(context, h, combine), state.masks.output)
             attentional.append(h)
             all_weights.append(weights)
             coverage = state.coverage + weights.squeeze(1)
-            state = replace(state, layers=layers, feed=h.squeeze(1), coverage=coverage, length=state.length + 1)
+            state = replace(state, layers=layers, input_feed=h.squeeze(1), coverage=coverage, length=state.length + 1)
         return torch.cat(attentional, 1), torch.cat(all_weights, 1), state
 
     def _step_layers(

@@ -67,9 +67,9 @@ class DecoderState(ABC):
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "DecoderState":
         """Return a state whose row r is this state's row ``rows[r]``. Rows may be repeated or left out.
 
-        The number of rows of each sentence is the same for all sentences, and they are consecutive. So a state can
-        keep the source once per sentence, and knows without reading ``rows`` (which would wait for the device) to which
-        sentence a row belongs.
+        All sentences have the same number of rows, and the rows of a sentence are consecutive. Therefore a state can
+        keep the source once per sentence. It knows to which sentence a row belongs without reading ``rows``, which
+        would synchronize the host with the device.
 
         Args:
             sentences: the new state's sentences as numbers of this state's; None: all of them, in their order.

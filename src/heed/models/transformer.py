@@ -166,7 +166,7 @@ class Transformer(TrainableSeq2Seq):
         maps: bool = False,
     ) -> Memory:
         x = self.dropout(self.src_positions(self.src_embedding(src)))
-        mask = _of_keys(src_mask)
+        mask = _key_mask(src_mask)
         weights = []
         for layer in self.encoder:
             output, layer_weights = layer(x, mask, maps=maps)
@@ -205,7 +205,7 @@ class Transformer(TrainableSeq2Seq):
         assert isinstance(state, TransformerState)
         if state.fused is not None and self._may_fuse() and not maps:
             x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length)
-            logits, past = state.fused(x.squeeze(1), state.past, state.memory.layers, _of_keys(state.memory.mask))
+            logits, past = state.fused(x.squeeze(1), state.past, state.memory.layers, _key_mask(state.memory.mask))
             return DecoderOutput(logits[:, None]), replace(state, past=past, length=state.length + 1)
         x, layers, state = self._run_decoder(tokens[:, None], state, maps=maps)
         return DecoderOutput(self.output.logits(x), _attention_maps(None, layers) if maps else None), state
@@ -228,7 +228,7 @@ class Transformer(TrainableSeq2Seq):
         """
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         length = state.length + tokens.shape[1]
-        memory_mask = _of_keys(state.memory.mask)
+        memory_mask = _key_mask(state.memory.mask)
         caches, weights = [], []
         for layer, past, memory in zip(self.decoder, state.past, state.memory.layers, strict=True):
             output, present, layer_weights = layer(x, past, memory, memory_mask, maps=maps)
@@ -238,8 +238,8 @@ class Transformer(TrainableSeq2Seq):
         return self.decoder_norm(x), weights, replace(state, past=tuple(caches), length=length)
 
 
-def _of_keys(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
-    """Return a mask of positions as one of keys, the same for all heads and queries."""
+def _key_mask(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
+    """Return a padding mask in the shape that attention takes: the same keys for all heads and queries."""
     return None if mask is None else mask[:, None, None, :]
 
 
@@ -256,7 +256,7 @@ def _attention_maps(encoder_self: Float[Tensor, "L H B S S"] | None, layers: Ite
 
 
 def _stack(layers: list[Float[Tensor, "B H Q K"] | None]) -> Float[Tensor, "L H B Q K"] | None:
-    """Stack the attention weights of all layers; None if they were not requested."""
+    """Stack the attention weights of all layers; None if they were not requested or do not exist."""
     weights = [layer for layer in layers if layer is not None]
     return torch.stack(weights).transpose(1, 2) if weights else None
 

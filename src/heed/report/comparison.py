@@ -16,8 +16,8 @@ from heed.compare.models import Evidence
 from heed.compare.pairs import PairReport
 from heed.compare.runs import read_sides
 from heed.errors import HeedError, argument
-from heed.evaluation.health import SYMPTOMS
 from heed.evaluation.significance import METRICS, Spread, wilson
+from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_page, side_class

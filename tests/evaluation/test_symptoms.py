@@ -3,7 +3,7 @@
 import pytest
 
 from heed.data.synthetic import generate
-from heed.evaluation.health import SYMPTOMS, find_symptoms
+from heed.evaluation.symptoms import SYMPTOMS, find_symptoms
 
 REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
 
