@@ -22,7 +22,7 @@ def markdown() -> str:
 
 
 def _required_options(path: Path) -> list[str]:
-    """Return the options that the recipe's corpus requires: ``data.root=DIR`` for a folder that heed cannot download."""
+    """Return the options that the corpus of a recipe requires, such as ``data.root=DIR``."""
     file = read(path)
     if (corpus := dict(file.overrides).get("data")) is None:
         return [option for parent in file.parents for option in _required_options(path.with_stem(parent))]

@@ -48,7 +48,7 @@ def main(argv: list[str]) -> None:
     for run in runs:
         results = json.loads((run / "results.json").read_text(encoding="utf-8"))
         accuracy = contrastive_accuracy(load_translator(run), challenge)
-        shares = "  ".join(f"{tag} {found.share:.1%}" for tag, found in accuracy.items())
+        shares = "  ".join(f"{tag} {found.fraction:.1%}" for tag, found in accuracy.items())
         test, long = results["test"]["bleu"], results["tests"]["long"]["bleu"]
         print(f"{results['name']}: BLEU {test:.1f}  long {long:.1f}  {shares}")
 

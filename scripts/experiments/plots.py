@@ -174,7 +174,7 @@ def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:
     right, total = sum(a.right for a in found), sum(a.total for a in found)
     low, high = wilson(right, total)
     share = 100 * right / total
-    return Mark(share, (100 * low, 100 * high), side_class(number), f"{share:.1f} %", [100 * a.share for a in found])
+    return Mark(share, (100 * low, 100 * high), side_class(number), f"{share:.1f} %", [100 * a.fraction for a in found])
 
 
 def caption(text: str) -> Markup:

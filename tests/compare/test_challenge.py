@@ -26,7 +26,7 @@ def test_accuracy_counts_wins_by_tag_and_ties_as_wrong() -> None:
     ]
     found = contrastive_accuracy(cast(Translator, LengthScorer()), contrasts)
     assert found == {"x": Accuracy(1, 2), "y": Accuracy(0, 1)}
-    assert found["x"].share == 0.5
+    assert found["x"].fraction == 0.5
 
 
 def test_a_challenge_set_is_read(tmp_path: Path) -> None:

@@ -57,7 +57,11 @@ def test_runs_of_a_side_should_differ_in_the_seed_only() -> None:
 
 @pytest.mark.parametrize(
     ("numbers", "warning"),
-    [((1, 1), "One seed each"), ((1, 5), "A side has fewer than five seeds"), ((5, 4), "A side has fewer than five")],
+    [
+        ((1, 1), "One seed each"),
+        ((1, 5), "A system has fewer than five seeds"),
+        ((5, 4), "A system has fewer than five"),
+    ],
 )
 def test_few_seeds_give_a_warning(numbers: tuple[int, int], warning: str) -> None:
     sides = [runs.Side(name, make_side(name).runs[:number]) for name, number in zip("ab", numbers, strict=True)]

@@ -1,4 +1,4 @@
-"""How often a search waits for the device: counted on a CPU, looking at finished hypotheses as on an accelerator."""
+"""How often a search waits for the device: counted on a CPU, with stop checks as rare as on an accelerator."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +37,7 @@ def batch() -> tuple[Tensor, Tensor]:
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (search, beam):
-        monkeypatch.setattr(module, "steps_between_looks", lambda device: EVERY)
+        monkeypatch.setattr(module, "steps_between_stop_checks", lambda device: EVERY)
 
 
 @pytest.fixture(params=["transformer", "rnn"])
@@ -78,11 +78,11 @@ def test_a_search_waits_at_most_once_in_eight_tokens(
 
 
 @pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "nucleus"])
-def test_looking_rarely_changes_nothing(kind: str, model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rare_stop_checks_change_nothing(kind: str, model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
     at_every_step = searches(9)[kind](model, *batch())
     assert len({len(h.tokens) for n_best in at_every_step for h in n_best}) > 2
     for module in (search, beam):
-        monkeypatch.setattr(module, "steps_between_looks", lambda device: EVERY)
+        monkeypatch.setattr(module, "steps_between_stop_checks", lambda device: EVERY)
     rarely = searches(9)[kind](model, *batch())
     for ours, theirs in zip(rarely, at_every_step, strict=True):
         assert [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]

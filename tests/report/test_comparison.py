@@ -95,7 +95,7 @@ def test_small_buckets_are_text() -> None:
     assert "19 sentences: too few to score" in " ".join(rows["rare"].text.split())
     assert not [child for child in rows["rare"].children if child.tag in ("svg", "circle")]
     assert [child.tag for child in rows["common"].children].count("circle") == 2
-    assert "fewer than 20 sentences have no score" in page.text
+    assert "fewer than 20 sentences are not scored" in page.text
 
 
 def test_the_verdict_on_two_broken_models_says_so_first() -> None:

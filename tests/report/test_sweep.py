@@ -142,9 +142,8 @@ def test_a_difference_within_the_noise_is_called_that() -> None:
         "Its difference from trial 2, +0.10 [−0.47, +0.67], is within the noise over seeds: trial 2 may be as good."
     )
     assert noise == (
-        "The search put 0.010 between these 2 configurations; another seed alone changes a score by 0.25 (SD).".replace(
-            "0.010", "0.01"
-        )
+        "In the search, the scores of these 2 configurations were within 0.01; "
+        "their standard deviation over seeds is 0.25."
     )
 
 
@@ -169,7 +168,7 @@ def test_one_seed_says_nothing_about_chance() -> None:
     single = make_study(verdict=make_verdict([38.0], [37.0], noise=0.0))
     sentences = headline(single)
     assert sentences[0] == "Trial 1 wins: valid.bleu 38.00 with one seed."
-    assert sentences[1] == "It differs from trial 2 by +1.00; one seed each does not show how much of that is chance."
+    assert sentences[1] == "Its difference from trial 2 is +1.00; with one seed each, it may be due to chance."
     assert len(sentences) == 2
 
 
@@ -189,7 +188,7 @@ def test_headline_of_a_study_without_verdict() -> None:
     arms = [make_arm("model=a"), make_arm("model=b", trials=make_trials("model=b", best=39.0))]
     assert headline(make_study(arms))[:2] == [
         "Trial 4 of model=b is best so far: valid.bleu 39.00.",
-        "Best of each side: 38.00 (trial 4 of model=a) and 39.00 (trial 4 of model=b).",
+        "Best of each arm: 38.00 (trial 4 of model=a) and 39.00 (trial 4 of model=b).",
     ]
     assert headline(multiple()) == ["3 trials are on the Pareto front of valid.bleu and params so far."]
 
@@ -318,8 +317,8 @@ def test_paths_go_through_the_points() -> None:
 
 @pytest.mark.parametrize(
     ("complete", "arms", "highlighted"),
-    [(4, 1, "The best one is strong"), (9, 1, "The best 3 are strong"), (99, 1, "The best 5 are strong"),
-     (4, 2, "The best one of each side is strong"), (50, 2, "The best 3 of each side are strong")],
+    [(4, 1, "The best one is highlighted"), (9, 1, "The best 3 are highlighted"), (99, 1, "The best 5 are highlighted"),
+     (4, 2, "The best one of each arm is highlighted"), (50, 2, "The best 3 of each arm are highlighted")],
 )  # fmt: skip
 def test_few_of_the_trials_are_highlighted(complete: int, arms: int, highlighted: str) -> None:
     def trials(arm: str) -> list[TrialSummary]:
@@ -395,7 +394,7 @@ def test_arms_have_colours_and_importances_of_their_own() -> None:
         h.text for h in page.find("h3")
     }
     assert {*page.find("g")[0].classes} & {"side-0", "side-1"}
-    assert "The best 3 of each side are strong" in page.text
+    assert "The best 3 of each arm are highlighted" in page.text
     # The command is the same for both.
     assert page.text.count("name=<study>") == 1
 

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from heed.errors import HeedError
 from heed.sweep.sampling import GridSampler, MakeSampler
 from heed.sweep.space import read_space, suggest_with
-from heed.sweep.study import SharedStudy, beating, default_storage, open_storage, original_number
+from heed.sweep.study import SharedStudy, default_storage, open_storage, original_number, send_heartbeats
 
 SPACE, _ = read_space({"lr": "tag(log, interval(1e-5, 1e-1))", "dropout": "interval(0, 0.9)", "norm": "pre,post"}, [])
 
@@ -98,7 +98,7 @@ def _die_in_mid_trial(folder: Path) -> None:
     assert trial is not None
     draw(trial)
     trial.report(0.5, 10)
-    with beating(shared.study._storage, trial._trial_id):  # type: ignore[arg-type]
+    with send_heartbeats(shared.study._storage, trial._trial_id):  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGKILL)
 
 

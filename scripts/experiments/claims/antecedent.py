@@ -51,7 +51,7 @@ def experiment(runner: ExperimentRunner) -> Finding:
     decoder = [measure(run.folder, run.translator, "decoder", seed=SEED) for run in runs]
     nouns = [sense_attention.measure(run.translator, seed=SEED) for run in runs]
     pronouns = contrasts("pronoun")
-    accuracy = mean_and_sd(contrastive_accuracy(run.translator, pronouns)["pronoun"].share for run in runs)
+    accuracy = mean_and_sd(contrastive_accuracy(run.translator, pronouns)["pronoun"].fraction for run in runs)
     stacks = {label: runner.trained(spec) for label, spec in STACKS.items()}
     bleu = {label: mean_and_sd(one.bleu("valid") for one in runs) for label, runs in stacks.items()}
     complete, *reduced = bleu.values()

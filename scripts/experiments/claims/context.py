@@ -41,7 +41,7 @@ def experiment(runner: ExperimentRunner) -> Finding:
         for spec, label in MODELS.items()
     }
     shares = {
-        label: {tag: mean_and_sd(run[tag].share for run in runs) for tag in TAGS} for label, runs in found.items()
+        label: {tag: mean_and_sd(run[tag].fraction for run in runs) for tag in TAGS} for label, runs in found.items()
     }
     rows = []
     for tag, title in TAGS.items():

@@ -108,7 +108,7 @@ def experiment(runner: ExperimentRunner) -> Finding:
     chance = all(low <= 0.5 <= high for low, high in (wilson(a.right, a.total) for a in accuracy["none"]))
     aware = all(wilson(a.right, a.total)[0] > 0.5 for kind in accuracy if kind != "none" for a in accuracy[kind])
     held = errors["none"] < 1e-5 and all(errors[kind] > 1e-2 for kind in checked) and chance and aware
-    shares = {kind: mean_and_sd(a.share for a in found) for kind, found in accuracy.items()}
+    shares = {kind: mean_and_sd(a.fraction for a in found) for kind, found in accuracy.items()}
     return Finding(
         held=held,
         summary=(
@@ -166,7 +166,7 @@ def _transformer(run: TrainedModel) -> Transformer:
 
 
 def _eating(run: TrainedModel) -> float:
-    return contrastive_accuracy(run.translator, EATING)["eating"].share
+    return contrastive_accuracy(run.translator, EATING)["eating"].fraction
 
 
 CLAIM = Claim(

@@ -21,9 +21,11 @@ def experiment(runner: ExperimentRunner) -> Finding:
         for label, of in runs.items()
     }
     accuracies = {label: [contrastive_accuracy(run.translator, challenge) for run in of] for label, of in runs.items()}
-    by_tag = {label: {tag: mean_and_sd(a[tag].share for a in of) for tag in TAGS} for label, of in accuracies.items()}
+    by_tag = {
+        label: {tag: mean_and_sd(a[tag].fraction for a in of) for tag in TAGS} for label, of in accuracies.items()
+    }
     overall = {
-        label: mean_and_sd(sum(a[tag].share for tag in TAGS) / len(TAGS) for a in of)
+        label: mean_and_sd(sum(a[tag].fraction for tag in TAGS) / len(TAGS) for a in of)
         for label, of in accuracies.items()
     }
     learned, free = MODELS.values()

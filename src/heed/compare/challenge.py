@@ -44,7 +44,7 @@ class Accuracy:
     total: int
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """The accuracy, from 0 to 1; chance is 0.5."""
         return self.right / self.total
 

@@ -99,7 +99,7 @@ def _unequal_scores(sides: Sequence[Side], signatures: Mapping[str, str]) -> lis
     if not (others := sorted(recorded - {*signatures.values()})):
         return []
     return [
-        "NOT COMPARABLE as recorded: some results.json have scores with another signature "
+        "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
         f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
     ]
 
@@ -146,7 +146,7 @@ def _few_seeds(sides: Sequence[Side]) -> list[str]:
     if all(len(side.runs) == 1 for side in sides):
         return ["One seed each: the variance over seeds is unknown."]
     if any(len(side.runs) < 5 for side in sides):
-        return ["A side has fewer than five seeds: the variance over seeds is a rough estimate."]
+        return ["A system has fewer than five seeds: the variance over seeds is a rough estimate."]
     return []
 
 

@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Side:
-    """A system to compare: one run, or several with different seeds."""
+    """A side of the comparison: a system, trained once or with several seeds. Pages and messages call it a system."""
 
     name: str
     runs: Sequence[Run]

@@ -148,7 +148,7 @@ def _score_table(comparison: Comparison) -> Markup:
             [side.name, *(cell for metric in METRICS for cell in _spread_cells(side.scores[metric]))]
             for side in comparison.sides
         ],
-        name="Scores of the sides",
+        name="Scores of the systems",
     )
 
 
@@ -182,7 +182,7 @@ def _accuracy_mark(side: int, runs: Sequence[Accuracy]) -> Mark:
     right, total = sum(run.right for run in runs), sum(run.total for run in runs)
     # All runs see the same contrasts, so the sample size of the interval is that of one run.
     low, high = wilson(round(right / len(runs)), runs[0].total)
-    others = [100 * run.share for run in runs] if len(runs) > 1 else []
+    others = [100 * run.fraction for run in runs] if len(runs) > 1 else []
     percent = 100 * right / total
     return Mark(percent, (100 * low, 100 * high), side_class(side), f"{percent:.1f} %", others)
 

@@ -203,8 +203,8 @@ class StudySummary:
         """Return how many trials are in a state."""
         return sum(trial.state == state for trial in self.trials)
 
-    def badness(self, trial: TrialSummary, objective: int = 0) -> float:
-        """Return a value to sort trials by: the smaller, the better. A trial without a value is the worst."""
+    def sort_key(self, trial: TrialSummary, objective: int = 0) -> float:
+        """Return a key that sorts trials by an objective, best first. Trials without a value come last."""
         value = trial.values[objective] if trial.values else trial.score if objective == 0 else None
         if value is None or not math.isfinite(value):
             return math.inf
@@ -212,7 +212,7 @@ class StudySummary:
 
     def best_trials(self) -> list[TrialSummary]:
         """Return the complete trials, best first; of a study with several objectives, the Pareto front first."""
-        complete = sorted((t for t in self.trials if _is_scored(t)), key=self.badness)
+        complete = sorted((t for t in self.trials if _is_scored(t)), key=self.sort_key)
         if len(self.objectives) == 1:
             return complete
         front = {id(trial) for trial in self.pareto_front()}
@@ -221,13 +221,13 @@ class StudySummary:
     def pareto_front(self) -> list[TrialSummary]:
         """Return the complete trials that no other one equals or exceeds in all objectives, and exceeds in one."""
         trials = [trial for trial in self.trials if _is_scored(trial)]
-        points = [tuple(self.badness(trial, i) for i in range(len(self.objectives))) for trial in trials]
+        points = [tuple(self.sort_key(trial, i) for i in range(len(self.objectives))) for trial in trials]
         front = [
             trial
             for trial, point in zip(trials, points, strict=True)
             if not any(other != point and all(map(float.__le__, other, point)) for other in points)
         ]
-        return sorted(front, key=self.badness)
+        return sorted(front, key=self.sort_key)
 
     def ordered(self) -> list[TrialSummary]:
         """Return all trials: complete ones best first, then running, pruned and failed ones."""
@@ -235,7 +235,7 @@ class StudySummary:
         best = self.best_trials()
         known = {id(trial) for trial in best}
         rest = [trial for trial in self.trials if id(trial) not in known]
-        return best + sorted(rest, key=lambda trial: (order.index(trial.state), self.badness(trial), trial.number))
+        return best + sorted(rest, key=lambda trial: (order.index(trial.state), self.sort_key(trial), trial.number))
 
     def varying(self) -> list[Parameter]:
         """Return the parameters that differ between trials, or exist in some trials only."""

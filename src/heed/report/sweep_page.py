@@ -202,8 +202,8 @@ def _failed(study: StudySummary) -> Markup:
 def _highlighted(study: StudySummary) -> str:
     """Return a sentence about the lines in full colour, without its end."""
     count = highlighted_count(study)
-    of = " of each side" if len(study.arms) > 1 else ""
-    return f"The best {count}{of} are strong" if count > 1 else f"The best one{of} is strong"
+    of = " of each arm" if len(study.arms) > 1 else ""
+    return f"The best {count}{of} are highlighted" if count > 1 else f"The best one{of} is highlighted"
 
 
 def _space(arm: Arm) -> Markup:

@@ -50,7 +50,7 @@ def headline(study: StudySummary) -> list[str]:
     if len(study.arms) > 1:
         firsts = [next((trial for trial in best if trial.arm == arm), None) for arm in study.arm_names]
         scores = [f"{format_score(trial.score)} ({trial_label(trial)})" for trial in firsts if trial]
-        sentences.append(f"Best of each side: {_listed(scores)}.")
+        sentences.append(f"Best of each arm: {_listed(scores)}.")
     if study.confirmed or study.confirming:
         sentences.append(
             f"The best configurations are trained with further seeds: {study.confirmed} finished, "
@@ -68,12 +68,13 @@ def _verdict(study: StudySummary, verdict: VerdictSummary) -> list[str]:
     over = f"over {seeds} seeds" if seeds > 1 else "with one seed"
     sentences = [f"{_capital(trial_label(winner))} wins: {objective} {score} {over}."]
     rivals = _rivals(study, verdict)
-    sentences += [_contrast(study, verdict, rival) for rival in rivals]
+    sentences += [_compare_to(study, verdict, rival) for rival in rivals]
     found = [one.found for one in verdict.configurations if one.found is not None]
     if rivals and len(found) > 1 and any(len(one.valid) > 1 for one in verdict.configurations):
         sentences.append(
-            f"The search put {format_score(max(found) - min(found))} between these {len(found)} configurations; "
-            f"another seed alone changes a score by {format_score(verdict.noise)} (SD)."
+            f"In the search, the scores of these {len(found)} configurations were within "
+            f"{format_score(max(found) - min(found))}; their standard deviation over seeds is "
+            f"{format_score(verdict.noise)}."
         )
     return sentences
 
@@ -86,11 +87,11 @@ def _rivals(study: StudySummary, verdict: VerdictSummary) -> list[Configuration]
     return others[:1] + [one for one in best if one and one not in others[:1]]
 
 
-def _contrast(study: StudySummary, verdict: VerdictSummary, rival: Configuration) -> str:
+def _compare_to(study: StudySummary, verdict: VerdictSummary, rival: Configuration) -> str:
     value, interval = verdict.difference(rival)
     name = trial_label(rival)
     if interval is None:
-        return f"It differs from {name} by {signed(value)}; one seed each does not show how much of that is chance."
+        return f"Its difference from {name} is {signed(value)}; with one seed each, it may be due to chance."
     shown = f"{signed(value)} [{signed(interval[0])}, {signed(interval[1])}]"
     if interval[0] <= 0 <= interval[1]:
         return f"Its difference from {name}, {shown}, is within the noise over seeds: {name} may be as good."

@@ -19,10 +19,9 @@ from heed.options import format_value
 from heed.sweep.sampling import build_pruner, build_sampler, is_grid
 from heed.sweep.settings import SweepSettings
 from heed.sweep.space import Space, corners, read_space
+from heed.sweep.stored import FORMAT
 
-FORMAT = 1
-"""Version of the attributes that describe a study."""
-OF_ONE_WORKER = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
+WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options in which the workers of a study may differ."""
 
 
@@ -90,7 +89,7 @@ class Plan:
             "arm": arm,
             "objectives": self.settings.objectives,
             "space": self.arms[arm].to_plain(),
-            "fixed": [word for word in self.fixed if not word.startswith(OF_ONE_WORKER)],
+            "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
             "n_trials": self.budget(arm),
             "counts_failed": is_grid(self.settings),
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,

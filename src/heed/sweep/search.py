@@ -23,19 +23,20 @@ from heed.progress import print_line
 from heed.report.sweep_page import write_page
 from heed.report.sweep_text import study_lines
 from heed.runs.checkpoints import latest_checkpoint
-from heed.sweep.plan import FORMAT, Plan
+from heed.sweep.plan import Plan
 from heed.sweep.sampling import GridSampler, MakeSampler, build_sampler, is_grid
 from heed.sweep.space import suggest_with
-from heed.sweep.study import REASON, SharedStudy, default_storage, open_storage, original_number
+from heed.sweep.stored import FORMAT, REASON, VERDICT
+from heed.sweep.study import SharedStudy, default_storage, open_storage, original_number
 from heed.sweep.summary import read_study
 from heed.sweep.trial import reason_of, run_trial
-from heed.sweep.verdict import VERDICT, Candidate, confirmation_name, confirmed, decide, rank
+from heed.sweep.verdict import Candidate, confirmation_name, confirmed, decide, rank
 from heed.sweep.workers import run_workers
 
 MAX_FAILURES = 5
-"""A worker stops after this many failed trials in a row: then the fault is hardly one of the values."""
+"""A worker stops after this many failed trials in a row: the cause is probably not the values of one trial."""
 POLL_SECONDS = 5.0
-"""Time between two looks at the trials of other workers."""
+"""Time between two checks for trials of other workers."""
 PAGE = "sweep.html"
 TOP = 10
 """Trials that are printed at the end."""
@@ -63,7 +64,7 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
     plan.check_space()
     search = Search(plan)
     if plan.settings.workers > 1 and plan.launches_here:
-        run_workers(plan.settings.workers, plan.folder, watch=search.print_news)
+        run_workers(plan.settings.workers, plan.folder, watch=search.print_ended_trials)
     else:
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=partial(run_trial, train=task_function), config=config
@@ -230,20 +231,20 @@ class Search:
             if failure is not None and _frozen(trial).state == TrialState.RUNNING:
                 study.fail(trial, reason_of(failure))  # it failed before the run began
             self._count_failures(_frozen(trial))
-        self.print_news()
+        self.print_ended_trials()
 
     def _count_failures(self, trial: FrozenTrial) -> None:
         self._failures = self._failures + 1 if trial.state == TrialState.FAIL else 0
         if self._failures >= MAX_FAILURES:
             raise HeedError(
                 f"{MAX_FAILURES} trials in a row failed, the last one because: {trial.user_attrs.get(REASON)} "
-                "Mend the cause, and give the same command to continue the study."
+                "Fix the cause, and repeat the command to continue the study."
             )
 
     # ---- reports
 
-    def print_news(self) -> None:
-        """Print the ends of trials since the last call, whichever worker ran them."""
+    def print_ended_trials(self) -> None:
+        """Print how trials have ended since the last call, those of other workers included."""
         used = sum(study.used() for study in self.studies.values())
         budget = sum(study.budget for study in self.studies.values())
         for study, trial in self._ended_trials():

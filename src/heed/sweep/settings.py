@@ -23,7 +23,7 @@ class SweepSettings:
         workers: processes on this machine.
         confirm: "3x2" trains the 3 best configurations again, with 2 other seeds each; None: no confirmation.
         compare: an option whose values get equally many trials and separate searches, such as ``model``.
-        heartbeat: seconds between two signs of life of a trial. Silent for three times as long, it counts as dead.
+        heartbeat: seconds between two heartbeats of a trial. After three missed heartbeats it counts as dead.
         trial: set by the search in the runs of a study.
     """
 

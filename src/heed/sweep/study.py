@@ -19,20 +19,15 @@ from heed.errors import HeedError, first_line
 from heed.options import format_value
 from heed.runs.objectives import Direction
 from heed.sweep.sampling import MakeSampler
+from heed.sweep.stored import ATTRIBUTES, REASON, STUDY_FILE, SURPLUS
 
-STUDY_FILE = "study.db"
-SILENT_BEATS = 3
-"""A trial counts as dead after this many heartbeats without a sign of life."""
+MISSED_HEARTBEATS = 3
+"""A trial counts as dead after this many missed heartbeats."""
 MAX_DEATHS = 3
-"""A trial whose workers died more often is not started again: it may be what kills them."""
+"""A trial whose workers died more often is not started again: it may be the cause."""
 
 CREATION_TRIES = 4
-"""Seconds in which workers that start at once may disturb each other's creation of the tables."""
-
-ATTRIBUTES = "heed"
-"""The user attribute of a study that describes it; `heed.sweep.summary` reads it."""
-REASON = "reason"
-"""The user attribute of a trial that failed. Without it, the worker died or was stopped, and the trial is continued."""
+"""Attempts, one second apart, to open a storage whose tables other workers create at the same time."""
 
 
 def default_storage(folder: Path) -> str:
@@ -45,7 +40,7 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
 
     Args:
         url: of a database as SQLAlchemy writes it.
-        heartbeat: seconds between two signs of life of a trial.
+        heartbeat: seconds between two heartbeats of a trial.
 
     Raises:
         HeedError: if it cannot be reached, or its driver is missing.
@@ -78,7 +73,7 @@ def _rdb_storage(url: str, engine_kwargs: dict[str, Any], heartbeat: int) -> RDB
             url,
             engine_kwargs=engine_kwargs,
             heartbeat_interval=heartbeat,
-            grace_period=SILENT_BEATS * heartbeat,
+            grace_period=MISSED_HEARTBEATS * heartbeat,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(
                 max_retry=MAX_DEATHS, inherit_intermediate_values=True
             ),
@@ -170,9 +165,9 @@ class SharedStudy:
         """Queue the trials whose worker died, so that the next worker continues them."""
         with _quiet():
             optuna_fail_stale_trials(self.study)
-        # A worker may also have died before the first sign of life.
+        # A worker may also have died before its first heartbeat.
         storage: Any = self.study._storage
-        silent = timedelta(seconds=2 * SILENT_BEATS * storage.get_heartbeat_interval())
+        silent = timedelta(seconds=2 * MISSED_HEARTBEATS * storage.get_heartbeat_interval())
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             started = trial.datetime_start
             is_old = started is not None and datetime.now() - started > silent
@@ -193,7 +188,7 @@ class SharedStudy:
         frozen = self.study._storage.get_trial(trial._trial_id)
         if original_number(frozen) == trial.number and self.position(trial.number) >= self.budget:
             # Another worker has claimed the last one in the same moment.
-            self.fail(trial, "surplus")
+            self.fail(trial, SURPLUS)
             return None
         return trial
 
@@ -218,7 +213,7 @@ class SharedStudy:
         if trial.state != TrialState.FAIL:
             return True
         reason = trial.user_attrs.get(REASON)
-        return reason is None or (self.counts_failed and reason != "surplus")
+        return reason is None or (self.counts_failed and reason != SURPLUS)
 
     def _seed(self, number: int) -> int:
         return (self.seed * 1_000_003 + number) % 2**32
@@ -232,8 +227,8 @@ def original_number(trial: FrozenTrial) -> int:
 
 
 @contextmanager
-def beating(storage: RDBStorage, trial_id: int) -> Iterator[None]:
-    """Record signs of life of a running trial within the block."""
+def send_heartbeats(storage: RDBStorage, trial_id: int) -> Iterator[None]:
+    """Record heartbeats of a running trial within the block."""
     stop = threading.Event()
 
     def beat() -> None:

@@ -23,6 +23,7 @@ from heed.report.sweep import (
     flat_space,
 )
 from heed.report.sweep_text import format_value
+from heed.sweep.stored import ATTRIBUTES, FORMAT, REASON, STUDY_FILE, SURPLUS, VERDICT
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
     from optuna.storages import RDBStorage
     from optuna.trial import FrozenTrial
 
-FORMAT = 1
-"""Version of the user attribute and of the verdict."""
-ATTRIBUTE = "heed"
-"""User attribute of the Optuna studies of a search."""
-SURPLUS = "surplus"
-"""Reason of a trial that a worker claimed when the budget was used up, and did not start."""
-DATABASE = "study.db"
-VERDICT = "verdict.json"
 
 MIN_IMPORTANCE_TRIALS = 10
 """Importances of fewer complete trials would mostly be chance."""
@@ -129,12 +122,14 @@ def _open_storage(folder: Path, url: str | None) -> "Iterator[RDBStorage]":
             f"heed sweep needs {error.name}, which is not installed: run `pip install 'heed[sweep]'`."
         ) from error
     try:
-        address = sqlalchemy.make_url(url) if url else sqlalchemy.URL.create("sqlite", database=str(folder / DATABASE))
+        address = (
+            sqlalchemy.make_url(url) if url else sqlalchemy.URL.create("sqlite", database=str(folder / STUDY_FILE))
+        )
     except ArgumentError as error:
         raise HeedError(
             f"--storage {url} is not the URL of a database: write, for example, postgresql+psycopg://USER@HOST/NAME."
         ) from error
-    shown = address.render_as_string(hide_password=True) if url else str(folder / DATABASE)
+    shown = address.render_as_string(hide_password=True) if url else str(folder / STUDY_FILE)
     if address.get_backend_name() == "sqlite" and not Path(address.database or "").is_file():
         raise _missing_database(folder, url, address.database)
     storage = None
@@ -166,7 +161,7 @@ def _missing_database(folder: Path, url: str | None, database: str | None) -> He
     if not folder.is_dir():
         return HeedError(f"There is no folder {folder}: give the folder of a study, such as runs/NAME.")
     return HeedError(
-        f"{folder} holds no {DATABASE}: give the folder of a study, or with --storage the URL of its database."
+        f"{folder} holds no {STUDY_FILE}: give the folder of a study, or with --storage the URL of its database."
     )
 
 
@@ -179,7 +174,7 @@ def _find_studies(storage: "RDBStorage", folder: Path, *, is_local: bool) -> lis
     found = [
         (study.study_name, attribute)
         for study in storage.get_all_studies()
-        if isinstance(attribute := study.user_attrs.get(ATTRIBUTE), dict) and "study" in attribute
+        if isinstance(attribute := study.user_attrs.get(ATTRIBUTES), dict) and "study" in attribute
     ]
     names = sorted({str(attribute["study"]) for _, attribute in found})
     name = folder.resolve().name
@@ -206,7 +201,7 @@ def _confirmations(storage: "RDBStorage", name: str) -> list[State]:
     studies = [
         study.study_name
         for study in storage.get_all_studies()
-        if isinstance(attribute := study.user_attrs.get(ATTRIBUTE), dict)
+        if isinstance(attribute := study.user_attrs.get(ATTRIBUTES), dict)
         and attribute.get("study") == name
         and attribute.get("confirms")
     ]
@@ -250,7 +245,7 @@ def _attempts(trials: "Sequence[FrozenTrial]") -> dict[int, "list[FrozenTrial]"]
     """
     groups: dict[int, list[FrozenTrial]] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):
-        if trial.user_attrs.get("reason") != SURPLUS:
+        if trial.user_attrs.get(REASON) != SURPLUS:
             groups.setdefault(trial.system_attrs.get("failed_trial", trial.number), []).append(trial)
     return groups
 
@@ -273,7 +268,7 @@ def _read_trial(attempts: "Sequence[FrozenTrial]", arm: str, now: datetime) -> T
         seconds=None if seconds is None else max(seconds, 0.0),
         attempts=len(attempts),
         folder=str(last.user_attrs.get("folder") or first.user_attrs.get("folder") or ""),
-        reason=str(last.user_attrs.get("reason") or "") if state == "failed" else "",
+        reason=str(last.user_attrs.get(REASON) or "") if state == "failed" else "",
     )
 
 

@@ -15,7 +15,7 @@ from heed.runs.objectives import objective_values
 from heed.runs.results import RESULTS, read_results
 from heed.sweep.sampling import build_pruner
 from heed.sweep.settings import SweepSettings
-from heed.sweep.study import SharedStudy, beating, default_storage, open_storage
+from heed.sweep.study import SharedStudy, default_storage, open_storage, send_heartbeats
 
 Train = Callable[..., list[float] | None]
 """`heed.launch.command.train`: takes the configuration and ``report``; returns the objectives, None if pruned."""
@@ -54,7 +54,7 @@ def run_trial(cfg: Any, *, train: Train) -> None:
         return trial.should_prune()
 
     try:
-        with beating(storage, trial._trial_id):
+        with send_heartbeats(storage, trial._trial_id):
             values = finished_objectives(folder, settings) or train(cfg, report=report)
         study.tell(trial, values, state=TrialState.PRUNED if values is None else TrialState.COMPLETE)
     except UpdateFinishedTrialError as error:

@@ -24,10 +24,8 @@ from heed.runs.objectives import Direction
 from heed.runs.results import RESULTS, plain_scores, read_results
 from heed.sweep.plan import Plan
 from heed.sweep.preset import preset_text, write_preset
-from heed.sweep.study import REASON, SharedStudy
-
-VERDICT = "verdict.json"
-FORMAT = 1
+from heed.sweep.stored import FORMAT, REASON
+from heed.sweep.study import SharedStudy
 
 
 @dataclass(frozen=True)

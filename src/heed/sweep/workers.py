@@ -1,4 +1,4 @@
-"""Several workers of a study on this machine, each a process of its own with its share of the devices."""
+"""Several workers of a study on this machine, each a separate process with a part of the devices."""
 
 import os
 import subprocess
@@ -21,14 +21,14 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     take over its trial.
 
     Args:
-        watch: called every few seconds; prints the news of the study.
+        watch: called every few seconds; prints the trials that have ended.
 
     Raises:
-        HeedError: if every worker failed, with the last words of one.
+        HeedError: if every worker failed, with the last line that one of them printed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     logs = [folder / f"worker-{number}.log" for number in range(count)]
-    print_line(f"{count} workers print to {logs[0]} and so on; this terminal shows the ends of trials.")
+    print_line(f"{count} workers print to {logs[0]} and so on; this terminal shows how trials end.")
     workers = [_start(number, count, log) for number, log in enumerate(logs)]
     try:
         while any(worker.poll() is None for worker in workers):
@@ -56,7 +56,7 @@ def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
     with log.open("ab") as file:
         return subprocess.Popen(
             [*_interpreter(), *words, "sweep.workers=1"],
-            env={**os.environ, **device_share(number, count)},
+            env={**os.environ, **worker_devices(number, count)},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -70,8 +70,8 @@ def _interpreter() -> list[str]:
     return [sys.executable, sys.argv[0]]
 
 
-def device_share(number: int, count: int) -> dict[str, str]:
-    """Return the environment that gives one of ``count`` workers its share of the GPUs, or of the CPU cores.
+def worker_devices(number: int, count: int) -> dict[str, str]:
+    """Return the environment that gives one of ``count`` workers its part of the GPUs, or of the CPU cores.
 
     With more workers than GPUs, several workers share one.
     """
