@@ -80,7 +80,7 @@ def _prepare_all(
 
 
 def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
-    """Train on a prepared corpus in a run folder of its own."""
+    """Train on a prepared corpus in a new run folder."""
     with TemporaryDirectory(dir=scratch) as folder:
         found = in_new_process(_train, options, Path(folder), time.time())
     print(
@@ -92,7 +92,7 @@ def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
 
 
 def in_new_process(function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-    """Return the result of a function in a process of its own, so that its memory is its own."""
+    """Return the result of a function in a new process, so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
         return executor.submit(function, *args, **kwargs).result()
 

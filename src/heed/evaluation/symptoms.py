@@ -1,4 +1,4 @@
-"""Symptoms of a broken translation system, found in single sentences; average scores hide them."""
+"""Symptoms of a broken translation system in single sentences, which corpus scores hide."""
 
 import re
 import unicodedata

@@ -1,7 +1,7 @@
 """Words of a line, and attention over subword pieces pooled to attention over words.
 
-Two definitions of a word are used in evaluation: `split_words` for alignments and attention, and `casefolded_words`
-for word counts and sentence buckets. The positions in the synthetic corpus's annotation count the words of
+Evaluation uses two definitions of a word: `split_words` for alignments and attention, and `casefolded_words` for word
+counts and sentence buckets. In the annotation of the synthetic corpus, positions count the words of
 `heed.data.synthetic`, where punctuation marks are words, too.
 """
 

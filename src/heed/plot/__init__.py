@@ -1,1 +1,1 @@
-"""Arrays to PNG pictures. Pages have figures of their own, in `heed.report.figures`."""
+"""Arrays to PNG images. The figures of HTML pages are in `heed.report.figures`."""

@@ -12,7 +12,7 @@ CHECKPOINT_FORMAT = 2
 """The format that this version of heed writes, and the only one that it reads.
 
 Increase it when parameter names, the order of parameters in optimizer groups, or the state of a callback change.
-Format 1 has no number: its parameters have other names, and its optimizer state belongs to them by position.
+Format 1 has no number. Its parameters have other names, and its optimizer state is stored by position.
 """
 
 

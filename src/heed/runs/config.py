@@ -17,7 +17,7 @@ CONTROL = (
     "license", "data.preparation", "data.command", "data.num_jobs", "module.max_skipped_steps",
     "module.activation_checkpointing", "module.compile",
 )  # fmt: skip
-"""Options that do not change what a training step computes: a resumed run may change them."""
+"""Options that do not change the result of a training step, so that a resumed run may change them."""
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield the names of the options that differ; of an object of another class, its name only."""
+    """Yield the names of the options that differ; for an object of another class, only its own name."""
     if _is_control(name):
         return
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):

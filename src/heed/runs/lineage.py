@@ -1,4 +1,4 @@
-"""Which weights a run started from: weights of unrelated runs must not be averaged."""
+"""The weights from which a run started. Weights of unrelated runs must not be averaged."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -18,7 +18,7 @@ DIRECTIONS: Mapping[str, Direction] = {
     "decode_seconds.valid": "minimize",
     "params": "minimize",
 }
-"""Numbers of results.json by their path, and which way is better."""
+"""Numbers in results.json by their path, and whether a search maximizes or minimizes them."""
 
 
 def check_objectives(names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import yaml
 from heed.runs.claim import HYDRA_FOLDER
 
 OVERRIDES = (f"{HYDRA_FOLDER}/overrides.yaml", "overrides.yaml")
-"""Files with a run's overrides, a list of ``key=value``; the second in the jobs of older sweeps."""
+"""Files with a run's overrides, a list of ``key=value``; the second in the jobs of older grids."""
 GRID = "multirun.yaml"
 """Written by Hydra in the folder of a grid: its options, with the overrides as the user gave them."""
 

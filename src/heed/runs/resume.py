@@ -1,4 +1,4 @@
-"""Decide where a run starts: which run ``resume=true`` continues, and from which checkpoint."""
+"""Where a run starts: the run that ``resume=true`` continues, and the checkpoint that is loaded."""
 
 from collections.abc import Mapping
 from pathlib import Path

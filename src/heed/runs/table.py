@@ -1,4 +1,4 @@
-"""The table of runs that ``heed runs`` and the end of a sweep print."""
+"""The table of runs that ``heed runs`` prints, and a grid at its end."""
 
 import csv
 import math
@@ -18,7 +18,7 @@ from heed.runs.results import RESULTS, read_results
 Row = dict[str, Any]
 
 FAILURE = "failure.txt"
-"""Written where a sweep's job failed: the reason in the first line, then the traceback."""
+"""Written to the folder of a grid's job that failed: the reason in the first line, then the traceback."""
 
 COLUMNS = {
     "run": ("run", ""),
@@ -49,8 +49,8 @@ def read_runs(folder: Path) -> list[Row]:
     """Return one row for each run at or under ``folder``, sorted by path.
 
     The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
-    BLEU so far, which is of greedy search. Unknown values are None; ``settings`` are the overrides in which the jobs
-    of a sweep differ, or in which single runs differ, without ``name=``, which is part of ``run``.
+    BLEU so far, by greedy search. Unknown values are None; ``settings`` are the overrides in which the jobs
+    of a grid differ, or in which single runs differ, without ``name=``, which is part of ``run``.
 
     Raises:
         HeedError: if there is no run.
@@ -60,7 +60,7 @@ def read_runs(folder: Path) -> list[Row]:
         raise HeedError(f"{folder} holds no runs: `python train.py` makes them in the folder runs.")
     groups: dict[Path | None, list[Row]] = {}
     for row in rows:
-        groups.setdefault(_sweep_folder(folder / row["run"]), []).append(row)
+        groups.setdefault(_grid_folder(folder / row["run"]), []).append(row)
     for group in groups.values():
         common = set.intersection(*(set(row["overrides"]) for row in group))
         for row in group:
@@ -68,9 +68,9 @@ def read_runs(folder: Path) -> list[Row]:
     return rows
 
 
-def _sweep_folder(run: Path) -> Path | None:
-    """Return the folder of the sweep of which the run is a job, and None for a single run."""
-    # Sweeps from before heed claimed run folders have no GRID; their jobs are named as today: "0_rnn".
+def _grid_folder(run: Path) -> Path | None:
+    """Return the folder of the grid to which the run belongs; None for a single run."""
+    # Older grids have no GRID file; their jobs have the same names: "0_rnn".
     is_job = (run.parent / GRID).is_file() or re.match(r"\d+_", run.name)
     return run.parent if is_job else None
 
