@@ -93,8 +93,8 @@ def piece_label(piece: str) -> str:
 def most_informative_head(weights: Weights) -> tuple[int, int]:
     """Return (layer, head), from 0, of the map with the largest mutual information between query and key.
 
-    Queries have equal probability. The mutual information is zero if all rows are equal, and largest if each row puts its
-    weight on a different column.
+    Queries have equal probability. The mutual information is zero if all rows are equal, and largest if each row puts
+    its weight on a different column.
 
     Args:
         weights: "L H Q K".
