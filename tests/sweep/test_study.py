@@ -15,7 +15,7 @@ from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from heed.errors import HeedError
-from heed.sweep.sampling import GridSampler, MakeSampler
+from heed.sweep.samplers import GridSampler, MakeSampler
 from heed.sweep.space import read_space, suggest_with
 from heed.sweep.study import SharedStudy, default_storage, open_storage, original_number, send_heartbeats
 

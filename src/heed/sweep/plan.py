@@ -16,7 +16,8 @@ from heed.errors import HeedError
 from heed.launch import program
 from heed.launch.dry_run import dry_run
 from heed.options import format_value
-from heed.sweep.sampling import build_pruner, build_sampler, is_grid
+from heed.sweep.pruners import build_pruner
+from heed.sweep.samplers import build_sampler, is_grid
 from heed.sweep.settings import SweepSettings
 from heed.sweep.space import Space, corners, read_space
 from heed.sweep.stored import FORMAT

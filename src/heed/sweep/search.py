@@ -24,7 +24,7 @@ from heed.report.sweep_page import write_page
 from heed.report.sweep_text import study_lines
 from heed.runs.checkpoints import latest_checkpoint
 from heed.sweep.plan import Plan
-from heed.sweep.sampling import GridSampler, MakeSampler, build_sampler, is_grid
+from heed.sweep.samplers import GridSampler, MakeSampler, build_sampler, is_grid
 from heed.sweep.space import suggest_with
 from heed.sweep.stored import FORMAT, REASON, VERDICT
 from heed.sweep.study import SharedStudy, default_storage, open_storage, original_number

@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError, ProgrammingError
 from heed.errors import HeedError, first_line
 from heed.options import format_value
 from heed.runs.objectives import Direction
-from heed.sweep.sampling import MakeSampler
+from heed.sweep.samplers import MakeSampler
 from heed.sweep.stored import ATTRIBUTES, REASON, STUDY_FILE, SURPLUS
 
 MISSED_HEARTBEATS = 3

@@ -13,7 +13,7 @@ from optuna.trial import Trial, TrialState
 from heed.errors import HeedError
 from heed.runs.objectives import objective_values
 from heed.runs.results import RESULTS, read_results
-from heed.sweep.sampling import build_pruner
+from heed.sweep.pruners import build_pruner
 from heed.sweep.settings import SweepSettings
 from heed.sweep.study import SharedStudy, default_storage, open_storage, send_heartbeats
 

@@ -68,17 +68,3 @@ def build_sampler(settings: "SweepSettings") -> MakeSampler:
         return sampler
 
     return make
-
-
-def build_pruner(settings: "SweepSettings") -> optuna.pruners.BasePruner:
-    """Return the pruner that the settings name.
-
-    Raises:
-        HeedError: if an option is wrong.
-    """
-    if not settings.pruner:
-        return optuna.pruners.NopPruner()
-    pruner = build_part(settings.pruner, where="sweep.pruner.")
-    if not isinstance(pruner, optuna.pruners.BasePruner):
-        raise HeedError(f"sweep.pruner._target_={settings.pruner['_target_']} must be a pruner of Optuna.")
-    return pruner
