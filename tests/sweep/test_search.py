@@ -290,6 +290,13 @@ def test_mistakes(command: Command, tmp_path: Path, arguments: list[str], messag
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_a_wrong_option_outside_the_space_is_not_called_a_wrong_range(command: Command) -> None:
+    status, printed = command("-m", *SMALL, "trainer.max_steps=x")
+    assert status == 2
+    assert "trainer.max_steps=x must be an integer" in printed
+    assert "search space" not in printed
+
+
 def test_a_study_with_another_space(command: Command, tmp_path: Path) -> None:
     database = tmp_path / "runs/study/study.db"
     database.parent.mkdir(parents=True)

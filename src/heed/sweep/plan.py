@@ -128,6 +128,8 @@ class Plan:
                         messages |= dict.fromkeys(point.items(), str(error))
                 if not messages.keys() - valid:
                     break
+            if not valid:  # the cause is not the value of one range
+                raise HeedError(next(iter(messages.values())))
             for name, value in sorted(messages.keys() - valid, key=str):
                 raise HeedError(
                     f"The search space holds {name}={value}, which makes no valid run: {messages[name, value]}"
