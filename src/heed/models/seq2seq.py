@@ -90,7 +90,7 @@ class ModelConfig(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """The largest size. Some weight has at least so many elements."""
+        """The largest width. Some weight has at least this many elements."""
 
     @abstractmethod
     def to_plain(self) -> dict[str, Any]:

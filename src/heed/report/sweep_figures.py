@@ -23,15 +23,15 @@ HEIGHT, TOP = 300, 10
 SMALL_HEIGHT = 150
 """Pixels: the height of a slice."""
 WHISKER = 2.5
-"""Scores further below the lower quartile than so many interquartile ranges are drawn at the edge of a plot."""
+"""Scores more than this many interquartile ranges below the lower quartile are drawn at the edge of a plot."""
 HIGHLIGHTED, HIGHLIGHTED_PER_ARM = 5, 3
-"""At most so many of the best trials have full colour: of a single arm, of each of several."""
+"""The largest number of trials in full colour: in a study with one arm, and for each of several arms."""
 ABSENT, PRUNED = "absent", "pruned"
-"""Labels of the places of trials that do not have an option, and of those without a final score."""
-PLACE = 0.12
-"""Part of an axis that such a place takes."""
+"""Labels on an axis for trials without the option, and for trials without a final score."""
+RESERVED = 0.12
+"""Fraction of an axis that is reserved for such trials."""
 STRIP = 32
-"""Pixels under a slice for pruned trials."""
+"""Pixels: the height of the strip for pruned trials below a slice."""
 
 Tick = tuple[float, str]
 """Position and label."""
@@ -81,14 +81,14 @@ class ParallelAxis:
 class Scale:
     """Positions of the values of a parameter between 0 and 1.
 
-    Numbers are on a linear or logarithmic scale, other values at equal distances. Trials that do not have the parameter
-    get a place before the first value.
+    Numbers are on a linear or logarithmic scale, other values at equal distances. Trials without the parameter are
+    placed before the first value.
     """
 
     def __init__(self, parameter: Parameter, values: Sequence[Value], *, absent: bool, max_ticks: int = 4) -> None:
         self.parameter = parameter
         numbers = [value for value in values if _is_number(value)]
-        self.start = PLACE if absent else 0.0
+        self.start = RESERVED if absent else 0.0
         self.labels: list[str] = []
         self.is_log = parameter.log and all(value > 0 for value in numbers)
         if parameter.choices or len(numbers) < len(values) or not numbers:
@@ -208,7 +208,7 @@ def parallel_coordinates(study: StudySummary) -> Markup:
     for parameter in parameters:
         values = [trial.params[parameter.name] for trial in trials if parameter.name in trial.params]
         scales.append(Scale(parameter, values, absent=len(values) < len(trials)))
-    height = HEIGHT * (1 - PLACE) if pruned else HEIGHT
+    height = HEIGHT * (1 - RESERVED) if pruned else HEIGHT
     up = ScoreAxis([trial.values[0] for trial in complete], maximize=study.maximize[0], height=height)
 
     def down(position: float) -> float:

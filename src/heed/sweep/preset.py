@@ -12,7 +12,7 @@ from heed.files import replacing, writing
 from heed.launch import program
 
 LEFT_OUT = ("name", "seed", "test", "logger", "resume")
-"""Options that are of a run, not of a recipe."""
+"""Options that belong to a run, not to a recipe."""
 MARK = "# Written by a search: "
 
 
@@ -42,10 +42,10 @@ def preset_text(cfg: Any, differences: Sequence[str], *, reasons: Mapping[str, s
 
 
 def write_preset(text: str, name: str) -> tuple[Path, list[str]]:
-    """Write a preset where ``train.py`` finds it, and return its path and the command that trains it.
+    """Write a preset to ``conf/experiment``, and return its path and the command that trains it.
 
-    In a checkout that is ``conf/experiment``; elsewhere ``conf/experiment`` of the working directory, which the command
-    names. A preset that a person wrote is kept: the new one gets another name.
+    The folder is that of the checkout or, elsewhere, of the working directory; then the command has ``--config-dir``. A
+    preset that a user wrote is not replaced: the new one gets another name.
     """
     is_checkout = program.CONF.parent == Path.cwd()
     folder = Path("conf/experiment")

@@ -1,4 +1,4 @@
-"""Search the hyperparameters of a study: what ``python train.py -m sweep=…`` does."""
+"""Search hyperparameters: ``heed train -m sweep=…``."""
 
 import json
 import time
@@ -49,7 +49,7 @@ Claim = tuple[SharedStudy, Trial, list[str]]
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: TaskFunction, config: Any) -> None:
-    """Run the trials of a study that are left, together with its other workers, and write the verdict.
+    """Run the remaining trials of a study, together with its other workers, and write the verdict.
 
     Args:
         arguments: the overrides of the command line, except those of Hydra itself.

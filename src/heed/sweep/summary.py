@@ -83,7 +83,7 @@ def read_study(folder: Path, *, storage: str | None = None, now: datetime | None
 
 
 def estimate_seconds(arms: Sequence[Arm]) -> float | None:
-    """Estimate the time until the budget of all arms is used up, if as many workers go on as are running.
+    """Estimate the time until the budget of all arms is used up, if the number of running workers stays the same.
 
     Returns:
         Seconds; None if nothing is left, no worker is running or no trial has finished.

@@ -154,7 +154,7 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
     return dict(results["tests"])
 
 
-def test_summary(folder: Path, winner: Confirmed) -> dict[str, Any]:
+def summarize_tests(folder: Path, winner: Confirmed) -> dict[str, Any]:
     """Return BLEU on each test set by seed, after translating the test sets with the winner's models."""
     by_run = [score_tests(folder / run) for run in winner.runs]
     summary = {}
@@ -178,7 +178,7 @@ def decide(plan: Plan, configurations: Sequence[Confirmed], *, trials: int) -> d
         trials: of the search, for the preset's comment.
     """
     best = winners(configurations, plan.settings.directions[0])
-    tests = {one.arm: test_summary(plan.folder, one) for one in best}
+    tests = {one.arm: summarize_tests(plan.folder, one) for one in best}
     path, command = _write_preset(plan, best[0], trials)
     return {
         "format": FORMAT,
