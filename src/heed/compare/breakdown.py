@@ -45,7 +45,7 @@ class BucketingReport:
 
 
 @dataclass(frozen=True)
-class Example:
+class TranslationExample:
     """A sentence with the translations of each side's first run."""
 
     line: int
@@ -88,7 +88,7 @@ def _bucketing_report(bucketing: Bucketing, statistics: Sequence[SideStatistics]
 
 def largest_differences(
     test_set: TestSet, sides: Sequence[Side], statistics: Sequence[SideStatistics]
-) -> list[Example]:
+) -> list[TranslationExample]:
     """Return the `EXAMPLES` sentences with the largest differences in chrF between the first runs.
 
     For two sides, each side has the higher chrF in at most half of them.
@@ -103,7 +103,7 @@ def largest_differences(
         if gains[row] > 0
     ]
     return [
-        Example(
+        TranslationExample(
             line=row + 1,
             source=test_set.sources[row],
             reference=test_set.references[row],

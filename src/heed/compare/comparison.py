@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heed.compare.breakdown import BucketingReport, Example, bucketing_reports, largest_differences
+from heed.compare.breakdown import BucketingReport, TranslationExample, bucketing_reports, largest_differences
 from heed.compare.confounders import Fact, find_confounders, side_facts
 from heed.compare.pairs import PairReport, compare_pairs
 from heed.compare.runs import Side, TestSet
@@ -41,7 +41,7 @@ class Comparison:
     pairs: list[PairReport]
     facts: list[Fact]
     bucketings: list[BucketingReport]
-    examples: list[Example]
+    examples: list[TranslationExample]
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as numbers, strings, lists and dicts."""

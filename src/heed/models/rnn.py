@@ -75,7 +75,7 @@ class Encoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceMemory:
     """The source as attention reads it, one row per hypothesis."""
 
     keys: Float[Tensor, "R S A"]
@@ -83,12 +83,12 @@ class Source:
     states: Float[Tensor, "R S D"]
     mask: Bool[Tensor, "R S"]
 
-    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None) -> "Source":
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None) -> "SourceMemory":
         """Return the source of the given rows."""
         if sentences is None and len(rows) == len(self.mask):
             # Hypotheses change places within their sentences only, the most frequent case: nothing to copy.
             return self
-        return Source(self.keys[rows], self.states[rows], self.mask[rows])
+        return SourceMemory(self.keys[rows], self.states[rows], self.mask[rows])
 
 
 class SourceAttention(nn.Module):
@@ -103,7 +103,7 @@ class SourceAttention(nn.Module):
         self.reach = build_reach(config.reach, query_width=width, window=config.window)
 
     def forward(
-        self, query: Float[Tensor, "R T D"], source: Source, coverage: Float[Tensor, "R S"], start: int
+        self, query: Float[Tensor, "R T D"], source: SourceMemory, coverage: Float[Tensor, "R S"], start: int
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
         """Return the contexts c_t and the weights a_t.
 
@@ -147,7 +147,7 @@ class RNNState(DecoderState):
     masks: DropoutMasks
     length: int
     """The number of target positions so far, the same for all rows."""
-    source: Source
+    source: SourceMemory
 
     @property
     def top(self) -> Float[Tensor, "R D"]:
@@ -250,7 +250,7 @@ class RNN(TrainableSeq2Seq):
                 output=self.dropout.mask(rows, self.config.d_model, device),
             ),
             length=0,
-            source=Source(keys, memory.states, memory.mask),
+            source=SourceMemory(keys, memory.states, memory.mask),
         )
 
     def step(

@@ -16,7 +16,7 @@ from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
 
 
-class Pair(HasAttention, Protocol):
+class AttendedPair(HasAttention, Protocol):
     """A sentence pair with its text and attention maps, such as `heed.inference.translator.Attended`."""
 
     @property
@@ -34,7 +34,7 @@ class System:
     """Its folder."""
     family: str
     """transformer or rnn."""
-    pairs: Sequence[Pair]
+    pairs: Sequence[AttendedPair]
 
 
 def render(systems: Sequence[System], *, given: bool) -> str:
@@ -73,7 +73,7 @@ def _model_name(folder: Path) -> str:
         return run.name  # a copy of the model alone
 
 
-def _pair_data(pair: Pair) -> dict[str, Any]:
+def _pair_data(pair: AttendedPair) -> dict[str, Any]:
     return {
         "source": pair.source,
         "target": pair.target,

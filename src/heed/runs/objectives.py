@@ -6,9 +6,9 @@ from typing import Any, Literal
 from heed.errors import HeedError
 from heed.options import did_you_mean
 
-Direction = Literal["maximize", "minimize"]
+StudyDirection = Literal["maximize", "minimize"]
 
-DIRECTIONS: Mapping[str, Direction] = {
+DIRECTIONS: Mapping[str, StudyDirection] = {
     "valid.bleu": "maximize",
     "valid.chrf": "maximize",
     "valid.comet": "maximize",

@@ -62,16 +62,16 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
     check_launcher()
     plan = Plan(arguments, config=config, config_loader=hydra_context.config_loader)
     plan.check_space()
-    search = Search(plan)
+    worker = StudyWorker(plan)
     if plan.settings.workers > 1 and plan.launches_here:
-        run_workers(plan.settings.workers, plan.folder, watch=search.print_ended_trials)
+        run_workers(plan.settings.workers, plan.folder, watch=worker.print_ended_trials)
     else:
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=partial(run_trial, train=task_function), config=config
         )
-        search.work(launcher)
-    if search.is_finished():
-        search.conclude()
+        worker.work(launcher)
+    if worker.is_finished():
+        worker.conclude()
 
 
 def check_launcher() -> None:
@@ -88,7 +88,7 @@ def check_launcher() -> None:
         )
 
 
-class Search:
+class StudyWorker:
     """One worker of a study: it claims trials, launches their runs, and may be the one that writes the verdict."""
 
     def __init__(self, plan: Plan) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.options import AtLeast1, validated
-from heed.runs.objectives import DIRECTIONS, Direction, check_objectives
+from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
 
 
 @validated("sweep.")
@@ -58,7 +58,7 @@ class SweepSettings:
             )
 
     @property
-    def directions(self) -> list[Direction]:
+    def directions(self) -> list[StudyDirection]:
         """Which way each objective is better."""
         return [DIRECTIONS[name] for name in self.objectives]
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from heed.errors import HeedError, first_line
 from heed.options import format_value
-from heed.runs.objectives import Direction
+from heed.runs.objectives import StudyDirection
 from heed.sweep.samplers import MakeSampler
 from heed.sweep.stored import ATTRIBUTES, REASON, STUDY_FILE, SURPLUS
 
@@ -103,7 +103,7 @@ class SharedStudy:
         storage: RDBStorage,
         name: str,
         *,
-        directions: Sequence[Direction],
+        directions: Sequence[StudyDirection],
         attributes: Mapping[str, Any],
         pruner: optuna.pruners.BasePruner,
         budget: int,

@@ -20,7 +20,7 @@ from heed.launch.differences import find_differences
 from heed.report.comparison import write_comparison
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
-from heed.runs.objectives import Direction
+from heed.runs.objectives import StudyDirection
 from heed.runs.results import RESULTS, plain_scores, read_results
 from heed.sweep.plan import Plan
 from heed.sweep.preset import preset_text, write_preset
@@ -104,7 +104,7 @@ def confirmed(candidates: Sequence[Candidate], confirmation: SharedStudy) -> lis
     return list(found.values())
 
 
-def winners(configurations: Sequence[Confirmed], direction: Direction) -> list[Confirmed]:
+def winners(configurations: Sequence[Confirmed], direction: StudyDirection) -> list[Confirmed]:
     """Return the best configuration of each arm, the best of all first.
 
     Raises:
@@ -218,5 +218,5 @@ def _write_preset(plan: Plan, winner: Confirmed, trials: int) -> tuple[Path, lis
     return write_preset(text, plan.name)
 
 
-def _sign(direction: Direction) -> int:
+def _sign(direction: StudyDirection) -> int:
     return 1 if direction == "maximize" else -1
