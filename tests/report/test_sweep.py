@@ -17,7 +17,7 @@ from heed.report.sweep import (
     VerdictSummary,
     flat_space,
 )
-from heed.report.sweep_figures import PLACE, Scale, ScoreAxis, bends
+from heed.report.sweep_figures import RESERVED, Scale, ScoreAxis, bends
 from heed.report.sweep_page import render
 from heed.report.sweep_text import (
     counts,
@@ -289,7 +289,7 @@ def test_categories_keep_the_order_of_the_space() -> None:
 def test_trials_without_an_option_have_a_place_of_their_own() -> None:
     scale = Scale(PARAMETERS[3], [64, 128], absent=True)
     assert scale.ticks[0] == (0.0, "absent")
-    assert scale(64) == PLACE
+    assert scale(64) == RESERVED
 
 
 @pytest.mark.parametrize("values", [[3], [0.0], ["a"], [True, False], [None, 1], [2, "x"]])
