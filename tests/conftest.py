@@ -5,6 +5,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests import type_checks  # before heed: importing a function of heed adds the checks
+
+# isort: split
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
@@ -34,6 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"run", "command"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    type_checks.start_test()
 
 
 TRANSFORMER = TransformerConfig(
