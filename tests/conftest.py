@@ -1,10 +1,14 @@
 """Fixtures: tiny models of both families, and train.py composed and run inside the test process."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests import type_checks  # before heed: importing a function of heed adds the checks
+
+# isort: split
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
@@ -28,12 +32,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that trains, in this process or by the command line, as slow."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark every test that trains, in this process or by the command line, as slow; and order the selected tests."""
     for item in items:
         if {"run", "command"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    yield  # deselects by -m
+    items[:] = slow_modules_first(items, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def slow_modules_first(items: list[pytest.Item], *, workers: int) -> list[pytest.Item]:
+    """Order tests for xdist, which first gives each worker an equal part and later moves tests from the end of a part.
+
+    Each part begins with its share of the slow modules, so that no worker waits for another one's slow test at the end.
+    """
+    marks = ("slow", "reliability", "docs")
+    slow = dict.fromkeys(item.path for item in items if any(map(item.get_closest_marker, marks)))
+    worker_of = {path: number % workers for number, path in enumerate(slow)}
+    quick = [item for item in items if item.path not in slow]
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        ordered += [item for item in items if worker_of.get(item.path) == worker]
+        fill = max(0, len(items) * (worker + 1) // workers - len(ordered))
+        ordered += quick[:fill]
+        del quick[:fill]
+    return ordered + quick
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    type_checks.start_test()
 
 
 TRANSFORMER = TransformerConfig(

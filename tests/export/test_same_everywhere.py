@@ -35,9 +35,9 @@ pytestmark = pytest.mark.slow
 SENTENCES = 200
 CLIENTS = 64
 TRAINING = [
-    "data=synthetic", "data.max_train=4000", "tokenizer.vocab_size=1000", "trainer=cpu", "trainer.max_steps=250",
-    "trainer.validate_every=250", "logger=none", "callbacks.attention_maps=null", "optimizer.lr=3e-3",
-    "schedule.warmup_steps=50", "test=false", "search=beam",
+    "data=synthetic", "data.train=4000", "data.valid=400", "data.test=1", "data.long=1", "tokenizer.vocab_size=1000",
+    "trainer=cpu", "trainer.max_steps=250", "trainer.validate_every=250", "logger=none",
+    "callbacks.attention_maps=null", "optimizer.lr=3e-3", "schedule.warmup_steps=50", "test=false", "search=beam",
 ]  # fmt: skip
 SMALL = ["model=transformer_tiny", "model.d_model=64", "model.encoder_layers=2", "model.decoder_layers=2",
          "model.dropout=0.1"]  # fmt: skip

@@ -3,6 +3,7 @@
 The only package that imports Hydra. Importing it loads neither Hydra nor torch.
 """
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(program.help_text())
         return
+    gc.set_threshold(10_000)  # torch and Lightning make half a million objects and no garbage: start 10 % faster
     from heed.launch.command import main as run_command
 
     run_command()
