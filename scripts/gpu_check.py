@@ -225,7 +225,7 @@ def _measure_peer(peer: str, size: str, batch: Batch, options: Options) -> dict[
         with torch.device(options.device):  # for the masks that torch.nn.Transformer creates
             logits = model(batch.src, batch.src_mask, batch.tgt_in)
         return torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), batch.tgt_out.flatten(), label_smoothing=0.1
+            logits.float().flatten(0, 1), batch.tgt_out.flatten().long(), label_smoothing=0.1
         )
 
     step = training_step(model, loss_of, options, torch.bfloat16)

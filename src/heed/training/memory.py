@@ -103,5 +103,7 @@ def _fits(module: nn.Module, loss: Callable[[Batch], Tensor], batch: Batch, devi
 
 
 def _longest_batch(rows: int, src_length: int, tgt_length: int, device: torch.device) -> Batch:
-    src, tgt = (torch.full((rows, length), UNK, device=device) for length in (src_length, tgt_length))
+    src, tgt = (
+        torch.full((rows, length), UNK, dtype=torch.int32, device=device) for length in (src_length, tgt_length)
+    )
     return Batch.without_padding(src, tgt, tgt)
