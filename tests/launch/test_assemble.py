@@ -14,7 +14,7 @@ from heed.runs.selection import Selection
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_only_the_first_process_logs(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes that made wandb's id of the run at once would overwrite each other's, and a resume would split it."""
+    """Two processes that drew wandb's id of the run at once would overwrite each other's."""
     monkeypatch.setattr(rank_zero_only, "rank", rank)
     cfg = compose(["trainer=cpu", "logger=wandb", "logger.wandb.mode=offline"], folder=tmp_path)
     config = OmegaConf.to_container(cfg, resolve=True)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from tests.launch.test_processes import free_port
 from tests.launch.test_slurm import ROOT, TINY, wait_for_steps
-
 
 SLOW = ["trainer.max_steps=null", "data.train=400", "batching.batch_tokens=6000", "model.d_model=256"]
 """Steps of a second: they go on when torchrun repeats a signal."""

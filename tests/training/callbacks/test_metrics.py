@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
+from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from heed.training.callbacks import metrics
@@ -38,7 +38,7 @@ def test_a_run_prints_its_plan_its_progress_and_its_results(
     assert f"BLEU {results['test']['bleu']:6.2f}" in after
 
 
-class SlowCallback(L.Callback):
+class SlowCallback(Callback):
     """Takes half a second after every step."""
 
     def on_train_batch_end(self, *_: Any) -> None:
