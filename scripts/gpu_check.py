@@ -1,7 +1,7 @@
 """Check and measure heed on one NVIDIA GPU: python scripts/gpu_check.py [--only train,decode] [--out gpu.json]
 
-Writes a JSON object with a section for each check. A section that fails holds its error, and the others are still run.
-Exits with 1 if a section failed, and with 2 on a machine without CUDA.
+Writes a JSON object with a section for each check, and prints it as a table. A section that fails holds its error, and
+the others are still run. Exits with 1 if a section failed, and with 2 on a machine without CUDA.
 
 ``--device cpu --tiny`` runs all sections with small models on a CPU, as a test of this script.
 """
@@ -12,29 +12,36 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import cache, partial
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
+from benchmark.ct2_peer import CTranslate2Decoding
+from benchmark.gpu_kernels import compare_attention, compare_loss
 from benchmark.hf_peer import MarianTraining
 from benchmark.peers import UnavailableError
 from benchmark.torch_peer import Transformer as TorchTransformer
+from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
 from heed.data.batch import Batch, collate
+from heed.data.micro_batches import Planner, Pool
 from heed.data.ragged import Ragged
+from heed.data.store import Pairs
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.launch.compose import compose
 from heed.launch.run import train_one_run
 from heed.models import build_model
 from heed.models.seq2seq import TrainableSeq2Seq
+from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import SPECIAL_PIECES
 from heed.training.compilation import compiled_decode_hidden
@@ -42,6 +49,8 @@ from heed.training.loss import cross_entropy
 
 LENGTH = 32
 """Tokens of each source and each target in random batches: about that of WMT sentences, padded to a multiple of 8."""
+MINUTES = 8
+"""Time limit of the Multi30k recipe."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,26 @@ def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batc
     return collate(np.arange(rows), src, tgt, multiple=8).to(options.device)
 
 
+def planned_batches(options: Options, *, multiple: int) -> list[Batch]:
+    """Return batches as heed plans them, one for each step, of random tokens in sentences about as long as WMT's."""
+    pairs, steps = (60, 4) if options.tiny else (20_000, 8)
+    draw = np.random.default_rng(2)
+    src_lengths = np.clip(draw.lognormal(3.1, 0.55, pairs), 2, 120).astype(np.int64)
+    tgt_lengths = np.clip(src_lengths * draw.normal(1.05, 0.2, pairs), 2, 120).astype(np.int64)
+    src, tgt = (
+        Ragged.of_lengths(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
+        for lengths in (src_lengths, tgt_lengths)
+    )
+    planner = Planner(
+        batch_tokens=options.step_tokens, device_tokens=10**9, pad_to_multiple=multiple, pool=pairs, seed=1
+    )
+    pool = Pool(0, pairs, first_step=0, steps=round((tgt_lengths + 1).sum() / options.step_tokens))
+    planned = planner.cut(pool, Pairs(np.arange(pairs), src, tgt), seed=(1,))[:steps]
+    return [
+        collate(rows, src, tgt, multiple=multiple).to(options.device) for step in planned for rows in step.micro_batches
+    ]
+
+
 def architecture(size: str) -> TransformerConfig:
     """Return the architecture of ``model=SIZE``."""
     from hydra.utils import instantiate
@@ -121,6 +150,7 @@ def heed_model(size: str, options: Options) -> TrainableSeq2Seq:
     return model.to(options.device)
 
 
+@cache
 def peak(options: Options) -> dict[str, Any]:
     """Measure the FLOP/s of a large product in bf16."""
     size = 256 if options.tiny else 8192
@@ -129,7 +159,7 @@ def peak(options: Options) -> dict[str, Any]:
     return {"matrix": size, "tflops": round(2 * size**3 / seconds / 1e12, 3)}
 
 
-def step_flops(config: TransformerConfig, options: Options, tokens: int) -> float:
+def step_flops(config: TransformerConfig, options: Options, tokens: float) -> float:
     """Return the FLOPs of the matrix products of a step with ``tokens`` source and as many target tokens.
 
     Two for each weight and token forwards and four backwards; attention itself adds the products of queries, keys and
@@ -159,9 +189,10 @@ def training_step(
     return step
 
 
-def measure_step(step: Callable[[], Tensor], flops: float, tokens: int, options: Options) -> dict[str, Any]:
-    """Return speed, share of the measured peak and memory of a training step."""
+def measure_step(step: Callable[[], Tensor], flops: float, tokens: float, options: Options) -> dict[str, Any]:
+    """Return speed, share of the measured peak and memory of a training step with this many target tokens."""
     if options.device == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     seconds = seconds_of(step, options)
     tflops = flops / seconds / 1e12
@@ -169,40 +200,55 @@ def measure_step(step: Callable[[], Tensor], flops: float, tokens: int, options:
     found["share_of_peak"] = round(tflops / peak(options)["tflops"], 4)
     if options.device == "cuda":
         found["memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
+        found["reserved_gib"] = round(torch.cuda.max_memory_reserved() / 2**30, 2)
     return found
 
 
 def train(options: Options) -> dict[str, Any]:
-    """Measure training steps in bf16: heed's with torch.compile and with padding, and those of its peers."""
+    """Measure training steps in bf16: heed's on three kinds of batches, with torch.compile, and its peers'."""
     found: dict[str, Any] = {}
     rows = options.step_tokens // LENGTH
     full, padded = random_batch(options, rows), random_batch(options, rows, shortest=LENGTH - 7)
+    batches = {
+        "": [full],
+        ", padding": [padded],
+        ", planned": planned_batches(options, multiple=8),
+        ", planned, pad_to_multiple=1": planned_batches(options, multiple=1),
+    }
     for size in options.sizes:
-        for name, measure in _training_cases(size, full, padded, options).items():
+        for name, measure in _training_cases(size, batches, options).items():
             found[f"{size}{name}"] = _reported(measure)
     return found
 
 
-def _training_cases(size: str, full: Batch, padded: Batch, options: Options) -> dict[str, Callable[[], dict[str, Any]]]:
+def _training_cases(
+    size: str, batches: dict[str, list[Batch]], options: Options
+) -> dict[str, Callable[[], dict[str, Any]]]:
     heed = partial(_measure_heed, size, options=options)
-    cases = {"": partial(heed, full), ", padding": partial(heed, padded)}
+    cases = {name: partial(heed, some) for name, some in batches.items()}
     if not options.tiny:
-        cases[", compile"] = partial(heed, full, compiled=True)
-        cases[", compile, padding"] = partial(heed, padded, compiled=True)
+        cases[", compile"] = partial(heed, batches[""], compiled=True)
+        cases[", compile, planned"] = partial(heed, batches[", planned"], compiled=True)
+    full = batches[""][0]
     return {**cases, **{f", {peer}": partial(_measure_peer, peer, size, full, options) for peer in PEERS}}
 
 
-def _measure_heed(size: str, batch: Batch, options: Options, *, compiled: bool = False) -> dict[str, Any]:
+def _measure_heed(size: str, batches: Sequence[Batch], options: Options, *, compiled: bool = False) -> dict[str, Any]:
     model = heed_model(size, options).train()
     decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
-    (positions,) = batch.tgt_positions
-    tokens = batch.tgt_tokens
+    turns: Iterator[Batch] = cycle(batches)
 
     def loss_of() -> Tensor:
-        hidden = decode(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
-        return cross_entropy(hidden, batch.tgt_out, positions, label_smoothing=0.1)[0] / tokens
+        batch = next(turns)
+        mask = batch.src_mask if batch.has_src_padding else None
+        hidden = decode(batch.src, mask, batch.tgt_in, src_lengths=batch.src_lengths)
+        loss, _ = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
+        return loss / batch.tgt_tokens
 
     step = training_step(model, loss_of, options, torch.bfloat16)
+    for _ in batches:  # compiles, and allocates memory for all sizes
+        step()
+    tokens = sum(batch.tgt_tokens for batch in batches) / len(batches)
     return measure_step(step, step_flops(architecture(size), options, tokens), tokens, options)
 
 
@@ -225,7 +271,7 @@ def _measure_peer(peer: str, size: str, batch: Batch, options: Options) -> dict[
         with torch.device(options.device):  # for the masks that torch.nn.Transformer creates
             logits = model(batch.src, batch.src_mask, batch.tgt_in)
         return torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), batch.tgt_out.flatten(), label_smoothing=0.1
+            logits.float().flatten(0, 1), batch.tgt_out.flatten().long(), label_smoothing=0.1
         )
 
     step = training_step(model, loss_of, options, torch.bfloat16)
@@ -233,27 +279,78 @@ def _measure_peer(peer: str, size: str, batch: Batch, options: Options) -> dict[
 
 
 def decode(options: Options) -> dict[str, Any]:
-    """Measure greedy and beam search, and compare the translations of the CPU with those of the device."""
+    """Measure greedy and beam search next to CTranslate2, and compare the translations of the CPU with the device's."""
     model = heed_model(options.sizes[0], options).eval()
     on_cpu = copy.deepcopy(model).cpu()
-    limits: dict[str, Any] = {"max_length_factor": 1.0, "max_length_extra": 0}
+    # Random weights rarely choose EOS, so all sides translate to the same length.
+    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": LENGTH}
     searches = {
-        "greedy": GreedySearch(**limits),
-        "beam 5": BeamSearch(beam=5, length_penalty=0.6, n_best=1, **limits),
+        "greedy": (1, GreedySearch(**limits)),
+        "beam 5": (5, BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)),
     }
     rows = 4 if options.tiny else 128
     batch, few = random_batch(options, rows), random_batch(options, 4)
     found: dict[str, Any] = {}
-    for name, search in searches.items():
+    for name, (beam, search) in searches.items():
         here = [best[0].tokens for best in search(model, few.src, few.src_mask)]
         there = [best[0].tokens for best in search(on_cpu, few.src.cpu(), few.src_mask.cpu())]
+        search(model, batch.src, batch.src_mask)
+        synchronize(options.device)
         start = time.perf_counter()
         hypotheses = search(model, batch.src, batch.src_mask)
         synchronize(options.device)
         seconds = time.perf_counter() - start
-        tokens = sum(len(best[0].tokens) for best in hypotheses)
-        found[name] = {"tokens_per_second": round(tokens / seconds), "equal_to_cpu": here == there}
+        ours = [best[0].tokens for best in hypotheses]
+        found[name] = {"tokens_per_second": round(sum(map(len, ours)) / seconds), "equal_to_cpu": here == there}
+        found[f"{name}, CTranslate2"] = _reported(partial(_decode_by_peer, on_cpu, batch, beam, ours, options))
     return found
+
+
+def _decode_by_peer(
+    model: torch.nn.Module, batch: Batch, beam: int, ours: list[list[int]], options: Options
+) -> dict[str, Any]:
+    """Measure CTranslate2 in fp32 on the same device, and the share of translations that are equal to heed's."""
+    assert isinstance(model, Transformer)
+    batches = [(batch.src.cpu(), batch.src_mask.cpu())]
+    with TemporaryDirectory() as folder:
+        try:
+            peer = CTranslate2Decoding(
+                model, Path(folder) / "model", kind="float32", threads=1, longest=LENGTH, device=options.device
+            )
+        except UnavailableError as error:
+            return {"skipped": str(error)}
+        peer.translate(batches, beam=beam)
+        start = time.perf_counter()
+        theirs = peer.translate(batches, beam=beam)
+        seconds = time.perf_counter() - start
+    equal = sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+    return {"tokens_per_second": round(sum(map(len, theirs)) / seconds), "equal": round(equal, 4)}
+
+
+def attention(options: Options) -> dict[str, Any]:
+    """Measure attention on packed sequences, by ``varlen_attn``, next to heed's on padded ones."""
+    batches = planned_batches(options, multiple=8)[:4]
+    tokens = sum(batch.tgt_tokens + int(batch.src_lengths.sum()) for batch in batches)
+    cells = sum(batch.src.numel() + batch.tgt_in.numel() for batch in batches)
+    measured = compare_attention(
+        batches, heads=2 if options.tiny else 8, seconds_of=partial(seconds_of, options=options)
+    )
+    return {"padding": round(1 - tokens / cells, 4), **measured}
+
+
+def loss(options: Options) -> dict[str, Any]:
+    """Measure heed's loss next to ``F.linear_cross_entropy`` at the widths of ``transformer_base`` and ``_big``."""
+    return {
+        f"width {width}": compare_loss(
+            tokens=options.step_tokens,
+            width=width,
+            vocabulary=options.vocabulary,
+            device=options.device,
+            dtype=torch.bfloat16,
+            seconds_of=partial(seconds_of, options=options),
+        )
+        for width in ((64,) if options.tiny else (512, 1024))
+    }
 
 
 def losses(options: Options) -> dict[str, Any]:
@@ -278,7 +375,7 @@ def losses(options: Options) -> dict[str, Any]:
 
 
 def runs(options: Options) -> dict[str, Any]:
-    """Train runs through the trainer: device_tokens=auto, fp16, and the Multi30k recipe if its data is there."""
+    """Train runs: device_tokens=auto, fp16 and bf16, and the recipe of Multi30k if its data is there."""
     trainer = "trainer=cpu" if options.device == "cpu" else "trainer=gpu"
     tiny = ["data=synthetic", "data.train=200", "data.valid=8", "data.test=8", "data.long=8", "model=transformer_tiny",
             "trainer.max_steps=4", "trainer.validate_every=4", "batching.batch_tokens=400"]  # fmt: skip
@@ -288,22 +385,29 @@ def runs(options: Options) -> dict[str, Any]:
         "bf16": [*tiny, "trainer.precision=bf16-mixed"],
     }
     if options.data is not None:
-        recipe = ["experiment=multi30k_en_de", f"data.root={options.data}", "trainer.max_steps=300", "weights=last"]
-        cases["multi30k"] = [*recipe, "trainer.validate_every=300", "test=false"]
+        recipe = ["experiment=multi30k_en_de", f"data.root={options.data}", "batching.device_tokens=auto"]
+        limit = ["trainer.max_steps=4", "trainer.validate_every=4"] if options.tiny else []
+        cases["multi30k"] = [*recipe, *limit, f"trainer.max_time=00:00:{MINUTES:02d}:00"]
     return {name: _reported(lambda words=words: _train_run([*words, trainer])) for name, words in cases.items()}  # type: ignore[misc]
 
 
 def _train_run(words: Sequence[str]) -> dict[str, Any]:
+    used: list[int] = []
+    recorder = LambdaCallback(on_train_start=lambda trainer, _: used.append(trainer.datamodule.planner.device_tokens))
     with TemporaryDirectory() as folder:
         always = ["logger=none", "callbacks.attention_maps=null", f"cache_dir={folder}/cache"]
-        results = train_one_run(compose([*words, *always], folder=Path(folder)), Path(folder))
+        results = train_one_run(compose([*words, *always], folder=Path(folder)), Path(folder), [recorder])
     assert results is not None
-    return {name: results[name] for name in ("steps", "tokens_per_second", "skipped_steps", "valid")}
+    names = ("steps", "train_seconds", "tokens_per_second", "data_wait", "padding", "skipped_steps")
+    scores = {f"{split}_bleu": results[split]["bleu"] for split in ("valid", "test")}
+    return {name: results[name] for name in names} | {"device_tokens": used[0]} | scores
 
 
 SECTIONS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "peak": peak,
     "train": train,
+    "attention": attention,
+    "loss": loss,
     "decode": decode,
     "losses": losses,
     "runs": runs,
@@ -317,6 +421,25 @@ def _reported(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except Exception as error:
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def table(report: dict[str, Any]) -> str:
+    """Return the figures of all sections, one line for each case."""
+    lines = []
+    for section in SECTIONS:
+        found = report.get(section, {})
+        cases = {name: case for name, case in found.items() if isinstance(case, dict)}
+        own = {name: value for name, value in found.items() if name not in cases}
+        for case, figures in ({"": own} | cases).items():
+            shown = "  ".join(f"{name}={_shown(value)}" for name, value in figures.items())
+            lines.append(f"{section:<10} {case:<45} {shown}".rstrip())
+    return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{name}={_shown(inner)}" for name, inner in value.items()) + ")"
+    return f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def has_failed(found: object) -> bool:
@@ -364,8 +487,9 @@ def main(arguments: Sequence[str]) -> int:
         start = time.perf_counter()
         found = _reported(lambda name=name: SECTIONS[name](options))  # type: ignore[misc]
         report[name] = {**found, "seconds": round(time.perf_counter() - start, 1)}
-        print(f"{name}: {json.dumps(report[name])}", flush=True)
+        print(f"{name}: {report[name]['seconds']} s", flush=True)
         parsed.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(table(report))
     return int(has_failed(report))
 
 

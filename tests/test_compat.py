@@ -107,6 +107,17 @@ def test_uncount_started_batch_takes_back_one_started_batch() -> None:
     assert compat.fit_progress(trainer) == before
 
 
+def test_skip_sigterm_exchange_leaves_out_what_a_step_calls() -> None:
+    trainer = L.Trainer(accelerator="cpu", barebones=True)
+    loop = trainer.fit_loop.epoch_loop
+    name = "_broadcast_sigterm_tensor"
+    assert name in type(loop).advance.__code__.co_names
+    before = getattr(loop, name)
+    compat.skip_sigterm_exchange(trainer)
+    assert getattr(loop, name) != before
+    assert getattr(loop, name)() is None
+
+
 # ---- sacrebleu
 
 

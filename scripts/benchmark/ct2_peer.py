@@ -24,7 +24,9 @@ class CTranslate2Decoding:
         UnavailableError: CTranslate2 is not installed or does not support the model.
     """
 
-    def __init__(self, model: Transformer, folder: Path, *, kind: str, threads: int, longest: int) -> None:
+    def __init__(
+        self, model: Transformer, folder: Path, *, kind: str, threads: int, longest: int, device: str = "cpu"
+    ) -> None:
         ctranslate2 = require("ctranslate2")
         self.longest = longest
         self.pieces = [f"piece{number}" for number in range(model.output.num_embeddings)]
@@ -44,7 +46,7 @@ class CTranslate2Decoding:
         folder.mkdir()
         spec.save(str(folder))
         self.translator = ctranslate2.Translator(
-            str(folder), device="cpu", compute_type=kind, inter_threads=1, intra_threads=threads
+            str(folder), device=device, compute_type=kind, inter_threads=1, intra_threads=threads
         )
 
     def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> list[list[int]]:

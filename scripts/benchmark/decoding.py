@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 KINDS = {"hf": ("fp32",), "ctranslate2": ("float32", "int8")}
 """Data types of each peer."""
 
-Batches = Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]
+Batches = Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]
 """(src, src_mask) of each batch."""
 
 

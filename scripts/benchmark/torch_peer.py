@@ -40,7 +40,7 @@ class PlainLoop:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
             logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
         loss = F.cross_entropy(
-            logits.float().flatten(0, 1), batch.tgt_out.flatten(), ignore_index=PAD, label_smoothing=0.1
+            logits.float().flatten(0, 1), batch.tgt_out.flatten().long(), ignore_index=PAD, label_smoothing=0.1
         )
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

@@ -78,6 +78,11 @@ def take_child_processes() -> list[Popen[bytes]]:
     return taken
 
 
+def skip_sigterm_exchange(trainer: Any) -> None:
+    """Leave out an exchange before every step, which waits for the device (Lightning 2.6: ``_TrainingEpochLoop``)."""
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None
+
+
 def uncount_started_batch(trainer: Any) -> None:
     """Undo the count of a started batch that is not trained on (Lightning 2.6: ``epoch_loop.batch_progress``)."""
     progress = trainer.fit_loop.epoch_loop.batch_progress

@@ -51,3 +51,15 @@ def test_lengths_are_padded_to_a_multiple(pairs: list[tuple[list[int], list[int]
     for batch in (plain, padded):
         (positions,) = batch.tgt_positions
         assert torch.equal(batch.tgt_out.flatten()[positions], batch.tgt_out[batch.tgt_out != PAD])
+
+
+def test_what_is_copied_to_a_device_is_small() -> None:
+    ragged = Ragged.of([[5, 6], [7]])
+    batch = collate(np.arange(2), ragged, ragged, corpus=np.arange(2), corpora=2)
+    copied = batch.to("meta")
+    tensors = (copied.src, copied.tgt_in, copied.tgt_out, *copied.tgt_positions)
+    assert {(tensor.device.type, tensor.dtype) for tensor in tensors} == {("meta", torch.int32)}
+    assert (copied.src_mask.device.type, copied.src_mask.dtype) == ("meta", torch.bool)
+    # Only the host reads these.
+    assert torch.equal(copied.index, torch.arange(2))
+    assert torch.equal(copied.src_lengths, torch.tensor([3, 2]))

@@ -1,16 +1,21 @@
 """Padding to a multiple and copies in page-locked memory: what a GPU gets, and a CPU does not."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from heed.data.batch import Batch, collate
+from heed.data.datamodule import TranslationData
 from heed.data.micro_batches import Planner
 from heed.data.ragged import Ragged
+from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.training.loss import cross_entropy
+from tests.data.corpora import plan_steps
 
 
 @pytest.mark.parametrize("family", ["transformer", "rnn"])
@@ -35,13 +40,28 @@ def test_padding_to_a_multiple_changes_neither_the_loss_nor_the_gradient(
     torch.testing.assert_close(loss_and_gradient(padded), loss_and_gradient(plain), rtol=1e-10, atol=1e-12)
 
 
-def test_only_cuda_pads_to_a_multiple_by_default() -> None:
-    def planner(pad_to_multiple: object) -> Planner:
-        options = {"batch_tokens": 9, "device_tokens": 99, "pool": 9, "seed": 1, "pad_to_multiple": pad_to_multiple}
-        return Planner(**options)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("pad_to_multiple", "device", "multiple"), [("auto", "cpu", 1), ("auto", "cuda", 8), (4, "cuda", 4)]
+)
+def test_only_cuda_pads_to_a_multiple_by_default(pad_to_multiple: Any, device: str, multiple: int) -> None:
+    planner = Planner(batch_tokens=9, device_tokens=99, pad_to_multiple=pad_to_multiple, pool=9, seed=1)
+    data = object.__new__(TranslationData)
+    data.planner = planner
+    data.trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device(device)))
+    data.setup("fit")
+    assert planner.multiple == multiple
 
-    assert [planner("auto").multiple(on_cuda=on_cuda) for on_cuda in (False, True)] == [1, 8]
-    assert [planner(4).multiple(on_cuda=on_cuda) for on_cuda in (False, True)] == [4, 4]
+
+def test_short_pairs_are_counted_with_their_padding() -> None:
+    # 1,000 pairs of 2 + 2 tokens, padded to 8 + 8, would be 16,000 tokens in one micro-batch.
+    planner = Planner(batch_tokens=2000, device_tokens=4096, pad_to_multiple=8, pool=1000, seed=1)
+    lengths = np.full(1000, 2)
+    (step,) = plan_steps(planner, lengths, lengths, epoch=0)
+    assert [len(rows) for rows in step.micro_batches] == [250] * 4
+    # A pair that fits only without its padding is refused, instead of being cut forever.
+    planner.device_tokens = 15
+    with pytest.raises(HeedError, match=r"^The longest training pair has 16 source and target tokens"):
+        list(plan_steps(planner, lengths, lengths, epoch=0))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
-from heed.data.micro_batches import Planner, Pool, Step, padded_tokens, shard
+from heed.data.micro_batches import CUDA_MULTIPLE, Planner, Pool, Step, shard
 from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.ragged import Ragged
@@ -99,7 +99,7 @@ class StepStream(IterableDataset[StepShard]):
                     src_tokens=sum(int(src_lengths[index].sum()) for index in step.micro_batches),
                     tgt_tokens=step.tgt_tokens,
                     padded_tokens=sum(
-                        padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
+                        planner.padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
                     ),
                     micro_batches=tuple(
                         (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
@@ -259,7 +259,7 @@ class TranslationData(L.LightningDataModule):
 
     def collate(self, index: IntArray, pairs: Pairs) -> Batch:
         """Return some pairs of a pool as a training batch."""
-        multiple = self.planner.multiple(on_cuda=self._is_on_cuda)
+        multiple = self.planner.multiple
         if not self.corpus.train.is_mixture:
             return collate(index, pairs.src, pairs.tgt, multiple=multiple)
         corpus = corpus_of(self.corpora, pairs.rows[index])
@@ -286,6 +286,10 @@ class TranslationData(L.LightningDataModule):
     def step_tokens(self) -> float:
         """Average source and target tokens of a step, including EOS."""
         return self.planner.batch_tokens * (1 + self.train.src_tokens / self.train.tgt_tokens)
+
+    def setup(self, stage: str) -> None:
+        if self._is_on_cuda and self.planner.auto_multiple:
+            self.planner.multiple = CUDA_MULTIPLE
 
     def train_dataloader(self) -> DataLoader[StepShard]:
         steps: Iterable[StepShard] = StepStream(self, *self._rank_and_world_size())
@@ -347,7 +351,8 @@ class TranslationData(L.LightningDataModule):
         batches, start = [], 0
         for stop in range(1, len(order) + 1):
             rows = order[start : stop + 1]
-            full = stop - start == max_rows or padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens
+            tokens = self.planner.padded_tokens(src[rows], tgt[rows])
+            full = stop - start == max_rows or tokens > self.planner.device_tokens
             if stop == len(order) or full:
                 batches.append(order[start:stop])
                 start = stop

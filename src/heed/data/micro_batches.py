@@ -64,10 +64,10 @@ class Planner:
     Args:
         batch_tokens: target tokens of a step, including EOS. Steps deviate from it by at most two sentences, except
             those of an epoch's last pool, which have 0.75 to 1.5 times as many tokens.
-        device_tokens: maximum of rows × (longest source + longest target) in a micro-batch. "auto": ``CPU_TOKENS`` on a
-            CPU; on a GPU, as much as fits into its memory (set later by `heed.training.memory`).
-        pad_to_multiple: lengths of micro-batches are multiples of it. It is no part of ``device_tokens``. "auto":
-            ``CUDA_MULTIPLE`` on CUDA, 1 elsewhere.
+        device_tokens: maximum of rows × (source length + target length) in a micro-batch, with padding. "auto":
+            ``CPU_TOKENS`` on a CPU; on a GPU, as much as fits into its memory (set later by `heed.training.memory`).
+        pad_to_multiple: lengths of micro-batches are multiples of it. "auto": ``CUDA_MULTIPLE`` on CUDA (set later by
+            the data module), 1 elsewhere.
         pool: sentence pairs that are sorted together. A larger pool needs less padding, but its order is less random.
         seed: seed of the order, together with the epoch.
     """
@@ -83,16 +83,12 @@ class Planner:
     ) -> None:
         self.auto = device_tokens == "auto"
         self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
-        self.pad_to_multiple = pad_to_multiple
+        self.auto_multiple = pad_to_multiple == "auto"
+        self.multiple = 1 if pad_to_multiple == "auto" else pad_to_multiple
+        """Lengths of micro-batches are multiples of it."""
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed
-
-    def multiple(self, *, on_cuda: bool) -> int:
-        """Return the number of which the lengths of micro-batches are multiples."""
-        if self.pad_to_multiple == "auto":
-            return CUDA_MULTIPLE if on_cuda else 1
-        return self.pad_to_multiple
 
     def pools(self, order: Order, *, start: int = 0, growth: float = 1.0) -> Iterator[Pool]:
         """Return the pools of an order, from the one that contains the step ``start`` on.
@@ -154,14 +150,14 @@ class Planner:
             HeedError: if a single pair exceeds ``device_tokens``.
         """
         src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
-        self.check_length(int((src_lengths + tgt_lengths).max()))
+        self.check_length(int((self._padded(src_lengths) + self._padded(tgt_lengths)).max()))
         rng = np.random.default_rng((*seed, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)
         steps = _split_evenly(rows, tgt_lengths[rows], pool.steps)
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
     def check_length(self, longest: int) -> None:
-        """Raise a HeedError if a pair of ``longest`` source and target tokens, including EOS, is too long."""
+        """Raise a HeedError if a pair of ``longest`` source and target tokens, with EOS and padding, is too long."""
         if longest > self.device_tokens:
             raise HeedError(
                 f"The longest training pair has {longest:,} source and target tokens, too many for "
@@ -178,14 +174,17 @@ class Planner:
             if count > 2:
                 count += -count % 4
             parts = _split_evenly(rows, src + tgt, count)
-            if all(padded_tokens(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
+            if all(self.padded_tokens(src_lengths[part], tgt_lengths[part]) <= self.device_tokens for part in parts):
                 return Step(parts, int(tgt.sum()))
             count += 1
 
+    def padded_tokens(self, src_lengths: IntArray, tgt_lengths: IntArray) -> int:
+        """Return rows × (source length + target length): the tokens of a micro-batch with these pairs, with padding."""
+        return len(src_lengths) * int(self._padded(src_lengths.max()) + self._padded(tgt_lengths.max()))
 
-def padded_tokens(src_lengths: IntArray, tgt_lengths: IntArray) -> int:
-    """Return rows × (longest source + longest target): source and target tokens of a batch, including padding."""
-    return len(src_lengths) * int(src_lengths.max() + tgt_lengths.max())
+    def _padded(self, lengths: IntArray) -> IntArray:
+        """Round lengths up to a multiple."""
+        return -(-lengths // self.multiple) * self.multiple
 
 
 def _sort_by_length(rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> IntArray:

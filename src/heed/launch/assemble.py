@@ -18,7 +18,7 @@ from heed.inference import model_folder
 from heed.launch.configuration import Parts, build_parts
 from heed.launch.dry_run import check_precision
 from heed.launch.model import build_model
-from heed.launch.processes import check_world_size, detect_launch
+from heed.launch.processes import check_world_size, detect_launch, is_first_process
 from heed.launch.weights import load_selection
 from heed.progress import print_line
 from heed.runs.selection import Selection
@@ -89,17 +89,18 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
 def _build_trainer(
     parts: Parts, config: dict[str, Any], folder: Path, selection: Selection, callbacks: Sequence[Callback]
 ) -> L.Trainer:
+    launch = detect_launch()
+    # Those of heed are functions of the run, and only its first process logs; others may be objects.
     loggers = [
-        # Those of heed are functions of the run; others may be objects.
         logger if isinstance(logger, Logger) else logger(folder=folder, config=config)
         for logger in parts["logger"].values()
-        if logger is not None
+        if logger is not None and (isinstance(logger, Logger) or is_first_process(launch))
     ]
     configured = [callback for callback in parts["callbacks"].values() if callback is not None]
     trainer: L.Trainer = parts["trainer"](
         folder=folder, selection=selection, callbacks=[*configured, *callbacks], loggers=loggers
     )
-    check_world_size(trainer, detect_launch())
+    check_world_size(trainer, launch)
     return trainer
 
 

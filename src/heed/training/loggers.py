@@ -23,7 +23,7 @@ TRIAL = "sweep.trial="
 def wandb_logger(
     *, folder: Path, config: dict[str, Any], project: str, mode: Literal["auto", "online", "offline"]
 ) -> Logger:
-    """Build the Weights & Biases logger.
+    """Build the Weights & Biases logger, in the first process of a run.
 
     Args:
         folder: of the run.
@@ -35,8 +35,7 @@ def wandb_logger(
     # heed prints the progress itself.
     os.environ.setdefault("WANDB_SILENT", "true")
     _replace_unwritable_directories(folder)
-    if rank_zero_only.rank == 0:
-        wandb.setup()  # reads WANDB_SILENT before wandb prints anything
+    wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
     name, group = _saved_names(folder, config)
     return WandbLogger(
@@ -205,7 +204,6 @@ def _replace_unwritable_directories(folder: Path) -> None:
             os.environ[name] = str(folder / "wandb")
 
 
-@rank_zero_only  # the other processes of a run do not log
 def _logged_in() -> bool:
     if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
         return False

@@ -23,7 +23,7 @@ def cross_entropy(
             it would make the host wait for the device.
     """
     states = output.states.flatten(0, -2).index_select(0, positions)
-    tokens = target.flatten().index_select(0, positions)
+    tokens = target.flatten().index_select(0, positions).long()
     return kernels.cross_entropy(states, output.weight, output.bias, tokens, label_smoothing=label_smoothing)
 
 
@@ -47,7 +47,7 @@ def r_drop(
     first = positions + positions // length * length
     states = both.states.flatten(0, 1)
     hidden = torch.stack([states.index_select(0, first), states.index_select(0, first + length)])
-    tokens = target.flatten().index_select(0, positions)
+    tokens = target.flatten().index_select(0, positions).long()
     return kernels.r_drop(hidden, both.weight, both.bias, tokens, label_smoothing=label_smoothing, alpha=alpha)
 
 

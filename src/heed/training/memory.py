@@ -51,8 +51,8 @@ def find_device_tokens(
     loss: Callable[[Batch], Tensor],
     *,
     device: torch.device,
-    src_length: int,
-    tgt_length: int,
+    longest: tuple[int, int],
+    multiple: int,
     max_tokens: float,
 ) -> int:
     """Measure how many tokens a micro-batch may have on this GPU, for ``batching.device_tokens=auto``.
@@ -64,13 +64,14 @@ def find_device_tokens(
     Args:
         module: the parameters to be trained.
         loss: computes the training loss of a batch.
-        src_length: tokens of the longest source, EOS included.
-        tgt_length: tokens of the longest target, EOS included.
+        longest: tokens of the longest source and of the longest target, EOS included.
+        multiple: to which lengths are padded.
         max_tokens: source and target tokens of one optimizer step per process; a larger micro-batch has no use.
 
     Returns:
-        rows × (``src_length`` + ``tgt_length``).
+        rows × (source length + target length), with padding.
     """
+    src_length, tgt_length = (-(-length // multiple) * multiple for length in longest)
     rows = 1
     while rows * (src_length + tgt_length) < max_tokens and _fits(
         module, loss, _longest_batch(2 * rows, src_length, tgt_length, device), device
@@ -102,5 +103,7 @@ def _fits(module: nn.Module, loss: Callable[[Batch], Tensor], batch: Batch, devi
 
 
 def _longest_batch(rows: int, src_length: int, tgt_length: int, device: torch.device) -> Batch:
-    src, tgt = (torch.full((rows, length), UNK, device=device) for length in (src_length, tgt_length))
+    src, tgt = (
+        torch.full((rows, length), UNK, dtype=torch.int32, device=device) for length in (src_length, tgt_length)
+    )
     return Batch.without_padding(src, tgt, tgt)

@@ -152,8 +152,8 @@ class TranslationModule(L.LightningModule):
                 self,
                 self._autocast_loss,
                 device=self.device,
-                src_length=self.data.longest[0],
-                tgt_length=self.data.longest[1],
+                longest=self.data.longest,
+                multiple=planner.multiple,
                 max_tokens=self.data.step_tokens / self.trainer.world_size,
             )
 

@@ -1,12 +1,17 @@
-"""What a run prints before, during and after training."""
+"""What a run prints before, during and after training, and what its speed includes."""
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
 
+from heed.training.callbacks import metrics
 from heed.training.trainer import resolve_precision
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
@@ -31,3 +36,38 @@ def test_a_run_prints_its_plan_its_progress_and_its_results(
     assert re.match(r"\d+%, 2/\d+ steps, .*, about \d+:\d\d left, loss .*, [\d,]+ tokens/s, epoch 0, lr .*\n", after)
     assert f"for {results['steps']} steps ({results['epochs']} epochs)" in after
     assert f"BLEU {results['test']['bleu']:6.2f}" in after
+
+
+class SlowCallback(Callback):
+    """Takes half a second after every step."""
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heed.launch.compose import compose
+    from heed.launch.run import train_one_run
+    from heed.training.module import TranslationModule
+
+    gather, evaluate = metrics._all_gather, TranslationModule.on_validation_epoch_end
+
+    def slow_device(sums: Tensor) -> Tensor:
+        time.sleep(1)
+        return gather(sums)
+
+    def slow_validation(module: TranslationModule) -> None:
+        time.sleep(4)
+        evaluate(module)
+
+    monkeypatch.setattr(metrics, "_all_gather", slow_device)
+    monkeypatch.setattr(TranslationModule, "on_validation_epoch_end", slow_validation)
+    options = [*TINY, "trainer.max_steps=4", "test=false", "logger=none", f"cache_dir={tmp_path}/cache",
+               "search=greedy", "trainer.validate_every=2"]  # fmt: skip
+    results: Any = train_one_run(compose(options, folder=tmp_path), tmp_path, [SlowCallback()])
+    seconds = results["tokens"] / results["tokens_per_second"]
+    # Two reports and the callback after all steps but the last before each validation.
+    assert 2 * 1 + 2 * 0.5 < seconds < 2 * 4

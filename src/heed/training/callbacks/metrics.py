@@ -52,21 +52,22 @@ class MetricsLogger(Callback):
         self._tokens, self._seconds, self._waited = 0, 0.0, 0.0  # since the last report
         self._wait_clock = 0.0
         self._fit_clock = 0.0
-        self._step_clock = 0.0
+        self._step_clock: float | None = None
+        """When the current step began, which is when the one before ended. None: training has not begun or pauses."""
 
     # ---- totals
 
     @property
     def tokens_per_second(self) -> float:
-        """Non-pad source and target tokens, EOS included, per second of training steps.
+        """Non-pad source and target tokens, EOS included, per second of training.
 
-        Waiting for data is included, validation is not.
+        Waiting for data and for the device, other callbacks and loggers are included, validation is not.
         """
         return (self.totals["src_tokens"] + self.totals["tgt_tokens"]) / max(self.totals["step_seconds"], 1e-9)
 
     @property
     def data_wait(self) -> float:
-        """The fraction of the time of training steps in which training waited for data."""
+        """The fraction of the time of training in which it waited for data."""
         return self.totals["wait_seconds"] / max(self.totals["step_seconds"], 1e-9)
 
     @property
@@ -96,7 +97,7 @@ class MetricsLogger(Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._fit_clock = time.perf_counter()
-        self._wait_clock = 0.0
+        self._wait_clock, self._step_clock = 0.0, None
         self._progress.start_training(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
@@ -111,27 +112,37 @@ class MetricsLogger(Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
     ) -> None:
-        self._step_clock = time.perf_counter()
+        if self._step_clock is None:
+            self._step_clock = time.perf_counter() - (trainer.datamodule.reading.wait_seconds - self._wait_clock)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
-        clock = trainer.datamodule.reading.wait_seconds
-        waited, self._wait_clock = clock - self._wait_clock, clock
-        seconds = time.perf_counter() - self._step_clock + waited
         self.epoch = batch.epoch
         for key in ("src_tokens", "tgt_tokens", "padded_tokens"):
             self.totals[key] += getattr(batch, key)
-        self.totals["step_seconds"] += seconds
-        self.totals["wait_seconds"] += waited
         self._tokens += batch.src_tokens + batch.tgt_tokens
-        self._seconds += seconds
-        self._waited += waited
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
         self._grad_norm = outputs["grad_norm"]
         if trainer.global_step % self.log_every == 0:
             self._report_training(trainer, pl_module)
+        else:
+            self._count_seconds(trainer)
         self._progress.update_training(trainer.global_step)
+
+    def _count_seconds(self, trainer: L.Trainer) -> None:
+        """Add the time since the last step ended, in which training may have waited for data."""
+        assert self._step_clock is not None
+        now, clock = time.perf_counter(), trainer.datamodule.reading.wait_seconds
+        seconds, waited = now - self._step_clock, clock - self._wait_clock
+        self._step_clock, self._wait_clock = now, clock
+        self.totals["step_seconds"] += seconds
+        self.totals["wait_seconds"] += waited
+        self._seconds += seconds
+        self._waited += waited
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._step_clock = None
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
@@ -204,6 +215,7 @@ class MetricsLogger(Callback):
         """
         loss_sum, nll_sum, tokens = _all_gather(self._sums).sum(0).tolist()
         skipped, consecutively_skipped = module.skipped.counts.tolist()
+        self._count_seconds(trainer)  # after waiting for the device, which may be several steps behind
         metrics = {
             "loss": loss_sum / tokens if tokens else math.nan,
             "nll": nll_sum / tokens if tokens else math.nan,

@@ -7,9 +7,12 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+import torch
+from lightning.fabric.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
+from torch import distributed
 
-from heed.compat import take_child_processes, uncount_started_batch
+from heed.compat import skip_sigterm_exchange, take_child_processes, uncount_started_batch
 from heed.data.datamodule import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
@@ -29,11 +32,13 @@ class Interrupted(SystemExit):
 class StopOnSignal(Callback):
     """At a signal, finishes the current step, saves a checkpoint and exits.
 
-    A second SIGINT or SIGTERM exits immediately. A second SIGUSR1 changes nothing.
+    A second SIGINT or SIGTERM exits immediately, but not under torchrun, which repeats the signals that it receives. A
+    second SIGUSR1 changes nothing.
 
     Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
-    agree after every step whether one of them has received a signal. If the step is followed by a validation, the
-    validation comes first: a resumed run would not repeat it.
+    agree after every step whether one of them has received a signal. They exchange it over gloo, so that no process
+    waits for its GPU, and all of them notice within a step if one has ended. If the step is followed by a validation,
+    the validation comes first: a resumed run would not repeat it.
 
     This callback has to come after all callbacks whose state changes with a step.
     """
@@ -48,6 +53,8 @@ class StopOnSignal(Callback):
         self._is_requeue_requested = False
         self._is_training = False
         self._previous_handlers: dict[signal.Signals, Any] = {}
+        self._hosts: Any = None
+        """The process group of the exchange; None: there is one process."""
 
     # ---- signal handlers
 
@@ -70,37 +77,37 @@ class StopOnSignal(Callback):
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         is_requeue = number == signal.SIGUSR1
         if self._is_stop_requested:
-            if is_requeue:
+            if is_requeue or TorchElasticEnvironment.detect():
                 return
             os._exit(EXIT_STATUS)
         self._is_stop_requested, self._is_requeue_requested = True, is_requeue
         if not self._is_training:
             raise self._interruption(is_requeue)
         if self._is_global_zero:
-            then = f"exiting with status {REQUEUE_STATUS}" if is_requeue else "press Ctrl-C again to quit now"
+            quit_now = "" if TorchElasticEnvironment.detect() else "; press Ctrl-C again to quit now"
+            then = f"; exiting with status {REQUEUE_STATUS}" if is_requeue else quit_now
             # Not print(), which is not reentrant: the signal may have interrupted a call of it.
-            os.write(2, f"\nSaving after this step; {then}.\n".encode())
+            os.write(2, f"\nSaving after this step{then}.\n".encode())
 
     def _interruption(self, is_requeue: bool) -> Interrupted:
         # Status 0 in the other processes: Lightning's launcher kills all processes when one that it started fails.
         status = REQUEUE_STATUS if is_requeue else EXIT_STATUS
         return Interrupted(status if self._is_global_zero else 0)
 
-    def _agreed_interruption(self, trainer: L.Trainer) -> Interrupted | None:
+    def _agreed_interruption(self) -> Interrupted | None:
         """Return the end of the program, if any process has received a signal. All processes have to call this."""
-
-        def any_process(flag: bool) -> bool:
-            return trainer.strategy.reduce_boolean_decision(flag, all=False)
-
-        if not any_process(self._is_stop_requested):
-            return None
-        return self._interruption(any_process(self._is_requeue_requested))
+        request = torch.tensor(self._is_stop_requested + self._is_requeue_requested)
+        if self._hosts is not None:
+            distributed.all_reduce(request, distributed.ReduceOp.MAX, group=self._hosts)
+        return self._interruption(bool(request == 2)) if request else None
 
     # ---- hooks
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._is_training = True
         self._install_handlers()  # again, because Lightning has installed its own
+        skip_sigterm_exchange(trainer)
+        self._hosts = distributed.new_group(backend="gloo") if trainer.world_size > 1 else None
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._install_handlers()
@@ -109,7 +116,7 @@ class StopOnSignal(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
     ) -> None:
         """Stop after the previous step, if requested. Lightning has finished counting that step only now."""
-        if interruption := self._agreed_interruption(trainer):
+        if interruption := self._agreed_interruption():
             # Otherwise a resumed run would validate one step too early.
             uncount_started_batch(trainer)
             self.checkpoints.save(trainer)
@@ -117,7 +124,7 @@ class StopOnSignal(Callback):
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._is_training = False
-        if interruption := self._agreed_interruption(trainer):
+        if interruption := self._agreed_interruption():
             raise interruption
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
