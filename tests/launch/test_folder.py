@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from heed.errors import HeedError
 from heed.launch.folder import report_on_failure
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.training.nonfinite import DivergedError
@@ -27,33 +28,37 @@ def test_a_run_with_checkpoints_can_be_resumed(
         (folder / "checkpoints" / f"last-{step:07d}.ckpt").touch()
     monkeypatch.setattr("sys.executable", "/usr/bin/python")
     monkeypatch.setattr("sys.argv", ["train.py", "model=rnn", "ckpt_path=x.ckpt", "resume=false", "hydra.run.dir=y"])
-    report_on_failure(folder, RuntimeError())
+    report_on_failure(folder, RuntimeError(), resumed=False)
     assert capsys.readouterr().err == (
         f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: "
         f"python train.py model=rnn 'hydra.run.dir={folder}' resume=true\n"
     )
     monkeypatch.setattr("sys.argv", ["heed train", "model=rnn", "resume=true"])
-    report_on_failure(folder, RuntimeError())
+    report_on_failure(folder, RuntimeError(), resumed=False)
     assert capsys.readouterr().err.endswith(f"To resume: heed train model=rnn 'hydra.run.dir={folder}' resume=true\n")
     for error in (DivergedError("x", step=1, checkpoint=None), CheckpointFormatError("x")):
-        report_on_failure(folder, error)
+        report_on_failure(folder, error, resumed=False)
         assert capsys.readouterr().err == ""
+    report_on_failure(folder, HeedError("x"), resumed=True)
+    assert capsys.readouterr().err == ""
+    report_on_failure(folder, HeedError("x"), resumed=False)
+    assert "To resume" in capsys.readouterr().err
 
 
 def test_the_folder_of_a_run_without_metrics_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report_on_failure(folder, RuntimeError())
+    report_on_failure(folder, RuntimeError(), resumed=False)
     assert not folder.exists()
     assert capsys.readouterr().err == ""
 
 
 def test_other_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "notes.txt").touch()
-    report_on_failure(folder, RuntimeError())
+    report_on_failure(folder, RuntimeError(), resumed=False)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     assert capsys.readouterr().err == f"{folder} holds no checkpoint to resume from.\n"
 
 
 def test_metrics_are_kept_with_the_config(folder: Path) -> None:
     (folder / "metrics.csv").touch()
-    report_on_failure(folder, RuntimeError())
+    report_on_failure(folder, RuntimeError(), resumed=False)
     assert (folder / "config.yaml").exists()

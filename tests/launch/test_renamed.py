@@ -154,7 +154,10 @@ def test_a_run_by_old_names_and_its_resumption(command: Command) -> None:
     config["logger"] = {"_target_": "heed.training.loggers.no_logger", "_partial_": True}
     write_config(Path("run"), config)
     Path("run/results.json").unlink()
+    options = Path("run/.hydra/overrides.yaml").read_text()
     status, err = command(*TINY, "resume=true", "module.embedding_lr_scale=3.0")
     assert (status, "module.embedding_lr_scale must be as in" in err) == (2, True), err
+    assert "To resume" not in err  # by the command that was refused
+    assert Path("run/.hydra/overrides.yaml").read_text() == options
     status, err = command(*TINY, *old, "resume=true", "trainer.max_steps=4")
     assert status == 0, err

@@ -11,8 +11,8 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import read_write
 
+from heed.errors import HeedError
 from heed.launch import program
-from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
 from heed.progress import print_line
 from heed.runs.checkpoint_format import CheckpointFormatError
@@ -58,23 +58,24 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
             with read_write(job):
                 job.run.dir = job.runtime.output_dir = str(folder)
             try:
-                if is_first:
-                    write_hydra_folder(cfg, folder)
                 yield folder
             except BaseException as error:
                 if is_first:
                     end_other_processes()
-                    report_on_failure(folder, error)
+                    report_on_failure(folder, error, resumed=cfg.resume)
                 raise
         finally:
             with suppress(OSError):  # not empty
                 home.rmdir()
 
 
-def report_on_failure(folder: Path, error: BaseException) -> None:
+def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> None:
     """Print the last checkpoint and the command that resumes the run; remove the folder of a run without checkpoints.
 
     A folder that holds more than the config and the lock is kept.
+
+    Args:
+        resumed: whether the run was resumed. Then an error of the user is not answered with the same command.
     """
     if checkpoint := latest_checkpoint(folder):
         command = _resume_command(folder)
@@ -82,7 +83,8 @@ def report_on_failure(folder: Path, error: BaseException) -> None:
     else:
         remove_if_empty(folder)
         text = f"{folder} holds no checkpoint to resume from." if folder.exists() else ""
-    if text and not isinstance(error, (DivergedError, CheckpointFormatError)):  # these say how to continue
+    says_how = isinstance(error, HeedError if resumed else (DivergedError, CheckpointFormatError))
+    if text and not says_how:
         print_line(text)
 
 

@@ -16,6 +16,7 @@ from heed.launch.differences import find_differences
 from heed.launch.dry_run import dry_run
 from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
 from heed.launch.finish import write_run
+from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import detect_launch, is_first_process
 from heed.launch.summary import results_summary, run_summary
 from heed.launch.weights import chosen_weights
@@ -47,6 +48,8 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
+    if is_first:
+        write_hydra_folder(cfg, folder)
     assembly = assemble(cfg, folder, callbacks)
     trainer, module, data = assembly.trainer, assembly.module, assembly.data
     print_line(run_summary(folder, trainer, module, data, differences=differences))

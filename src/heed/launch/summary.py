@@ -40,7 +40,7 @@ def run_summary(
             f"Data:     {corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
             f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
             f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
-            f"Training: {limit}, {steps_per_epoch:,.0f} an epoch, "
+            f"Training: {limit}, {steps_per_epoch:,.0f} per epoch, "
             f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
             options_line(differences),
             *short_training(steps, trainer, module),
@@ -76,10 +76,10 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
     if steps is None or steps > max(limits.values()):
         return []
     too_long = " and ".join(name for name, limit in limits.items() if steps <= limit)
-    return [
-        f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more trainer.max_epochs or a "
-        "smaller batching.batch_tokens."
-    ]
+    longer = "trainer.max_epochs or a smaller batching.batch_tokens"
+    if steps == trainer.max_steps:
+        longer = "trainer.max_steps"
+    return [f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more {longer}."]
 
 
 def late_texts(steps: int | None, data: TranslationData) -> list[str]:
@@ -117,13 +117,13 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
         example: a source sentence.
     """
     lines = [
-        f"Trained {results['params']:,} parameters for {results['steps']} steps ({results['epochs']} epochs) in "
+        f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
         f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
     ]
     if steps := results["averaged_steps"]:
         lines.append(f"Weights:  the mean of steps {', '.join(f'{step:,}' for step in steps)}.")
     else:
-        by = f", by valid {results['select']}" if results["weights"] in ("best", "ema") else ""
+        by = f", selected by valid {results['select']}" if results["weights"] in ("best", "ema") else ""
         lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
     if skipped := results["skipped_steps"]:
         lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")

@@ -59,7 +59,7 @@ def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     assert kept_files(folder) == sorted([*(f"best-{step:07d}.ckpt" for step in best[:2]), "last-0000012.ckpt"])
     results = json.loads((folder / "results.json").read_text())
     assert (results["select"], results["selected_step"]) == (select, best[0])
-    assert f"Weights:  best, of step {best[0]}, by valid {select}." in capsys.readouterr().err
+    assert f"Weights:  best, of step {best[0]}, selected by valid {select}." in capsys.readouterr().err
 
 
 @pytest.mark.slow
