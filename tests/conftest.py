@@ -23,6 +23,9 @@ from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer_config import TransformerConfig
 
+# A shell starts background jobs with SIGINT ignored. The programs that tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # On a busy machine any test may exceed the deadline of hypothesis.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

@@ -46,14 +46,8 @@ def corpus(tmp_path: Path) -> Callable[..., list[str]]:
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
     """Start a program; its stderr can be read line by line."""
-    # Background jobs of a shell ignore SIGINT, and their children inherit that.
     with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process
