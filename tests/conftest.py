@@ -35,12 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
 
 
-def pytest_configure() -> None:
-    # A shell ignores SIGINT in background jobs, and the processes that tests start would inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark every test that trains, in this process or by the command line, as slow; and order the selected tests."""

@@ -13,6 +13,7 @@ import pytest
 from hydra.errors import InstantiationException
 
 from heed.data.corpus import Corpus, _swap_sides
+from heed.data.synthetic import Example, generate
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import (
@@ -230,6 +231,29 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
         alignment = json.loads(meta)["alignment"]
         assert alignment
         assert sorted([t, s] for s, t in alignment) == json.loads(back_meta)["alignment"]
+
+
+def test_the_synthetic_corpus_is_generated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generated = []
+
+    def count_and_generate(**options: int) -> dict[str, list[Example]]:
+        generated.append(options["seed"])
+        return generate(**options)
+
+    monkeypatch.setattr("heed.data.synthetic.generate", count_and_generate)
+    sizes = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
+
+    def load(seed: int) -> str:
+        options = [*sizes, f"data.seed={seed}", f"data.cache_dir={tmp_path}"]
+        fingerprint: str = compose_data("synthetic", *options).load().fingerprint
+        return fingerprint
+
+    first = load(1)
+    assert (load(1), generated) == (first, [1])
+    assert load(2) != first
+    (file,) = tmp_path.glob("synthetic/*-1-20-20-20-20.json")
+    file.write_text(file.read_text().replace("the", "a"))
+    assert (load(1), generated) == (first, [1, 2, 1])
 
 
 def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:

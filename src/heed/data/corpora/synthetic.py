@@ -1,10 +1,12 @@
 """``data=synthetic``: the built-in corpus."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from heed.data.cache import build_once
 from heed.data.cleaning import Cleaning
 from heed.data.corpora.builder import CorpusBuilder, MixtureEntry, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet
@@ -68,16 +70,7 @@ class SyntheticCorpus:
 
     def load(self) -> Corpus:
         """Generate the corpus: the same one on every machine for the same seed and sizes."""
-        from heed.data.synthetic import generate
-
-        splits = {
-            name: ParallelText(
-                [example.src for example in examples],
-                [example.tgt for example in examples],
-                [json.dumps(example.meta(), ensure_ascii=False) for example in examples],
-            )
-            for name, examples in generate(seed=self.seed, **self.sizes).items()
-        }
+        splits = self._splits()
         direction = Direction("en", "de")
         key = "synthetic", text_fingerprint(splits["train"])
         sets = {name: EvaluationSet(text, direction) for name, text in splits.items()}
@@ -87,3 +80,26 @@ class SyntheticCorpus:
             {"valid": sets["valid"]},
             {name: sets[name] for name in ("test", "long")},
         )
+
+    def _splits(self) -> dict[str, ParallelText]:
+        """Generate the splits, or read them where an earlier run with this version of the grammar has written them."""
+        from heed.data import synthetic
+
+        def build(path: Path) -> None:
+            splits = synthetic.generate(seed=self.seed, **self.sizes)
+            rows = {
+                name: [
+                    (example.src, example.tgt, json.dumps(example.meta(), ensure_ascii=False)) for example in examples
+                ]
+                for name, examples in splits.items()
+            }
+            path.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+
+        grammar = hashlib.blake2b(digest_size=16)
+        for file in sorted(Path(synthetic.__file__).parent.glob("*.py")):
+            grammar.update(file.read_bytes())
+        sizes = "-".join(map(str, self.sizes.values()))
+        name = f"{grammar.hexdigest()}-{self.seed}-{sizes}.json"
+        file = build_once(self.builder.cache_dir / "synthetic" / name, build)
+        splits = json.loads(file.read_text(encoding="utf-8"))
+        return {name: ParallelText(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}
