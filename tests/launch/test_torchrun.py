@@ -1,4 +1,4 @@
-"""Signals under torchrun, which repeats SIGTERM to the processes it started, and does not forward SIGUSR1."""
+"""Signals under torchrun, which repeats SIGTERM to the processes it started."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ SLOW = ["trainer.max_steps=null", "data.train=400", "batching.batch_tokens=6000"
 
 @contextmanager
 def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a run with two processes in a process group of its own, which ends with the block."""
+    """Start a run with two processes, which end with the block."""
     torchrun = [Path(sys.executable).parent / "torchrun", f"--master-port={free_port()}", "--nproc-per-node=2"]
     words = [*TINY, "trainer=ddp_cpu", f"cache_dir={folder}/cache", f"hydra.run.dir={folder}/run", *options]
     with subprocess.Popen(
@@ -28,17 +28,20 @@ def started(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     ) as process:
         try:
             yield process
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            # torchrun starts each of them in a session of its own.
+            for number in (*workers(process), process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
 
 
 def workers(process: subprocess.Popen[str]) -> list[int]:
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    """Return the processes of the run that torchrun has started; none after its end."""
+    file = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    children = file.read_text().split() if file.exists() else []
     return [int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
@@ -65,13 +68,3 @@ def test_signals_under_torchrun_save_a_checkpoint(tmp_path: Path) -> None:
     assert "exitcode  : 75" in printed
     (checkpoint,) = (folder / "checkpoints").iterdir()
     assert int(checkpoint.stem.removeprefix("last-")) >= step + 1
-
-
-@pytest.mark.slow
-@pytest.mark.reliability
-def test_torchrun_itself_dies_of_sigusr1(tmp_path: Path) -> None:
-    """Hence the batch script of docs/training.md uses srun alone."""
-    with started(tmp_path, "trainer.max_steps=null") as process:
-        wait_for_steps(tmp_path / "run", 1)
-        process.send_signal(signal.SIGUSR1)
-        assert process.wait(timeout=20) == -signal.SIGUSR1
