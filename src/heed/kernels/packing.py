@@ -76,7 +76,9 @@ class PackedWeight:
         self.weight = torch.cat(weights).t().contiguous().t()
         out_features, in_features = self.weight.shape
         max_rows = max_onednn_rows() if compat.has_onednn_linear() else 0
-        self._onednn_sizes = range(MIN_ONEDNN_PRODUCTS // max(1, out_features) + 1, max_rows * in_features + 1)
+        # A single row is a product of a matrix and a vector, which MKL computes faster.
+        min_size = max(in_features, MIN_ONEDNN_PRODUCTS // max(1, out_features)) + 1
+        self._onednn_sizes = range(min_size, max_rows * in_features + 1)
         self._fingerprints = _fingerprints(weights)
 
     def is_current(self, weights: "Weights") -> bool:
