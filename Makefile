@@ -28,7 +28,7 @@ test-fast: setup  ## the unit tests (minutes)
 	scripts/test fast
 
 # Excludes the markers browser and full. This is what CI runs.
-test: setup  ## check, then the tests that CI runs (about 20 minutes on two cores)
+test: setup  ## check, then the tests that CI runs (about half an hour on two cores)
 	scripts/check
 	scripts/test
 

@@ -119,7 +119,7 @@ def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
     start = time.perf_counter()
     results: Any = train_one_run(compose(options, folder=tmp_path), tmp_path)
     seconds = time.perf_counter() - start
-    assert results["data_wait"] > 0.2  # 0.8 on an idle machine; on a busy one, steps are slow too
+    assert results["data_wait"] > 0.2  # on a busy machine, steps are slow too
     assert results["tokens"] / seconds < results["tokens_per_second"] < results["tokens"] / (6 * 0.5) * 1.2
     assert json.loads((tmp_path / "results.json").read_text())["data_wait"] == results["data_wait"]
     assert not threads()

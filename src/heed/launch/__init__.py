@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(program.help_text())
         return
-    gc.set_threshold(10_000)  # torch and Lightning make half a million objects and no garbage: start 10 % faster
+    gc.set_threshold(10_000)  # importing torch and Lightning creates many objects and no garbage
     from heed.launch.command import main as run_command
 
     run_command()

@@ -33,8 +33,8 @@ class JsonLines:
 
 
 @dataclass(frozen=True)
-class JsonPart:
-    """Lines of a JSONL file."""
+class LinesPart:
+    """Lines of a file with a record in each."""
 
     lines: LineRange
     fields: Fields
@@ -46,6 +46,11 @@ class JsonPart:
     @property
     def size(self) -> int:
         return self.lines.size
+
+
+@dataclass(frozen=True)
+class JsonPart(LinesPart):
+    """Lines of a JSONL file."""
 
     def read(self, advance: Advance) -> Iterator[Block]:
         number = self.lines.first
@@ -114,20 +119,10 @@ def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
 
 
 @dataclass(frozen=True)
-class TsvPart:
+class TsvPart(LinesPart):
     """Lines of a TSV file."""
 
-    lines: LineRange
-    fields: Fields
     columns: Columns
-
-    @property
-    def name(self) -> str:
-        return self.lines.name
-
-    @property
-    def size(self) -> int:
-        return self.lines.size
 
     def read(self, advance: Advance) -> Iterator[Block]:
         number = self.lines.first
