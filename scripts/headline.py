@@ -71,7 +71,14 @@ class Score:
 def train(model: str, seed: int, run: Path) -> None:
     """Train a default model on the built-in corpus, unless it has been trained."""
     if not (run / "results.json").exists():
-        command = [sys.executable, "train.py", f"model={model}", f"seed={seed}", f"hydra.run.dir='{run}'", "logger=none"]
+        command = [
+            sys.executable,
+            "train.py",
+            f"model={model}",
+            f"seed={seed}",
+            f"hydra.run.dir='{run}'",
+            "logger=none",
+        ]
         subprocess.run(command, cwd=ROOT, check=True)
 
 
@@ -81,11 +88,8 @@ def score(run: Path) -> Score:
     family = results["model"]
     translator = load_translator(run)
     found = translator.translate([sentence.source for sentence in SENTENCES])
-    missed = [
-        (sentence, translation.text)
-        for sentence, translation in zip(SENTENCES, found, strict=True)
-        if translation.text not in sentence.translations
-    ]
+    pairs = zip(SENTENCES, found, strict=True)
+    missed = [(sentence, text) for sentence, text in pairs if text not in sentence.translations]
     contrasts = [one for one in challenge(seed=1, per_tag=CONTRASTS_PER_TAG) if one.tag in ("pronoun", "far")]
     percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, contrasts).items()}
     bleu = results["tests"]["test"]["bleu"]
