@@ -115,7 +115,7 @@ def score(run: Path) -> Score:
     return Score(row, missed, misses)
 
 
-def write(scores: dict[str, Score], *, seeds: Sequence[int]) -> None:
+def write(scores: dict[str, Score], *, seeds: Sequence[int], machine: str) -> None:
     """Write docs/results/headline.json."""
     missed = "; ".join(f"{name}: {text}" for name, one in scores.items() for _, text in one.missed)
     content: dict[str, Any] = {
@@ -123,7 +123,7 @@ def write(scores: dict[str, Score], *, seeds: Sequence[int]) -> None:
         f"percent ({CONTRASTS_PER_TAG} contrasts per phenomenon, chance is 50), how many of the {len(SENTENCES)} "
         "sentences of scripts/headline.tsv are translated right, and the training time.",
         "command": "python scripts/headline.py --runs RUNS",
-        "machine": f"one core of {platform.processor() or platform.machine()}",
+        "machine": machine,
         "date": date.today().isoformat(),
         "seeds": ", ".join(map(str, seeds)),
         "spread": "one run each",
@@ -146,6 +146,7 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, required=True, help="folder of the runs, named MODEL-SEED")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--models", nargs="+", choices=["transformer", "rnn"], default=["transformer", "rnn"])
+    parser.add_argument("--machine", default=platform.processor() or platform.machine(), help="its description")
     arguments = parser.parse_args()
     scores = {}
     for model in arguments.models:
@@ -154,7 +155,7 @@ def main() -> int:
             train(model, seed, run)
             scores[f"{model}_{seed}"] = one = score(run)
             print(*(f"{key} {value}" for key, value in one.row.items()), *one.misses, sep="  ", flush=True)
-    write(scores, seeds=arguments.seeds)
+    write(scores, seeds=arguments.seeds, machine=arguments.machine)
     return int(any(one.misses for one in scores.values()))
 
 
