@@ -123,7 +123,7 @@ def test_target_language_selects_the_tokenizer(files: dict[str, Path], heed: Hee
         assert tokenizer in out
 
 
-COMET_ERROR = "pip install 'heed[comet]'" if importlib.util.find_spec("comet") is None else "absent.ckpt"
+COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("comet") is None else "absent.ckpt"
 
 
 @pytest.mark.parametrize(

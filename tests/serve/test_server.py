@@ -210,5 +210,5 @@ def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stderr
     assert package in done.stderr
-    assert "pip install 'heed[" in done.stderr
+    assert "pip install -e '.[" in done.stderr
     assert "Traceback" not in done.stderr

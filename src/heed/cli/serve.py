@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from heed.cli.arguments import Command, add_batch_options, add_engine_option, engine_loader
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 from heed.serve.settings import ServeSettings
 
 NUMBERS: dict[str, tuple[str, str]] = {
@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace) -> None:
         from heed.serve.application import create_app
         from heed.serve.models import load_model, model_names
     except ImportError as error:
-        raise HeedError(f"heed serve needs {error.name}: run `pip install 'heed[serve]'`.") from error
+        raise missing_package("heed serve", error.name or "fastapi", "serve") from error
     from heed.kernels.allocator import keep_freed_memory
 
     settings = _settings(args)

@@ -21,7 +21,7 @@ from heed.data.corpora.files import FilesCorpus
 from heed.data.corpus import Corpus
 from heed.data.preparation.corpus import Preparation
 from heed.data.preparation.folder import open_or_build
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 from heed.files import replacing
 from heed.options import AtLeast1, validated
 from heed.progress import announced
@@ -154,10 +154,11 @@ class OpusCorpus:
 
     def _run(self, command: Sequence[str], log: Path) -> None:
         if not command or shutil.which(command[0]) is None:
-            raise HeedError(
-                f"data=opus needs mtdata, but data.command={shlex.join(self.program)} is not installed: run "
-                "`pip install 'heed[opus]'`, or install mtdata in an environment of its own and set data.command to "
-                "its path."
+            raise missing_package(
+                f"data=opus with data.command={shlex.join(self.program)}",
+                "mtdata",
+                "opus",
+                otherwise="install mtdata in an environment of its own and set data.command to its path",
             )
         corpora = f"{sum(map(len, self.ids.values()))} corpora (log: {log})"
         with announced("Downloading with mtdata", corpora, expected_seconds=60), log.open("wb") as output:
