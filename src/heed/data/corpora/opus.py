@@ -58,8 +58,8 @@ class OpusCorpus:
         command: the program and its first arguments: "mtdata", a path to it, or "uvx mtdata".
         num_jobs: downloads at a time.
         src_lang, tgt_lang: ISO 639-1 or 639-3 codes ("de" or "deu").
-        reverse, both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in
-            `FilesCorpus`.
+        reverse, both_directions, noise, max_train, max_eval, max_eval_tokens, cleaning, preparation, cache_dir: as
+            in `FilesCorpus`.
 
     Raises:
         HeedError: naming the ID that is invalid.
@@ -79,6 +79,7 @@ class OpusCorpus:
         both_directions: bool,
         noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
+        max_eval: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         preparation: Preparation,
@@ -102,6 +103,7 @@ class OpusCorpus:
             "both_directions": both_directions,
             "noise": noise,
             "max_train": max_train,
+            "max_eval": max_eval,
             "max_eval_tokens": max_eval_tokens,
             "cleaning": cleaning,
             "preparation": preparation,
