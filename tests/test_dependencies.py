@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires
@@ -12,7 +13,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from heed import errors
-from heed.errors import DISTRIBUTION, missing_package
+from heed.errors import DISTRIBUTION, HeedError, missing_package
+from hydra_plugins.heed_sweeper import HeedSweeper
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -142,3 +144,9 @@ def test_in_a_clone_the_extra_is_named(installed: Path) -> None:
     assert str(missing_package("x=y", "optuna", "sweep", otherwise="choose x=z")) == (
         f"x=y needs optuna, which is not installed: run `pip install -e '.[sweep]'` in {clone}, or choose x=z."
     )
+
+
+def test_a_search_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "heed.sweep.search", None)  # importing it fails, as without Optuna
+    with pytest.raises(HeedError, match=r"^A sweep needs .*pip install -e '\.\[sweep\]'"):
+        HeedSweeper().sweep([])

@@ -96,11 +96,13 @@ def test_scores_that_are_not_comparable_are_labelled(files: dict[str, Path], hee
     cut = write(tmp_path / "cut", [line.replace(".", " .") for line in REFERENCES[0]])
     assert labels("--lowercase", ref=cut)[0] == "lower-cased; the references look tokenized"
 
-    _, out, _ = heed("evaluate", "--hyp", files["hyp"], "--ref", files["ref"], "--lowercase")
+    _, out, _ = heed("evaluate", "--hyp", files["hyp"], "--ref", cut, "--ref", small, "--lowercase")
     lines = out.splitlines()
-    assert [line.split()[0] for line in lines] == ["BLEU", "not", "chrF", "not", "TER"]
+    assert [line.split()[0] for line in lines[:3]] == ["BLEU", "chrF", "TER"]
     assert "case:lc" in lines[0]
-    assert "not comparable with published scores: lower-cased" in lines[1]
+    assert lines[3] == "BLEU, chrF: not comparable with published scores: lower-cased"
+    assert lines[4].startswith("BLEU, chrF, TER: not comparable with published scores: the references ")
+    assert len(lines) == 5
 
 
 def test_model_scores_are_those_of_its_translations(
