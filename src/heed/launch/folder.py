@@ -37,14 +37,14 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.
     """
     job, launch = HydraConfig.get(), detect_launch()
-    output, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
-    is_given = output != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
+    given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
+    is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
     is_first = is_first_process(launch)
     with ExitStack() as lock:
 
         def claim() -> Path:
             if is_given:
-                folder = output
+                folder = given
             elif cfg.resume:
                 folder = newest_unfinished(home)
             else:
@@ -55,7 +55,7 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
 
         try:
             # Lightning passes the folder to the processes that it starts on their command line.
-            folder = agree_on_folder(launch, claim) if launch or is_first else output
+            folder = agree_on_folder(launch, claim) if launch or is_first else given
             with read_write(job):
                 job.run.dir = job.runtime.output_dir = str(folder)
             try:
