@@ -15,12 +15,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.models import load_translator
-from heed.data.synthetic import challenge
+from heed.data.synthetic import ContrastivePair, challenge
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "headline.json"
@@ -54,6 +55,11 @@ def _read_sentences() -> list[Sentence]:
 
 
 SENTENCES = _read_sentences()
+
+
+@cache
+def _contrasts() -> list[ContrastivePair]:
+    return [one for one in challenge(seed=1, per_tag=CONTRASTS_PER_TAG) if one.tag in ("pronoun", "far")]
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,7 @@ def score(run: Path) -> Score:
     found = translator.translate([sentence.source for sentence in SENTENCES])
     pairs = zip(SENTENCES, found, strict=True)
     missed = [(sentence, text) for sentence, text in pairs if text not in sentence.translations]
-    contrasts = [one for one in challenge(seed=1, per_tag=CONTRASTS_PER_TAG) if one.tag in ("pronoun", "far")]
-    percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, contrasts).items()}
+    percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, _contrasts()).items()}
     bleu = results["tests"]["test"]["bleu"]
     misses = [
         *([f"test BLEU {bleu:.1f} is below {MIN_BLEU}"] if bleu < MIN_BLEU else []),
