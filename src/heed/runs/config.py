@@ -41,7 +41,7 @@ def find_config(run: Path) -> dict[str, Any] | None:
 
 def write_config(run: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.yaml``."""
-    with replacing(run / CONFIG) as partial:
+    with replacing(run / CONFIG, durable=True) as partial:
         partial.write_text(yaml_text(dict(config)), encoding="utf-8")
 
 

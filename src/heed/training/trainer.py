@@ -22,6 +22,7 @@ from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.options import AtLeast1
+from heed.runs.checkpoint_format import check_undamaged
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
 
@@ -176,7 +177,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path = Path(path)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial, partial.open("wb") as file:
+        with replacing(path, durable=True) as partial, partial.open("wb") as file:
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:
@@ -192,6 +193,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             HeedError: if the file is missing, damaged or not a checkpoint of heed.
         """
         try:
+            check_undamaged(Path(path))
             checkpoint = torch.load(path, map_location=map_location or "cpu", weights_only=weights_only)
         except FileNotFoundError as error:
             raise HeedError(f"There is no checkpoint {path}.") from error
