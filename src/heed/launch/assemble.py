@@ -64,6 +64,7 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         parts["batching"],
         sampling=parts["tokenizer"].sampling,
         with_tests=config["test"],
+        resume=config["resume"],
     )
     if corpus.train.is_mixture:
         names = [part.name for part in corpus.train.corpora]

@@ -52,6 +52,10 @@ class RunFolder:
         if text.meta is not None:
             _write_lines(folder / f"{split}.meta.jsonl", text.meta)
 
+    def read_translations(self, split: str) -> list[str]:
+        """Return the translations of a split, one for each sentence."""
+        return (self.path / "translations" / f"{split}.hyp").read_bytes().decode().split("\n")[:-1]
+
     def write_word_counts(
         self, training_sources: Callable[[int], Iterable[str]], pairs: int, evaluated: Iterable[ParallelText]
     ) -> None:

@@ -30,6 +30,7 @@ FIELDS: dict[str, Any] = {
     **dict.fromkeys(("format", "seed", "params", "steps", "tokens"), int),
     **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
     "search": Mapping[str, Any],
+    "options": list[str],
     "decode_seconds": Mapping[str, float],
     "valid": Mapping[str, Any] | None,
     "test": Mapping[str, Any] | None,
