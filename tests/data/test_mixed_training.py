@@ -225,7 +225,6 @@ def test_the_gradients_of_processes_average_to_those_of_one(
         for name, gradient in gradients.items():
             torch.testing.assert_close(sum(own[name] for own, _ in found) / world_size, gradient)
         torch.testing.assert_close(torch.stack([nll for _, nll in found]).sum(0), nll)
-        assert all(nll > 0)
 
 
 @pytest.mark.full

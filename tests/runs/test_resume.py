@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from heed.errors import HeedError
 from heed.launch.run import _choose_precision
 from heed.runs.claim import create
-from heed.runs.config import write_config
+from heed.runs.config import read_config, write_config
+from heed.runs.folder import RunFolder
 from heed.runs.resume import newest_unfinished, starting_checkpoint
 
 NOW = "2026-11-23_12-00-00"
@@ -53,6 +54,11 @@ def test_a_resumed_run_may_change_what_changes_no_result(compose: Callable[..., 
     now = OmegaConf.merge(OmegaConf.create(plain(before)), HARMLESS)
     assert isinstance(now, DictConfig)
     assert starting_checkpoint(tmp_path, plain(now)) is None
+    before.ckpt_path = "other/best.ckpt"
+    write_config(tmp_path, plain(before))
+    folder = RunFolder(tmp_path, plain(now))
+    assert folder.open(write=True) is None
+    assert folder.config["ckpt_path"] == read_config(tmp_path)["ckpt_path"] == "other/best.ckpt"
     for option, value in HARMFUL.items():
         changed = OmegaConf.create(plain(now))
         OmegaConf.update(changed, option, value)

@@ -12,6 +12,7 @@ import sentencepiece as spm
 import torch
 
 from heed.data.batch import Batch
+from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch
 from heed.errors import HeedError
@@ -225,7 +226,7 @@ def test_only_the_first_process_scores_translations(
     module = build_module(tiny_model("rnn"), tokenizer)
     module.comet = SimpleNamespace(score=lambda *texts: scored.append("comet") or SimpleNamespace(value=0.5))
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
-    text = SimpleNamespace(src=["a"], tgt=["b"])
+    text = ParallelText(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
     monkeypatch.setattr(

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import replacing
 from heed.runs import results
-from heed.runs.config import write_config
+from heed.runs.config import read_config, write_config
 from heed.runs.resume import starting_checkpoint
-
-if TYPE_CHECKING:
-    pass
 
 COUNTED_PAIRS = 1_000_000
 """Training pairs in which words are counted: enough to tell whether a word is rare."""
@@ -39,6 +36,9 @@ class RunFolder:
             HeedError: if the options differ from those of the run to resume, or the checkpoint is missing.
         """
         checkpoint = starting_checkpoint(self.path, self.config)
+        if self.config["resume"]:
+            # The weights of the run still come from there.
+            self.config = {**self.config, "ckpt_path": read_config(self.path).get("ckpt_path")}
         if write:
             write_config(self.path, self.config)
         return checkpoint

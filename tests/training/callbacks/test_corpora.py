@@ -2,12 +2,13 @@
 
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import Any, cast
+from unittest.mock import Mock
 
 import lightning as L
 import pytest
 import torch
 
+from heed.data.datamodule import StepShard
 from heed.training.callbacks import corpora
 from heed.training.callbacks.corpora import CountCorpora
 
@@ -21,9 +22,9 @@ def take_steps(callback: CountCorpora, first: int, last: int, *, part: float = 1
     logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append({"step": step, **metrics}))
     for number in range(first, last + 1):
         nll = torch.tensor([part * 0.3 * number, part * 7.1 / number])
-        trainer: Any = SimpleNamespace(global_step=number, loggers=[logger])
-        shard: Any = SimpleNamespace(corpora=STEPS[number - 1])
-        callback.on_train_batch_end(trainer, cast(L.LightningModule, None), {"nll_of_corpora": nll}, shard, number)
+        trainer = Mock(spec=L.Trainer, global_step=number, loggers=[logger])
+        shard = StepShard(0, number, 0, 0, 0, (), last=False, corpora=STEPS[number - 1])
+        callback.on_train_batch_end(trainer, L.LightningModule(), {"nll_of_corpora": nll}, shard, number)
     return logged
 
 
@@ -36,8 +37,7 @@ def resume(callback: CountCorpora, *, rank: int = 0) -> CountCorpora:
 
 
 def start(callback: CountCorpora, *, rank: int = 0) -> None:
-    trainer: Any = SimpleNamespace(is_global_zero=rank == 0)
-    callback.on_train_start(trainer, cast(L.LightningModule, SimpleNamespace(device=torch.device("cpu"))))
+    callback.on_train_start(Mock(spec=L.Trainer, is_global_zero=rank == 0), L.LightningModule())
 
 
 @pytest.mark.parametrize("stop", [1, 5, 7, 12])
