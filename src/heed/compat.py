@@ -4,9 +4,12 @@ Each function names the library and version it was written for; tests/test_compa
 Libraries are imported inside the functions and by name, so that importing this module loads none of them.
 """
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
@@ -138,3 +141,23 @@ def norms(tensors: "Sequence[Tensor]") -> "Sequence[Tensor]":
     import torch
 
     return torch._foreach_norm(list(tensors))
+
+
+# ---- operating systems
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the disk has the content of a file, so that it survives a power cut."""
+    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk has the names of the files in a folder. Windows cannot open folders: there, do nothing."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
