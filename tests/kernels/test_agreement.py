@@ -212,4 +212,4 @@ def test_both_modules_have_the_same_functions_and_signatures() -> None:
     for name in functional.__all__:
         formula, kernel = (str(inspect.signature(getattr(room, name))) for room in (functional, kernels))
         assert formula == kernel, name
-    assert set(kernels.__all__) - set(functional.__all__) == {"plain", "packed_weights"}
+    assert set(kernels.__all__) - set(functional.__all__) == {"plain", "WeightPacker"}
