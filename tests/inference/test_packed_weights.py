@@ -90,18 +90,17 @@ def test_changed_weights_are_seen(make: Make, family: str, halve: Callable[[nn.M
     assert after[1] != pytest.approx(before[1], rel=1e-2)
 
 
-class LoRA(nn.Module):
-    """A low-rank adapter (Hu et al. 2022)."""
+class LoRA(nn.Linear):
+    """A linear layer with a low-rank adapter (Hu et al. 2022), as libraries of adapters put in place of another."""
 
     def __init__(self, base: nn.Linear) -> None:
-        super().__init__()
-        self.base = base
+        super().__init__(base.in_features, base.out_features)
+        self.weight, self.bias = base.weight, base.bias
         self.down = nn.Parameter(torch.randn(2, base.in_features))
         self.up = nn.Parameter(torch.randn(base.out_features, 2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.base(x) + x @ self.down.T @ self.up.T
-        return out
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input) + input @ self.down.T @ self.up.T
 
 
 @contextmanager
@@ -133,7 +132,7 @@ MODIFICATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a LoRA in the encoder": ("transformer", lambda model: with_lora(model.encoder[1].feed_forward.sublayer, "widen")),
     "a LoRA in the decoder": (
         "transformer",
-        lambda model: with_lora(model.decoder[1].cross_attention.sublayer.attention, "key_value"),
+        lambda model: with_lora(model.decoder[1].cross_attention.sublayer.attention, "query"),
     ),
     "a hook in the RNN": ("rnn", lambda model: hooked(model.readout)),
     "a hook in an ensemble": ("transformer+rnn", lambda model: hooked(model.members[0].decoder[1].feed_forward)),
@@ -154,7 +153,7 @@ def test_modified_modules_are_used(make: Make, what: str) -> None:
 
 
 def overlap(first: Translator, second: Translator) -> None:
-    """Translate in two threads: the first one starts, the second one starts, the first one ends, the second one ends."""
+    """Translate in two threads: the second one starts before the first one ends, and ends after it."""
     first_began, second_began, first_ended = Event(), Event(), Event()
     patience = 60.0
     threads: list[Thread] = []
