@@ -20,7 +20,7 @@ from heed.data.batch import Batch, collate
 from heed.data.datamodule import StepShard
 from heed.data.ragged import Ragged
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import BeamSearch, GreedySearch, Search
+from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search
 from heed.decoding.search import History
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
@@ -150,13 +150,20 @@ class _AskedForValueError(Exception):
 
 
 LIMITS: dict[str, Any] = {"max_length_factor": 1.0, "max_length_extra": 20}
-SEARCHES: list[Search] = [GreedySearch(**LIMITS), BeamSearch(beam=3, length_penalty=0.6, n_best=2, **LIMITS)]
+SEARCHES: dict[str, Search] = {
+    "greedy": GreedySearch(**LIMITS),
+    "beam": BeamSearch(beam=3, length_penalty=0.6, n_best=2, **LIMITS),
+    "sample": SampleSearch(temperature=0.7, top_k=None, top_p=None, seed=1, n_best=1, **LIMITS),
+    "nucleus": SampleSearch(temperature=0.7, top_k=9, top_p=0.8, seed=1, n_best=1, **LIMITS),
+}
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("name", MODELS)
-def test_search_steps_between_two_checks(name: str, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, found = build(name).eval(), batch(padded=True)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*((kind, name) for kind in ("greedy", "beam") for name in MODELS), ("sample", "transformer"), ("nucleus", "rnn")],
+)
+def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, search, found = build(name).eval(), SEARCHES[kind], batch(padded=True)
     src, mask, lengths = found.src.to(META), found.src_mask.to(META), found.src_lengths
     steps = []
 
@@ -174,11 +181,39 @@ def test_search_steps_between_two_checks(name: str, search: Search, monkeypatch:
         return call
 
     monkeypatch.setattr(Tensor, "tolist", refuse)
-    monkeypatch.setattr(type(search), "limits", limits)  # otherwise read from the mask, once in a search
+    # Once in a search, it reads the lengths from the mask, and sampling reads the tokens.
+    monkeypatch.setattr(type(search), "limits", limits)
+    monkeypatch.setattr(SampleSearch, "_uniform", lambda *_: torch.zeros(5, 29, dtype=torch.float64))
     if isinstance(model.config, RNNConfig):
-        # Its encoder needs the lengths on the CPU. A search reads them from the mask, once.
+        # Its encoder needs the lengths on the CPU.
         monkeypatch.setattr(model, "encode", partial(model.encode, src_lengths=lengths))
     monkeypatch.setattr(History, "append", counted(History.append))
     with OneDevice(), pytest.raises(_AskedForValueError):  # type: ignore[no-untyped-call]
         search(model, src, mask)
     assert len(steps) == 8
+
+
+VALUES: list[Callable[[Tensor], object]] = [
+    lambda x: x.sum().item(),
+    Tensor.tolist,
+    lambda x: bool(x[0]),
+    Tensor.nonzero,
+    lambda x: x[x > 0],
+    lambda x: x.masked_select(x > 0),
+    lambda x: torch.equal(x, x),
+    torch.unique_consecutive,
+    Tensor.cpu,
+]
+
+
+@pytest.mark.parametrize("read", VALUES)
+def test_meta_tensors_have_no_values(read: Callable[[Tensor], object]) -> None:
+    x = torch.ones(2, device=META)
+    assert x[torch.tensor([1, 0], device=META)].sum().is_meta
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        read(x)
+
+
+def test_devices_are_not_mixed() -> None:
+    with OneDevice(), pytest.raises(AssertionError, match="index mixes"):  # type: ignore[no-untyped-call]
+        _ = torch.ones(2, device=META)[torch.tensor([1, 0])]
