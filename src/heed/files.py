@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from heed.compat import replace
 from heed.errors import HeedError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -63,7 +64,7 @@ def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
         with writing(path):
             yield partial
             try:
-                partial.replace(path)
+                replace(partial, path)
             except IsADirectoryError as error:
                 raise HeedError(f"{path} is a folder: give the path of a file.") from error
     except OSError as error:

@@ -1,13 +1,19 @@
 """What is printed, and what is kept, when a run fails."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from heed.errors import HeedError
-from heed.launch.folder import report_on_failure
+from heed.launch import folder as launch_folder
+from heed.launch.folder import claim_folder, report_on_failure
 from heed.runs.checkpoint_format import CheckpointFormatError
+from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
+from tests import like_windows
 
 
 @pytest.fixture
@@ -62,3 +68,20 @@ def test_metrics_are_kept_with_the_config(folder: Path) -> None:
     (folder / "metrics.csv").touch()
     report_on_failure(folder, RuntimeError(), resumed=False)
     assert (folder / "config.yaml").exists()
+
+
+def test_the_folder_is_removed_where_a_held_lock_cannot_be(
+    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def locked_on_windows(folder: Path) -> Iterator[None]:
+        with locked(folder):
+            yield
+        (folder / LOCK).unlink()  # filelock does this on Windows
+
+    like_windows.refuse_open_files(monkeypatch.setattr)
+    monkeypatch.setattr(launch_folder, "locked", locked_on_windows)
+    cfg = compose(folder=tmp_path / "run")
+    with pytest.raises(RuntimeError), claim_folder(cfg):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []

@@ -41,7 +41,7 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
                 remove(path)
                 with replacing(path) as partial:
                     build(partial)
-                    _checksum_file(path).write_text(_checksum(partial))
+                    _checksum_file(path).write_text(_checksum(partial), encoding="utf-8")
     except OSError as error:
         raise HeedError(
             f"Cannot write the cache entry {path} ({error.strerror or error}): set cache_dir=DIR to a writable folder, "
@@ -53,7 +53,7 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
 def _is_intact(path: Path) -> bool:
     """Return whether the entry is exactly what `build_once` wrote."""
     try:
-        return _checksum_file(path).read_text() == _checksum(path)
+        return _checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
     except (OSError, UnicodeDecodeError):
         return False
 
