@@ -1,4 +1,4 @@
-"""Check the code and run the tests, on any system: ``python scripts/test.py``, with the Python that heed is installed in.
+"""Check the code and run the tests, on any system, with the Python of the environment that heed is installed in.
 
 Without arguments: the checks, the unit tests with checks of types and shapes, then the other tests that CI runs.
 """
@@ -24,11 +24,9 @@ MOST_CPU_SECONDS = 960
 SLOWEST = 20
 """Tests that are listed at the end."""
 
-# Not installed, and not needed to know which names an operating system lacks: types of other packages, such as torch.
-ON_OTHER_SYSTEMS = (
-    "--follow-imports=skip --allow-subclassing-any --allow-untyped-decorators "
-    "--disable-error-code=unused-ignore --disable-error-code=has-type src/heed"
-).split()
+# These look for names that a system lacks. They need no types of other packages; torch takes most of the time.
+ON_OTHER_SYSTEMS = ["--follow-imports=skip", "--allow-subclassing-any", "--allow-untyped-decorators",
+                    "--disable-error-code=unused-ignore", "--disable-error-code=has-type", "src/heed"]  # fmt: skip
 CHECKS = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
@@ -42,14 +40,14 @@ CHECKS = {
     "lint-imports": ["lint-imports"],
 }
 
+WHAT = ("check", "fast", "full", "wheel")
+
 UNIT = "not (slow or reliability or docs or browser or full)"
 CI = "not (browser or full)"
-# Each call of an annotated function is checked, which takes a fifth of the time.
-SHAPES = "--jaxtyping-packages=" + ",".join(
-    [
-        *(f"heed.{name}" for name in "functional kernels layers models decoding training inference data.batch".split()),
-        "tests.type_checks.check",
-    ]
+# Checks the arguments and results of annotated functions, which takes time: see tests/type_checks.py.
+SHAPES = (
+    "--jaxtyping-packages=heed.functional,heed.kernels,heed.layers,heed.models,heed.decoding,heed.training,"
+    "heed.inference,heed.data.batch,tests.type_checks.check"
 )
 
 
@@ -61,18 +59,17 @@ def main() -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["check", "fast", "full", "wheel"],
+        choices=WHAT,
         help="check: style, types, import rules. fast: the unit tests. full: the checks, all tests and the soak test. "
         "wheel: build the wheel and train from it in an empty environment",
     )
     given = sys.argv[1:]
-    # argparse would take a path of pytest's for `what`.
-    known = given[:1] if given and given[0] in ("check", "fast", "full", "wheel", "-h", "--help") else []
+    known = given[:1] if given[:1] and given[0] in (*WHAT, "-h", "--help") else []
     what, rest = parser.parse_args(known).what, given[len(known) :]
     os.chdir(ROOT)
     os.environ["PATH"] = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])
     if what == "wheel":
-        return test_wheel(*rest)
+        return try_wheel(*rest)
     if what == "check":
         return check()
     if what == "fast":
@@ -129,7 +126,7 @@ def print_cpu_seconds(reports: Sequence[Path], *, limit: bool) -> None:
         print(f"WARNING: more than {MOST_CPU_SECONDS} CPU seconds. Mark expensive tests as full, or make them cheaper.")
 
 
-def test_wheel(dependencies: str = "") -> int:
+def try_wheel(dependencies: str = "") -> int:
     """Build the wheel, install it into an empty environment, and train, translate and use Python there.
 
     Args:
@@ -160,8 +157,8 @@ def test_wheel(dependencies: str = "") -> int:
         (empty / "my_conf" / "experiment").mkdir(parents=True)
         mine = empty / "my_conf" / "experiment" / "mine.yaml"
         mine.write_text("# @package _global_\nseed: 7\n", encoding="utf-8")
-        tiny = "data.train=1000 data.valid=50 data.test=50 data.long=10".split()
-        two = f"trainer=ddp_cpu trainer.devices=2 hydra.run.dir=runs/two {' '.join(tiny)}".split()
+        two = ["trainer=ddp_cpu", "trainer.devices=2", "hydra.run.dir=runs/two"]
+        two += ["data.train=1000", "data.valid=50", "data.test=50", "data.long=10"]
         sentence = "The dog sleeps ."
         for command, expected in (
             ([python, "-c", "import heed; print(heed.__file__)"], str(folder / "venv")),

@@ -56,6 +56,7 @@ def test_advice_about_mapped_files_changes_no_content(tmp_path: Path) -> None:
         assert mapped[:] == b"content"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_windows_waits_until_a_replaced_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     like_windows.refuse_open_files(monkeypatch.setattr)
     old, new = tmp_path / "old", tmp_path / "new"

@@ -10,6 +10,7 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from heed.data.formats import entries
+from tests import systems
 
 ROOT = Path(__file__).parent.parent
 
@@ -74,3 +75,9 @@ def test_a_pattern_with_backslashes_matches_files_of_one_folder(monkeypatch: pyt
     for pattern in (r"corpora\*\part-*.en", "corpora/*/part-*.en"):
         assert entries._wildcard_text(pattern, found) == ("news", "1")
     assert entries._wildcard_text(r"corpora\*.en", found) == ()
+
+
+def test_files_that_other_systems_do_not_collect_exist() -> None:
+    assert {name for name in systems.not_collected("win32") if not (ROOT / "tests" / name).exists()} == set()
+    assert set(systems.not_collected("darwin")) == set(systems.LINUX)
+    assert systems.not_collected("linux") == []

@@ -1,5 +1,6 @@
 """What is printed, and what is kept, when a run fails."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_metrics_are_kept_with_the_config(folder: Path) -> None:
     assert (folder / "config.yaml").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_the_folder_is_removed_where_a_held_lock_cannot_be(
     compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

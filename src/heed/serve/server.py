@@ -28,7 +28,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     try:
-        if not WINDOWS:  # there Windows, another program could then listen at the same address
+        if not WINDOWS:  # where another program could then listen at the same address
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(2048)
