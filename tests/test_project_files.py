@@ -13,10 +13,11 @@ import yaml
 from heed.renamed import RENAMED
 
 ROOT = Path(__file__).parent.parent
-spec = spec_from_file_location("entry", ROOT / "scripts" / "test.py")
-assert spec and spec.loader
-entry = module_from_spec(spec)  # not `import test`, which is a package of Python's library
-spec.loader.exec_module(entry)
+SPEC = spec_from_file_location("entry", ROOT / "scripts" / "test.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+entry = module_from_spec(SPEC)  # not `import test`, which is a package of Python's library
+SPEC.loader.exec_module(entry)
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
