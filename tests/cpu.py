@@ -11,24 +11,18 @@ from typing import Any
 
 import pytest
 
+from tests import forkserver
+
 SLOWEST = 20
 """Tests that the summary lists."""
 
-_forked = 0.0
-
-
-def add(seconds: float) -> None:
-    """Count CPU seconds of a process that is not a child of this one."""
-    global _forked
-    _forked += seconds
-
 
 def _used() -> float:
-    return sum(os.times()[:4]) + _forked
+    return sum(os.times()[:4]) + forkserver.cpu_seconds
 
 
 class CPUReport:
-    """Measure every test of this process, collect the numbers of xdist's workers, and print the most expensive tests."""
+    """Measure the tests of this process, collect the numbers of xdist's workers, and print the most expensive tests."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
