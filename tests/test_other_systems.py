@@ -2,15 +2,21 @@
 
 import ast
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PureWindowsPath
 
 import pytest
 
+from heed.data.corpora import opus
 from heed.data.formats import entries
-from tests import systems
+from heed.runs.selection import Selection
+from heed.serve import server
+from heed.sweep import workers
+from heed.training.callbacks.checkpoints import Checkpoints
+from tests import like_windows, systems
 
 ROOT = Path(__file__).parent.parent
 
@@ -75,6 +81,55 @@ def test_a_pattern_with_backslashes_matches_files_of_one_folder(monkeypatch: pyt
     for pattern in (r"corpora\*\part-*.en", "corpora/*/part-*.en"):
         assert entries._wildcard_text(pattern, found) == ("news", "1")
     assert entries._wildcard_text(r"corpora\*.en", found) == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_a_checkpoint_that_another_program_reads_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like_windows.refuse_open_files(monkeypatch.setattr)
+    old, new = (tmp_path / f"last-000000{step}.ckpt" for step in (1, 2))
+    old.touch()
+    new.touch()
+    checkpoints = Checkpoints(tmp_path, selection=Selection(), keep_best=0, keep_last=1)
+    with old.open("rb"):
+        checkpoints._remove_others(2)
+        assert checkpoints.last == [new, old]
+    checkpoints._remove_others(2)
+    assert checkpoints.last == [new]
+
+
+def test_on_windows_no_other_program_can_listen_at_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_windows in (True, False):
+        monkeypatch.setattr(server, "WINDOWS", is_windows)
+        with server.listen("127.0.0.1", 0) as listener:
+            assert (listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == 0) == is_windows
+
+
+@pytest.mark.parametrize("is_windows", [True, False])
+def test_on_windows_the_workers_of_a_search_can_save_a_checkpoint_at_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_windows: bool
+) -> None:
+    called = []
+
+    class Worker:
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            return lambda: called.append(name)
+
+    def press_ctrl_c(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "WINDOWS", is_windows)
+    monkeypatch.setattr(workers, "_start", lambda *_: Worker())
+    monkeypatch.setattr(workers.time, "sleep", press_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        workers.run_workers(1, tmp_path, watch=lambda: None)
+    assert called == ["poll", *([] if is_windows else ["terminate"]), "wait"]
+
+
+def test_on_windows_a_backslash_in_a_command_separates_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opus, "WINDOWS", True)
+    assert opus._split_command(r"C:\tools\mtdata.exe -v") == [r"C:\tools\mtdata.exe", "-v"]
 
 
 def test_files_that_other_systems_do_not_collect_exist() -> None:
