@@ -80,15 +80,18 @@ def main() -> int:
         reports = [Path(folder, name) for name in ("unit.json", "others.json")]
         fuzz = ["--fuzz-cases=3000"] if what == "full" else []
         others = f"not ({UNIT})" + ("" if what == "full" else f" and {CI}")
+        status = check()
+        times = os.times()  # on Windows without children
+        checks = times.children_user + times.children_system
         status = (
-            check()
+            status
             or pytest("-m", UNIT, SHAPES, f"--cpu-report={reports[0]}", *rest)
             or pytest("-m", others, *fuzz, f"--cpu-report={reports[1]}", *rest)
         )
         if what == "full" and os.name == "posix":
             soak = [sys.executable, "scripts/soak", "--kills", "60", "--out", f"{tempfile.mkdtemp()}/soak"]
             status = status or subprocess.run(soak).returncode
-        print_cpu_seconds([report for report in reports if report.exists()], limit=what is None)
+        print_cpu_seconds([report for report in reports if report.exists()], checks=checks, limit=what is None)
     return status
 
 
@@ -109,19 +112,20 @@ def pytest(*arguments: str) -> int:
     return subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}).returncode
 
 
-def print_cpu_seconds(reports: Sequence[Path], *, limit: bool) -> None:
-    """Print the CPU seconds of this process's children, and the tests that needed most of them.
+def print_cpu_seconds(reports: Sequence[Path], *, checks: float, limit: bool) -> None:
+    """Print the tests that needed most CPU seconds, and the sum of all.
 
     Args:
-        reports: what ``--cpu-report`` of tests/conftest.py wrote.
+        reports: what ``--cpu-report`` wrote, see tests/cpu.py.
+        checks: CPU seconds of the checks.
         limit: warn above `MOST_CPU_SECONDS`.
     """
-    tests = {name: cpu for report in reports for name, cpu in json.loads(report.read_text("utf-8"))["tests"].items()}
+    contents = [json.loads(report.read_text(encoding="utf-8")) for report in reports]
+    tests = {name: seconds for content in contents for name, seconds in content["tests"].items()}
     for name in sorted(tests, key=lambda name: -tests[name])[:SLOWEST]:
         print(f"{tests[name]:7.1f} {name}")
-    times = os.times()  # zeros on Windows
-    total = round(times.children_user + times.children_system)
-    print(f"{total} CPU seconds in all")
+    total = round(checks + sum(content["total"] for content in contents))
+    print(f"{total} CPU seconds in all, {checks:.0f} of them for the checks")
     if limit and total > MOST_CPU_SECONDS:
         print(f"WARNING: more than {MOST_CPU_SECONDS} CPU seconds. Mark expensive tests as full, or make them cheaper.")
 

@@ -21,7 +21,7 @@ from tests import like_windows, systems
 ROOT = Path(__file__).parent.parent
 
 TINY = ["logger=none", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "data.train=200",
-        "data.valid=10", "data.test=10", "data.long=2", "tokenizer.vocab_size=300", "model.d_model=8",
+        "data.valid=10", "data.test=10", "data.long=2", "tokenizer.vocab_size=400", "model.d_model=8",
         "model.num_heads=2", "model.d_ff=8", "model.encoder_layers=1", "model.decoder_layers=1"]  # fmt: skip
 
 
@@ -61,11 +61,13 @@ def unnamed_encodings(file: Path) -> Iterator[str]:
         opens_text = name in ("open", "fdopen", "TextIOWrapper", "NamedTemporaryFile") and not any(
             "b" in mode for mode in modes if isinstance(mode, str)
         )
-        is_text = name in ("read_text", "write_text") or opens_text or "text" in given
+        is_text = opens_text or "text" in given or (isinstance(call.func, ast.Attribute) and name in TEXT)
         if is_text and not ("encoding" in given or OTHER_OPEN & {ast.unparse(call.func)}):
             yield f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
 
 
+TEXT = {"read_text", "write_text"}
+"""Methods of paths."""
 OTHER_OPEN = {"os.open", "output.open", "archive.open", "run.open", "Image.open"}
 """Functions with the name ``open`` that open no text."""
 

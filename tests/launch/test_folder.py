@@ -77,9 +77,11 @@ def test_the_folder_is_removed_where_a_held_lock_cannot_be(
 ) -> None:
     @contextmanager
     def locked_on_windows(folder: Path) -> Iterator[None]:
-        with locked(folder):
-            yield
-        (folder / LOCK).unlink()  # filelock does this on Windows
+        try:
+            with locked(folder):
+                yield
+        finally:
+            (folder / LOCK).unlink()  # filelock does this on Windows
 
     like_windows.refuse_open_files(monkeypatch.setattr)
     monkeypatch.setattr(launch_folder, "locked", locked_on_windows)
