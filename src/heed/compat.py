@@ -33,7 +33,6 @@ REQUEUE_STATUS = 75
 """The exit status after `REQUEUE_SIGNAL`. It is ``os.EX_TEMPFAIL``, which Windows does not define."""
 
 
-
 def print_in_utf8() -> None:
     """Let this process print any character. Windows has UTF-8 for terminals only, and cp1252 for pipes and files."""
     for stream in (sys.stdout, sys.stderr):
