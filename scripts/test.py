@@ -143,7 +143,7 @@ def try_wheel(dependencies: str = "") -> int:
         python, heed = str(programs / "python"), str(programs / "heed")
         pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", ".", ROOT], cwd=folder, check=True)
-        wheel = next(folder.glob("heed*.whl"))
+        wheel = next(folder.glob("heed_nmt-*.whl"))
         if dependencies:
             site = subprocess.run(
                 [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],

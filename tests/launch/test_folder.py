@@ -71,6 +71,23 @@ def test_metrics_are_kept_with_the_config(folder: Path) -> None:
     assert (folder / "config.yaml").exists()
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_a_given_folder_is_used_as_it_is(
+    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "runs" / "x"
+    with claim_folder(compose("name=x", *["hydra.run.dir=runs/x"] * given, folder=home)) as folder:
+        assert (folder if given else folder.parent) == home
+        (folder / "results.json").touch()
+    if given:
+        with (
+            pytest.raises(HeedError, match="runs/x already holds a run"),
+            claim_folder(compose("name=x", "hydra.run.dir=runs/x", folder=home)),
+        ):
+            pass
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_the_folder_is_removed_where_a_held_lock_cannot_be(
     compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
