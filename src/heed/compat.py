@@ -86,6 +86,23 @@ def replace(source: Path, target: Path) -> None:
         time.sleep(0.05)
 
 
+def sync_file(path: Path) -> None:
+    """Wait until the disk has the content of a file, so that it survives a power cut."""
+    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk has the names of the files in a folder. Windows cannot open folders: there, do nothing."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 # ---- hydra
 
 

@@ -124,7 +124,7 @@ def find_checkpoints(callbacks: list[Callback]) -> Checkpoints:
 
 def _link(file: Path, copy: Path) -> None:
     """Give a file a second name with a hard link, or copy it where the file system has no hard links."""
-    with replacing(copy) as partial:
+    with replacing(copy, durable=True) as partial:
         try:
             partial.hardlink_to(file)
         except (OSError, NotImplementedError):
