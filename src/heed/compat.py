@@ -94,7 +94,7 @@ def sync_file(path: Path) -> None:
 
 def sync_folder(path: Path) -> None:
     """Wait until the disk has the names of the files in a folder. Windows cannot open folders: there, do nothing."""
-    if sys.platform == "win32":
+    if WINDOWS:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
