@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.optim import Optimizer
 
 # ---- operating systems
@@ -205,6 +206,33 @@ def onednn_linear(weight: "Tensor") -> "Callable[[Tensor, Tensor | None], Tensor
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
     multiply = torch.ops.mkldnn._linear_pointwise
     return lambda x, bias: multiply(x, packed, bias, "none", [], "")
+
+
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def is_unmodified(module: "nn.Module") -> bool:
+    """Return whether a module computes what its class does, and nothing else is called with it.
+
+    Its class is torch's or heed's own. Neither it nor all modules have forward hooks, and none of its methods was
+    replaced in the instance. torch 2.13: ``Module._call_impl``; a parametrized module has a class of its own.
+    """
+    cls: type = type(module)
+    return (
+        cls.__module__.startswith(("heed.", "torch.nn.modules."))
+        and not any(vars(module)[hooks] or vars(_module_code())[f"_global{hooks}"] for hooks in FORWARD_HOOKS)
+        and _methods(cls).isdisjoint(vars(module))
+    )
+
+
+@cache
+def _module_code() -> Any:
+    return import_module("torch.nn.modules.module")
+
+
+@cache
+def _methods(cls: type) -> frozenset[str]:
+    return frozenset(name for name in dir(cls) if callable(getattr(cls, name)))
 
 
 def lerp_all_(tensors: "Sequence[Tensor]", ends: "Sequence[Tensor]", weight: float) -> None:
