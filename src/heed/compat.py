@@ -42,7 +42,7 @@ def print_in_utf8() -> None:
 
 
 def usable_cores() -> int:
-    """Return the number of CPU cores that this process may use. Only Linux limits them for each process."""
+    """Return the number of CPU cores that this process may use; without Linux, the number that the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
