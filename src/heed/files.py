@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from heed.compat import sync_file, sync_folder
+from heed.compat import replace, sync_file, sync_folder
 from heed.errors import HeedError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -69,7 +69,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
                     if file.is_file():
                         sync_file(file)
             try:
-                partial.replace(path)
+                replace(partial, path)
             except IsADirectoryError as error:
                 raise HeedError(f"{path} is a folder: give the path of a file.") from error
             if durable:

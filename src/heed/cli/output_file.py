@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from heed.compat import replace
 from heed.errors import HeedError
 from heed.files import is_device, remove, replacing, writing
 
@@ -62,7 +63,7 @@ class ResumableOutput:
             with writing(self.path), self.path.open("wb") if self.is_device else self.partial.open("ab") as file:
                 yield file
             if not self.is_device:
-                self.partial.replace(self.path)
+                replace(self.partial, self.path)
         except OSError as error:
             raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
         remove(self.sidecar)

@@ -42,7 +42,7 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
                 with replacing(path) as partial:
                     build(partial)
                     with replacing(_checksum_file(path), durable=True) as manifest:
-                        manifest.write_text(_checksum(partial))
+                        manifest.write_text(_checksum(partial), encoding="utf-8")
     except OSError as error:
         raise HeedError(
             f"Cannot write the cache entry {path} ({error.strerror or error}): set cache_dir=DIR to a writable folder, "
@@ -54,7 +54,7 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
 def _is_intact(path: Path) -> bool:
     """Return whether the entry is exactly what `build_once` wrote."""
     try:
-        return _checksum_file(path).read_text() == _checksum(path)
+        return _checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
     except (OSError, UnicodeDecodeError):
         return False
 
