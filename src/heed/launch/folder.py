@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import read_write
 
 from heed.errors import HeedError
+from heed.files import remove_unfinished
 from heed.launch import program
 from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
 from heed.progress import print_line
@@ -50,6 +51,8 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
                 folder = create(home, f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
+            for part in ("", "checkpoints", "model"):
+                remove_unfinished(folder / part)
             return folder
 
         try:

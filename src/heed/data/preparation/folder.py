@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from heed.errors import HeedError
-from heed.files import remove
+from heed.files import remove, remove_unfinished
 from heed.progress import Progress, is_first_process
 
 Content = TypeVar("Content")
@@ -57,6 +57,7 @@ def open_or_build(
             remove(folder)
             partial = folder.with_name(f"{folder.name}.partial")
             partial.mkdir(exist_ok=True)
+            remove_unfinished(partial)
             try:
                 build(partial)
             except HeedError:
