@@ -7,6 +7,7 @@ A model folder is self-contained and can be copied to another machine:
     tokenizer.model     or src.model and tgt.model
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -92,6 +93,20 @@ def find(path: Path) -> Path:
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."
     )
+
+
+def digest(path: Path) -> str:
+    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer.
+
+    Raises:
+        HeedError: if there is no model folder.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    folder = find(path)
+    for name in (CONFIG, WEIGHTS, *sorted(file.name for file in folder.glob("*.model"))):
+        with (folder / name).open("rb") as file:
+            total.update(name.encode() + hashlib.file_digest(file, "blake2b").digest())
+    return total.hexdigest()
 
 
 def load(path: str | Path) -> ModelFolder:
