@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests import type_checks  # before heed: importing a function of heed adds the checks
+from tests import cpu, forkserver, type_checks  # before heed: importing a function of heed adds the checks
 
 # isort: split
 import pytest
@@ -33,6 +33,14 @@ settings.load_profile("patient")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--cpu-report", type=Path, metavar="FILE", help="write the CPU seconds of each test as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        forkserver.begin_session()
+        config.add_cleanup(forkserver.end_session)
+    config.pluginmanager.register(cpu.CPUReport(config.getoption("--cpu-report")))
 
 
 @pytest.hookimpl(wrapper=True)
