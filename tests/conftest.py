@@ -32,7 +32,7 @@ settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--fuzz-cases", type=int, default=60, help="cases of the fuzz test (default: %(default)s)")
     parser.addoption("--cpu-report", type=Path, metavar="FILE", help="write the CPU seconds of each test as JSON")
 
 

@@ -4,6 +4,8 @@ Each function names the library and version it was written for; tests/test_compa
 Libraries are imported inside the functions and by name, so that importing this module loads none of them.
 """
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -138,3 +140,19 @@ def norms(tensors: "Sequence[Tensor]") -> "Sequence[Tensor]":
     import torch
 
     return torch._foreach_norm(list(tensors))
+
+
+# ---- operating systems
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is a process with this number. On Windows, where a signal would end it: always True."""
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True

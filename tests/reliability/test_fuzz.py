@@ -78,7 +78,12 @@ GOOD = Case("heed", ("translate", "--model", "in/rnn"), stdin=((b"a b\n", 3),), 
 
 
 @pytest.mark.parametrize(
-    "case", [GOOD, replace(GOOD, stdin=None), replace(GOOD, stdout="full")], ids=["file", "no stdin", "full"]
+    "case",
+    [
+        pytest.param(GOOD, id="file"),
+        pytest.param(replace(GOOD, stdin=None), id="no stdin", marks=pytest.mark.full),
+        pytest.param(replace(GOOD, stdout="full"), id="full", marks=pytest.mark.full),
+    ],
 )
 def test_forked_process_behaves_like_a_new_interpreter(home: Path, case: Case) -> None:
     with (

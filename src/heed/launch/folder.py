@@ -14,7 +14,7 @@ from omegaconf import read_write
 from heed.errors import HeedError
 from heed.files import remove_unfinished
 from heed.launch import program
-from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
+from heed.launch.processes import agree_on_folder, announce_parent, detect_launch, is_first_process, watch_parent
 from heed.progress import print_line
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.checkpoints import latest_checkpoint
@@ -56,8 +56,12 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
             return folder
 
         try:
-            # Lightning passes the folder to the processes that it starts on their command line.
-            folder = agree_on_folder(launch, claim) if launch or is_first else given
+            if launch or is_first:
+                folder = agree_on_folder(launch, claim)
+                announce_parent()
+            else:  # Lightning passes the folder to the processes that it starts on their command line
+                folder = given
+                watch_parent()
             with read_write(job):
                 job.run.dir = job.runtime.output_dir = str(folder)
             try:
