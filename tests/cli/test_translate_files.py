@@ -180,7 +180,7 @@ def test_an_interrupted_translation_is_continued_to_the_same_file(
 
     assert "was written with another value of max_tokens: give the same options and files" in refusal("--max-tokens", 9)
     reversed_lines = b"".join(reversed(source.read_bytes().splitlines(keepends=True)))
-    other_tokenizer = train_tokenizer(["another text"] * 5, vocab_size=70).models[0] or b""
+    other_tokenizer = train_tokenizer([*LINES, "kleiner ist schlechter"], vocab_size=70).models[0] or b""
     (tokenizer,) = folder.glob("*src.model")
     for name, file, content in (("input", source, reversed_lines), ("model", tokenizer, other_tokenizer)):
         times, before = (file.stat().st_atime_ns, file.stat().st_mtime_ns), file.read_bytes()

@@ -106,7 +106,7 @@ def test_reverse_swaps_text_and_languages(folder: Path) -> None:
     [
         (
             {"train": "[[{}/train.de,{}/train.en]]"},
-            "data.valid: [{0}/valid.en,{0}/valid.de] is en-de by its suffixes, but its direction is de-en, that of "
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en, that of "
             "[{0}/train.de,{0}/train.en] in data.train: swap",
         ),
         ({"test": "[[{}/test.de,{}/test.en]]"}, "data.test: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but"),
@@ -115,8 +115,8 @@ def test_reverse_swaps_text_and_languages(folder: Path) -> None:
             "data.train: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but its direction is en-de, that of",
         ),
         (
-            {"valid": "{en-de: [[{}/valid.en,{}/valid.de]], de-en: [[{}/valid.en,{}/valid.de]]}", "test": "null"},
-            "data.valid: [{0}/valid.en,{0}/valid.de] is en-de by its suffixes, but its direction is de-en: swap",
+            {"valid": "{en-de: [[{}/val.en,{}/val.de]], de-en: [[{}/val.en,{}/val.de]]}", "test": "null"},
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en: swap",
         ),
         (
             {"src_lang": "de", "tgt_lang": "en"},

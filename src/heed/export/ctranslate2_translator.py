@@ -149,10 +149,7 @@ def cached_export(path: Path, translator: Translator, search: Any) -> Path:
         try:
             check = check_sentences(path, None, _read_lines, translator.directions)
         except HeedError:  # a model folder without its run
-            print(
-                "heed: the export is not compared with heed, because the run's validation set is not there.",
-                file=sys.stderr,
-            )
+            print("heed: it is not compared with heed, because the run's validation set is not there.", file=sys.stderr)
             to_ctranslate2.convert(translator, search, partial)
         else:
             to_ctranslate2.write(translator, search, partial, check, quantization=None)

@@ -1,6 +1,7 @@
 """The processes of one run: detect their launcher, and let them agree on the run's folder."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from heed.compat import is_running
 from heed.errors import HeedError
 from heed.launch import program
-from heed.progress import print_line
 
 PARENT = "HEED_PARENT_PROCESS"
 """Environment variable with the number of the process whose children Lightning's launcher starts."""
@@ -113,7 +113,8 @@ def watch_parent() -> None:
     def watch() -> None:
         while not distributed.is_initialized():
             if not is_running(parent):
-                print_line(f"{program.name()}: The first process of this run has ended: see its output.")
+                message = f"{program.name()}: The first process of this run has ended: see its output."
+                print(message, file=sys.stderr, flush=True)  # print_line prints in the first process only
                 os._exit(2)
             time.sleep(1)
 
