@@ -57,13 +57,13 @@ def open_or_build(
             remove(folder)
             partial = folder.with_name(f"{folder.name}.partial")
             partial.mkdir(exist_ok=True)
-            remove_unfinished(partial)
             try:
                 build(partial)
             except HeedError:
                 if not keep_failed:
                     remove(partial)
                 raise
+            remove_unfinished(partial, "**/*")  # of killed processes and their workers
             partial.replace(folder)
             return load(folder)
     except OSError as error:
