@@ -31,15 +31,20 @@ EVERYTHING = Setting(
 """Everything with a state or random numbers, in one run."""
 
 
+KILLS = [
+    Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
+    Kill("preparation", 0, 0.1),
+    Kill("checkpoint", 4, 0.002),
+]
+
+
 @pytest.mark.slow
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kills", [KILLS[:1], pytest.param(KILLS[1:], marks=pytest.mark.full)], ids=["once", "twice"])
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Kill]
+) -> None:
     forks = SimpleNamespace(Popen=forkserver.Popen, DEVNULL=subprocess.DEVNULL)
     monkeypatch.setattr("soak.process.subprocess", forks)
-    kills = [
-        Kill("preparation", 0, 0.1),
-        Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
-        Kill("checkpoint", 4, 0.002),
-    ]
     references = References(tmp_path)
     outcome = kill_and_resume(
         EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, references=references, planned=kills
