@@ -19,6 +19,7 @@ import pytest
 
 from heed import progress
 from heed.progress import Progress, announced, duration, print_line, track
+from tests import forkserver
 
 Stream = TypeVar("Stream", bound=io.StringIO)
 
@@ -236,7 +237,7 @@ def _python(folder: Path, code: str, redirection: str = "") -> subprocess.Comple
         "    for _ in progress.track(range(3), name, unit='pairs'): pass\n" + code
     )
     return subprocess.run(
-        f"'{sys.executable}' '{script}' {redirection}", shell=True, capture_output=True, text=True, check=False
+        f"'{forkserver.python()}' '{script}' {redirection}", shell=True, capture_output=True, text=True, check=False
     )
 
 

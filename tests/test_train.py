@@ -3,7 +3,6 @@
 import csv
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +91,7 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
         "-w",
         "4",
     ]
-    bleu = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    bleu = forkserver.run(command, capture_output=True, text=True, check=True).stdout
     assert float(bleu) == pytest.approx(results["test"]["bleu"], abs=1e-4)
     assert (translations / "test.src").read_text() == (tmp_path / "a.xx").read_text()
 

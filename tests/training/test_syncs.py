@@ -23,13 +23,18 @@ TRANSFORMER = ["model=transformer_tiny", "model.d_model=16", "model.num_heads=2"
 @pytest.mark.parametrize(
     "options",
     [
-        TRANSFORMER,
-        [*TRANSFORMER, "module.r_drop=5.0", "trainer.precision=32-true"],
         [*TRANSFORMER, "model/positions=alibi", "model.layer_dropout=0.2"],
-        RNN,
         [*RNN, "model.dropout_kind=variational", "module.r_drop=5.0"],
-        [*RNN, "model/attention=additive"],
-        [*RNN, "model.attention.score=location", "model.attention.max_source=100"],
+        *(
+            pytest.param(options, marks=pytest.mark.full)
+            for options in (
+                TRANSFORMER,
+                [*TRANSFORMER, "module.r_drop=5.0", "trainer.precision=32-true"],
+                RNN,
+                [*RNN, "model/attention=additive"],
+                [*RNN, "model.attention.score=location", "model.attention.max_source=100"],
+            )
+        ),
     ],
 )
 def test_a_step_waits_for_nothing(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
