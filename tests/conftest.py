@@ -150,12 +150,24 @@ def compose() -> Callable[..., DictConfig]:
 
 
 @pytest.fixture
-def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Path]:
-    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder."""
+def run(
+    compose: Callable[..., DictConfig], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder.
+
+    All tests of a process share the cache. Models that have learned nothing write translations of the maximal length,
+    which is short here.
+    """
+    settings = [
+        "logger=none",
+        f"cache_dir={tmp_path_factory.getbasetemp() / 'cache'}",
+        "search.max_length_factor=1.0",
+        "search.max_length_extra=5",
+    ]
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        launch_command.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
+        launch_command.train(compose(*settings, *overrides, folder=folder))
         return folder
 
     return trained
