@@ -70,7 +70,7 @@ VARIANTS = {
     "transformer": TRANSFORMER,
     "rnn": ("model=rnn", "model.d_embedding=48", "model.d_model=64", "optimizer.lr=5e-3"),
     "muon": (*TRANSFORMER[:-1], "optimizer=muon", "optimizer.lr=1e-2"),
-    "r-drop-bpe-dropout": (*TRANSFORMER, "module.r_drop=2.0", "tokenizer.sampling=0.1"),
+    "r-drop-bpe-dropout": (*TRANSFORMER, "module.r_drop=2.0", "tokenizer.bpe_dropout=0.1"),
     "ema": (*TRANSFORMER, "callbacks.ema.decay=0.95", "weights=ema"),
 }
 

@@ -1,5 +1,8 @@
 """pyproject.toml and constraints.txt: which versions are allowed, and which are pinned."""
 
+import re
+import shlex
+import sys
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires
@@ -8,6 +11,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from heed import errors
+from heed.errors import DISTRIBUTION, HeedError, missing_package
+from hydra_plugins.heed_sweeper import HeedSweeper
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -65,7 +72,7 @@ def test_other_releases_of_lightning_are_allowed(version: str) -> None:
 
 
 def test_every_package_that_setup_installs_is_pinned_and_no_other() -> None:
-    installed = all_requirements("heed", ["dev"])
+    installed = all_requirements(PROJECT["name"], ["dev"])
     assert {canonicalize_name(pin.name) for pin in PINS} == installed
 
 
@@ -82,3 +89,64 @@ def test_the_lowest_python_is_the_same_everywhere() -> None:
     assert PROJECT["requires-python"] == ">=3.11"
     assert tools["ruff"]["target-version"] == "py311"
     assert tools["mypy"]["python_version"] == "3.11"
+
+
+def test_the_code_knows_the_name_of_the_distribution() -> None:
+    assert PROJECT["name"] == DISTRIBUTION
+
+
+TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "data/README.md")] + [
+    path
+    for folder in ("src", "conf", "docs", "scripts", ".github")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".md", ".yaml", ".yml", ".jinja", ".html", ".toml"}
+]
+
+
+def test_nothing_says_to_install_heed_by_its_name() -> None:
+    """On PyPI, the name heed belongs to another project, and heed-nmt to nobody."""
+    assert len(TEXTS) > 300
+    for path in TEXTS:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\bheed(-nmt)?\[[a-z,]+\]", text), path
+        for command in re.findall(r"\bpip3? install ([^`\n#)]*)", text):
+            words = shlex.split(command, posix=True) if command.count("'") % 2 == 0 else command.split()
+            assert not {"heed", DISTRIBUTION} & {re.split("[<>=!~]", word)[0] for word in words}, path
+            for extra in re.findall(r"\.\[(\w+)\]", command):
+                assert extra in PROJECT["optional-dependencies"], path
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages with heed's metadata, in which heed.errors says it is."""
+    folder = tmp_path / "site-packages"
+    metadata = folder / f"{DISTRIBUTION.replace('-', '_')}-9.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(
+        f"Metadata-Version: 2.4\nName: {DISTRIBUTION}\nVersion: 9\nRequires-Dist: torch>=2\n"
+        "Requires-Dist: optuna<6,>=5; extra == 'sweep'\nRequires-Dist: fastapi>=0.1; extra == 'serve'\n"
+        "Requires-Dist: uvicorn; python_version >= '3' and extra == 'serve'\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(errors, "__file__", str(folder / "heed" / "errors.py"))
+    return metadata
+
+
+def test_outside_a_clone_the_requirements_of_an_extra_are_named(installed: Path) -> None:
+    assert str(missing_package("heed serve", "fastapi", "serve")) == (
+        "heed serve needs fastapi, which is not installed: run `pip install 'fastapi>=0.1' uvicorn`."
+    )
+
+
+def test_in_a_clone_the_extra_is_named(installed: Path) -> None:
+    clone = installed.parents[2]
+    (clone / "pyproject.toml").touch()
+    assert str(missing_package("x=y", "optuna", "sweep", otherwise="choose x=z")) == (
+        f"x=y needs optuna, which is not installed: run `pip install -e '.[sweep]'` in {clone}, or choose x=z."
+    )
+
+
+def test_a_search_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "heed.sweep.search", None)  # importing it fails, as without Optuna
+    with pytest.raises(HeedError, match=r"^A sweep needs .*pip install -e '\.\[sweep\]'"):
+        HeedSweeper().sweep([])

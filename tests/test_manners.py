@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 TINY = ["data=files", "data.cleaning.drop_leaked=false", "model=transformer", "model.d_model=16", "model.num_heads=2",
         "model.d_ff=16", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu", "trainer.max_epochs=null",
         "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=1",
-        "callbacks.attention_maps.sentences=1", "batching.batch_tokens=60", "tokenizer.sampling=0.2"]  # fmt: skip
+        "callbacks.attention_maps.sentences=1", "batching.batch_tokens=60", "tokenizer.bpe_dropout=0.2"]  # fmt: skip
 
 
 @pytest.fixture

@@ -2,10 +2,15 @@
 
 import re
 import subprocess
+import sys
+import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 import yaml
+from torch.testing import assert_close
 
 from heed.renamed import RENAMED
 
@@ -47,6 +52,39 @@ def test_targets_that_contributing_names_exist() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert phony
     assert set(phony[1].split()) == targets
+
+
+def test_the_block_that_contributing_adds_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = CONTRIBUTING.partition("## Add a block")[2].partition("\n## ")[0]
+    code = re.findall(r"(?:^ {7}.*\n|^\n(?= {7}))+", section, re.MULTILINE)
+    block, case, choice, formula = (textwrap.dedent(text).strip("\n") for text in code)
+    scores, config = (ROOT / "src" / "heed" / name for name in ("layers/attention_scores.py", "models/rnn_config.py"))
+    (addition,) = re.findall(r"^2\. Add `(\S+)` to `ScoreName`", section, re.MULTILINE)
+    old = scores.read_text(encoding="utf-8")
+    new = old.replace("ScoreName = Literal[", f"{block}\n\n\nScoreName = Literal[{addition}, ")
+    new = new.replace("    match kind:\n", f"    match kind:\n{textwrap.indent(case, ' ' * 8)}\n")
+    changed = load_source("heed.layers.attention_scores", new, monkeypatch)
+    rnn_config = load_source("heed.models.rnn_config", config.read_text(encoding="utf-8"), monkeypatch)
+
+    options = yaml.safe_load((ROOT / "conf/model/attention/general.yaml").read_text(encoding="utf-8"))
+    options |= yaml.safe_load(choice)
+    attention = rnn_config.AttentionConfig(**{key: options[key] for key in options.keys() - {"_target_", "defaults"}})
+    score = changed.build_score_function(
+        attention.score, query_width=7, state_width=7, max_source=None, coverage=attention.coverage
+    )
+    query, states = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
+    found = score(query, score.project(states, torch.ones(2, 5, dtype=torch.bool)))
+    expected = formula.partition("return ")[2]
+    for b, t, s in ((0, 0, 0), (1, 2, 4)):
+        assert_close(found[b, t, s], eval(expected, {"h_t": query[b, t], "h_s": states[b, s]}))
+
+
+def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Execute the source of a module, and let others import that instead of the module."""
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(source, module.__dict__)
+    return module
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], f
     ]
     common += ["weights=last", "trainer.validate_every=5"]
     # All random parts: subword sampling, batch order, and the two dropout passes of R-Drop.
-    common += ["tokenizer.sampling=0.2", "module.r_drop=2.0"]
+    common += ["tokenizer.bpe_dropout=0.2", "module.r_drop=2.0"]
     common += ["optimizer=muon"] if family == "transformer" else []
     whole = run("whole", *common, "trainer.max_steps=9")
     # An epoch has about five steps: step 7 is inside an epoch and between validations.
@@ -204,7 +204,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "trainer.max_epochs=null",
         "trainer.max_steps=6",
         "trainer.validate_every=6",
-        "tokenizer.sampling=0.2",
+        "tokenizer.bpe_dropout=0.2",
         "module.r_drop=2.0",
     ]
     one = run("one", *common, "trainer=cpu")

@@ -8,7 +8,7 @@
 
 heed and its peers alternate, round by round, on the same sentences: only ratios within one call are comparable. Each
 command writes its section of bench.json (--out). --data DIR holds Multi30k's files, as data.root; without it the
-built-in corpus is used. A peer that is not installed is skipped with a message: pip install 'heed[bench]'.
+built-in corpus is used. A peer that is not installed is skipped with a message: pip install -e '.[bench]'.
 """
 
 import argparse

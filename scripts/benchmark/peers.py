@@ -19,7 +19,7 @@ def require(package: str) -> Any:
         UnavailableError: it is not installed.
     """
     if find_spec(package) is None:
-        raise UnavailableError(f"{package} is not installed (pip install 'heed[bench]')")
+        raise UnavailableError(f"{package} is not installed (pip install -e '.[bench]')")
     return import_module(package)
 
 

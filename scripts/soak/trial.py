@@ -80,7 +80,7 @@ class Setting:
 
 SETTINGS = (
     Setting("transformer", TRANSFORMER),
-    Setting("bpe-dropout-r-drop", (*TRANSFORMER, "tokenizer.sampling=0.1", "module.r_drop=2.0")),
+    Setting("bpe-dropout-r-drop", (*TRANSFORMER, "tokenizer.bpe_dropout=0.1", "module.r_drop=2.0")),
     Setting("ema", (*TRANSFORMER, "callbacks.ema.decay=0.9", "weights=ema")),
     Setting("muon", (*TRANSFORMER, "optimizer=muon")),
     Setting("rnn", RNN),

@@ -1,8 +1,14 @@
 """The exception for errors that users can fix, and the words of its messages."""
 
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
+
+DISTRIBUTION = "heed-nmt"
+"""Name of the distribution that contains the package heed, as in pyproject.toml."""
 
 
 class HeedError(ValueError):
@@ -40,3 +46,28 @@ def command_line_arguments() -> Iterator[None]:
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its type where the message is empty."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def missing_package(need: str, package: str, extra: str, otherwise: str = "") -> HeedError:
+    """Return the error for an optional package that is not installed. It says how to install the extra.
+
+    Args:
+        need: What needs the package: the subject of the message.
+        package: The package that is missing.
+        extra: Name of the optional dependencies in pyproject.toml that contain the package.
+        otherwise: What the user can do instead.
+    """
+    from importlib.metadata import PackageNotFoundError, requires  # slow to import
+
+    clone = Path(__file__).parents[2]
+    try:
+        found = [] if (clone / "pyproject.toml").is_file() else requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        found = []
+    packages = [line.partition(";")[0].strip() for line in found if re.search(f"extra == ['\"]{extra}['\"]", line)]
+    # By its requirements: heed is not on PyPI, where other projects may take any name.
+    place = "" if packages else f" in {clone}"
+    command = shlex.join(["pip", "install", *(packages or ["-e", f".[{extra}]"])])
+    return HeedError(
+        f"{need} needs {package}, which is not installed: run `{command}`{place}{otherwise and ', or '}{otherwise}."
+    )

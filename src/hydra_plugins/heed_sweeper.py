@@ -5,6 +5,8 @@ from typing import Any
 
 from hydra.plugins.sweeper import Sweeper
 
+from heed.errors import missing_package
+
 
 class HeedSweeper(Sweeper):
     """Searches the hyperparameters of a study; see `heed.sweep.search`."""
@@ -13,6 +15,8 @@ class HeedSweeper(Sweeper):
         self.context = context
 
     def sweep(self, arguments: Sequence[str]) -> None:
-        from heed.sweep.search import search
-
+        try:
+            from heed.sweep.search import search
+        except ModuleNotFoundError as error:
+            raise missing_package("A sweep", error.name or "optuna", "sweep") from error
         search(arguments, **self.context)

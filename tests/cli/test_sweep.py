@@ -215,4 +215,4 @@ def test_without_the_extra(heed: Heed, study: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, extra, None)
     status, _, err = heed("sweep", study)
     assert status == 2
-    assert err == f"heed: heed sweep needs {extra}, which is not installed: run `pip install 'heed[sweep]'`.\n"
+    assert err.startswith(f"heed: heed sweep needs {extra}, which is not installed: run `pip install -e '.[sweep]'`")

@@ -143,7 +143,7 @@ def test_missing_sentence_splitter_is_one_sentence(
     monkeypatch.setitem(sys.modules, "sentencex", None)
     status, _, err = translate("--split-sentences", "--output", tmp_path / "out.txt")
     assert (status, err.count("\n")) == (2, 1)
-    assert "pip install 'heed[split]'" in err
+    assert "pip install -e '.[split]'" in err
     assert not list(tmp_path.glob("out*"))
 
 

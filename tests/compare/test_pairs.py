@@ -1,6 +1,7 @@
 """Tests of pairs of sides: which p-value decides, Holm's adjustment, and the verdict."""
 
 import numpy as np
+import pytest
 
 from heed.compare import runs
 from heed.compare.pairs import PairReport, compare_pairs
@@ -77,17 +78,21 @@ def test_equal_systems_have_no_significant_difference() -> None:
     assert report.verdict.endswith("same number of parameters.")
 
 
-def test_the_verdict_on_two_broken_models_says_so_before_any_comparison() -> None:
-    broken = side("a", make_run(["x"] * 120)), side("b", make_run(["the dogs y"] * 120))
-    (report,) = compare_sides(*broken)
-    assert report.verdict.startswith(
-        f"Both models are broken: neither {report.better} nor {report.worse} translates "
-        "(0.0 and 0.0 BLEU, both below 2)."
+@pytest.mark.parametrize(
+    ("steps", "fault"),
+    [((60, 999), "not trained enough ({} and {} steps)"), ((60, 1000), "broken")],
+)
+def test_two_models_that_do_not_translate_are_not_compared(steps: tuple[int, int], fault: str) -> None:
+    a, b = make_run(["x"] * 120, steps=steps[0]), make_run(["the dogs y"] * 120, steps=steps[1])
+    (report,) = compare_sides(side("a", a), side("b", b))
+    in_order = steps if report.better == "a" else steps[::-1]
+    assert report.verdict == (
+        f"Both models are {fault.format(*in_order)}: neither {report.better} nor {report.worse} translates "
+        "(0.0 and 0.0 BLEU, both below 2). Their difference does not say which model is better."
     )
-    assert report.verdict.endswith("does not say which model is better.")
-    assert "is better than" not in report.verdict
-    (identical,) = compare_sides(broken[0], side("c", make_run(["x"] * 120)))
-    assert identical.verdict.startswith("Both models are broken")
+    assert (report.tests, report.p) == (None, {})
+    (identical,) = compare_sides(side("a", a), side("c", make_run(["x"] * 120)))
+    assert identical.verdict.startswith("Both models are not trained enough (")
     assert identical.verdict.endswith("are identical: every translation is the same.")
 
 

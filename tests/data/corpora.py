@@ -39,7 +39,7 @@ TOKENIZER: dict[str, Any] = {
     "character_coverage": 0.99999,
     "normalization": "identity",
     "max_sentences": 1_000_000,
-    "sampling": 0.0,
+    "bpe_dropout": 0.0,
 }
 
 NOUNS = ("dog", "cat", "bird", "horse", "street", "river", "bank", "garden")

@@ -131,5 +131,5 @@ print(segment(BPEDropout(bpe, rate=0.3), {ids}, seed="(1, 2)"))
 
 
 def test_a_unigram_model_is_refused() -> None:
-    with pytest.raises(HeedError, match=r"unigram model: set tokenizer\.sampling=0"):
+    with pytest.raises(HeedError, match=r"unigram model: set tokenizer\.bpe_dropout=0"):
         BPEDropout(Processor(model_proto=train_model("unigram")), rate=0.1)

@@ -118,6 +118,27 @@ def test_languages_are_recognised_by_script_without_suffixes(folder: Path, targe
     assert load_files(folder, train="[[{}/t.src,{}/t.tgt]]", tgt_lang="nl").tgt_lang == "nl"
 
 
+def test_max_eval_shortens_only_what_is_evaluated(folder: Path) -> None:
+    write_lines(folder, val_en=ENGLISH, val_de=GERMAN)
+    leaked = {"cleaning.drop_leaked": "true", "train": "[[{}/train.en,{}/train.de],[{}/test.en,{}/test.de]]"}
+    with pytest.raises(HeedError, match=r"leaked +5"):  # by the whole sets
+        load_files(folder, **leaked, max_eval="1")
+    corpus = load_files(folder, max_eval="2", **{"cleaning.drop_leaked": "false"})
+    assert sentence_pairs(corpus.valid["valid"].text) == list(zip(ENGLISH[:2], GERMAN[:2], strict=True))
+    assert len(corpus.tests["test"].text) == 1
+    assert len(corpus.train) == 4
+    annotated = compose_data(
+            "synthetic", f"cache_dir={folder}", "data.train=9", "data.valid=7", "data.test=7", "data.long=7",
+            "data.max_eval=3",
+        ).load()  # fmt: skip
+    assert [len(json.loads(meta)["alignment"]) > 0 for meta in annotated.tests["long"].text.meta or ()] == [True] * 3
+
+
+def test_the_report_shows_no_examples_of_pairs_that_are_left_out(folder: Path) -> None:
+    report = str(load_files(folder, max_train="1").cleaning)
+    assert report == "training pairs: 4 read, 1 kept\n  over max_train          3"
+
+
 def test_samples_of_max_train_are_nested(folder: Path) -> None:
     lines = [f"Sentence number {n}." for n in range(300)]
     write_lines(folder, train_en=lines, train_de=lines)

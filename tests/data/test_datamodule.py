@@ -39,11 +39,11 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
     )
 
 
-def data(cache: Path, *, sampling: float = 0.0, seed: int = 1, both_directions: bool = False) -> TranslationData:
+def data(cache: Path, *, bpe_dropout: float = 0.0, seed: int = 1, both_directions: bool = False) -> TranslationData:
     dogs = corpus(cache, both_directions=both_directions)
     tokenizer = train_tokenizer(PAIRS, cache, tags=dogs.tags)
     planner = Planner(batch_tokens=120, device_tokens=128, pad_to_multiple=1, pool=30, seed=seed)
-    return TranslationData(dogs, tokenizer, planner, sampling=sampling, with_tests=True)
+    return TranslationData(dogs, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=True)
 
 
 def sentences(batch: Batch) -> list[tuple[int, list[int], list[int]]]:
@@ -70,10 +70,10 @@ def epoch_of(stream: StepStream, epoch: int) -> dict[str, tuple[list[int], list[
 
 
 def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
-    sampled = data(tmp_path, sampling=0.3)
+    sampled = data(tmp_path, bpe_dropout=0.3)
     epochs = [epoch_of(StepStream(sampled, 0, 1), epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2]
-    assert epochs[0] == epoch_of(StepStream(data(tmp_path, sampling=0.3), 0, 1), 0)
+    assert epochs[0] == epoch_of(StepStream(data(tmp_path, bpe_dropout=0.3), 0, 1), 0)
     tokenizer = sampled.tokenizer
     for side, text in ((0, PAIRS.src), (1, PAIRS.tgt)):
         first, second = ([pairs[src][side] for src in PAIRS.src] for pairs in epochs[:2])
@@ -81,7 +81,7 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
             assert tokenizer.decode_tgt(sampled_ids) == text
             assert sum(a != b for a, b in zip(sampled_ids, tokenizer.encode_tgt(text), strict=True)) > 30
         assert sum(a != b for a, b in zip(first, second, strict=True)) > 30
-    other = epoch_of(StepStream(data(tmp_path, sampling=0.3, seed=2), 0, 1), 0)
+    other = epoch_of(StepStream(data(tmp_path, bpe_dropout=0.3, seed=2), 0, 1), 0)
     assert sum(other[src] != epochs[0][src] for src in PAIRS.src) > 30
 
     # Validation does not sample.
@@ -90,11 +90,11 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
     assert sorted(sentences(batch)) == [(n, *pair) for n, pair in enumerate(held_out)]
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.2])
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
 @pytest.mark.parametrize("first", [3, 10, 17, 24])
-def test_the_stream_resumes_from_any_cursor(first: int, sampling: float, tmp_path: Path) -> None:
-    whole = [content(shard) for shard in islice(StepStream(data(tmp_path, sampling=sampling), 0, 1), 30)]
-    resumed = data(tmp_path, sampling=sampling)
+def test_the_stream_resumes_from_any_cursor(first: int, bpe_dropout: float, tmp_path: Path) -> None:
+    whole = [content(shard) for shard in islice(StepStream(data(tmp_path, bpe_dropout=bpe_dropout), 0, 1), 30)]
+    resumed = data(tmp_path, bpe_dropout=bpe_dropout)
     epoch, step, *_ = whole[first]  # type: ignore[misc]
     resumed.load_state_dict({"epoch": epoch, "step": step})
     assert [content(shard) for shard in islice(StepStream(resumed, 0, 1), 6)] == whole[first : first + 6]
@@ -102,7 +102,7 @@ def test_the_stream_resumes_from_any_cursor(first: int, sampling: float, tmp_pat
 
 def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> None:
     def micro_batches(rank: int, size: int) -> list[list[object]]:
-        stream = islice(StepStream(data(tmp_path, sampling=0.2), rank, size), 20)
+        stream = islice(StepStream(data(tmp_path, bpe_dropout=0.2), rank, size), 20)
         return [[(number, sentences(batch)) for number, batch in shard.micro_batches] for shard in stream]
 
     one, two = micro_batches(0, 1), [micro_batches(rank, 2) for rank in range(2)]
@@ -111,9 +111,9 @@ def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> Non
         assert sorted(left + right, key=str) == sorted(whole, key=str)
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.2])
-def test_both_directions_double_the_training_set_only(sampling: float, tmp_path: Path) -> None:
-    both = data(tmp_path, sampling=sampling, both_directions=True)
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
+def test_both_directions_double_the_training_set_only(bpe_dropout: float, tmp_path: Path) -> None:
+    both = data(tmp_path, bpe_dropout=bpe_dropout, both_directions=True)
     tokenizer, pairs = both.tokenizer, epoch_of(StepStream(both, 0, 1), 0)
     assert tokenizer.tags == ("<2de>", "<2en>")
     assert sorted(pairs) == sorted([*PAIRS.src, *PAIRS.tgt])
@@ -128,7 +128,7 @@ def test_both_directions_double_the_training_set_only(sampling: float, tmp_path:
 def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None:
     """A search trains many models in one process."""
     before = set(active_children())
-    module = data(tmp_path, sampling=0.2)
+    module = data(tmp_path, bpe_dropout=0.2)
     steps = iter(module.train_dataloader())
     next(steps)
     (process,) = set(active_children()) - before
@@ -141,7 +141,7 @@ def test_the_process_that_samples_ends_with_the_training(tmp_path: Path) -> None
 
 def test_a_killed_process_that_samples_is_an_error(tmp_path: Path) -> None:
     before = set(active_children())
-    steps = iter(StepStream(data(tmp_path, sampling=0.2), 0, 1))
+    steps = iter(StepStream(data(tmp_path, bpe_dropout=0.2), 0, 1))
     next(steps)
     (process,) = set(active_children()) - before
     process.kill()
@@ -162,7 +162,7 @@ def test_the_suggested_device_tokens_leave_no_device_idle(tmp_path: Path, device
 
 def build(corpus: Corpus, like: TranslationData, *, with_tests: bool = True) -> TranslationData:
     """Build a data module with the tokenizer, planner and cache of another one."""
-    return TranslationData(corpus, like.tokenizer, like.planner, sampling=0.0, with_tests=with_tests)
+    return TranslationData(corpus, like.tokenizer, like.planner, bpe_dropout=0.0, with_tests=with_tests)
 
 
 def test_a_tokenizer_of_both_directions_serves_its_first_direction(tmp_path: Path) -> None:

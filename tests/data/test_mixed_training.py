@@ -49,11 +49,11 @@ def load(folder: Path, *options: str, train: str | None = None) -> Corpus:
     return corpus
 
 
-def data(folder: Path, *options: str, sampling: float = 0.0) -> TranslationData:
+def data(folder: Path, *options: str, bpe_dropout: float = 0.0) -> TranslationData:
     corpus = load(folder, *options)
     tokenizer: Tokenizer = TokenizerTrainer(**TOKENIZER).train(corpus.train, folder / "cache", tags=corpus.all_tags)
     planner = Planner(batch_tokens=100, device_tokens=120, pad_to_multiple=1, pool=70, seed=1)
-    return TranslationData(corpus, tokenizer, planner, sampling=sampling, with_tests=True)
+    return TranslationData(corpus, tokenizer, planner, bpe_dropout=bpe_dropout, with_tests=True)
 
 
 def sources(batch: Batch) -> list[tuple[int, ...]]:
@@ -65,9 +65,9 @@ def step_sources(shards: list[StepShard]) -> list[tuple[int, list[tuple[int, ...
     return sorted((number, sources(batch)) for shard in shards for number, batch in shard.micro_batches)
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.2])
-def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(sampling: float, mixed: Path) -> None:
-    module = data(mixed, sampling=sampling)
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
+def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(bpe_dropout: float, mixed: Path) -> None:
+    module = data(mixed, bpe_dropout=bpe_dropout)
     counts = np.zeros(3, dtype=int)
     for shard in islice(StepStream(module, 0, 1), 60):
         texts = [module.tokenizer.decode_src([ids])[0] for _, batch in shard.micro_batches for ids in sources(batch)]
@@ -84,16 +84,16 @@ def test_the_texts_are_drawn_in_proportion_and_the_third_starts_later(sampling: 
     assert np.abs(counts / counts.sum() - np.array([3, 1, 1]) / 5).max() < 0.03
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.2])
-def test_the_steps_are_the_same_on_1_2_and_4_processes_and_after_a_resume(sampling: float, mixed: Path) -> None:
-    whole = [step_sources([shard]) for shard in islice(StepStream(data(mixed, sampling=sampling), 0, 1), 40)]
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
+def test_the_steps_are_the_same_on_1_2_and_4_processes_and_after_a_resume(bpe_dropout: float, mixed: Path) -> None:
+    whole = [step_sources([shard]) for shard in islice(StepStream(data(mixed, bpe_dropout=bpe_dropout), 0, 1), 40)]
     for size in (2, 4):
-        ranks = [islice(StepStream(data(mixed, sampling=sampling), rank, size), 30) for rank in range(size)]
+        ranks = [islice(StepStream(data(mixed, bpe_dropout=bpe_dropout), rank, size), 30) for rank in range(size)]
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[:30]
     for start in (7, 20, 33):
         ranks = []
         for rank in range(3):
-            resumed = data(mixed, sampling=sampling)
+            resumed = data(mixed, bpe_dropout=bpe_dropout)
             resumed.load_state_dict({"epoch": 0, "step": start})
             ranks.append(islice(StepStream(resumed, rank, 3), 7))
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[start : start + 7]

@@ -181,8 +181,11 @@ def error(folder: Path, **changes: str) -> str:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"command": "no-such-mtdata"}, "data.command=no-such-mtdata is not installed: run `pip install 'heed[opus]'`"),
-        ({"command": "''"}, "data=opus needs mtdata"),
+        (
+            {"command": "no-such-mtdata"},
+            "data.command=no-such-mtdata needs mtdata, which is not installed: run `pip install -e '.[opus]'`",
+        ),
+        ({"command": "''"}, "needs mtdata"),
         ({"command": "'\"uvx mtdata'"}, 'data.command="uvx mtdata cannot be split into words: No closing quotation'),
         (
             {"train": "[OPUS-missing-v1-deu-eng]"},
@@ -242,7 +245,7 @@ def zipped(german: str, english: str) -> bytes:
 
 
 @pytest.mark.full
-@pytest.mark.skipif(shutil.which("mtdata") is None, reason="needs mtdata: pip install 'heed[opus]'")
+@pytest.mark.skipif(shutil.which("mtdata") is None, reason="needs the extra opus")
 def test_what_mtdata_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "mtdata"
     monkeypatch.setenv("MTDATA", str(cache))

@@ -272,7 +272,7 @@ def test_the_module_imports_no_slow_library() -> None:
         {"vocab_size": "big"},
         {"character_coverage": 0.5},
         {"max_sentences": 0},
-        {"sampling": 0.1, "kind": "unigram"},
+        {"bpe_dropout": 0.1, "kind": "unigram"},
     ],
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
@@ -298,8 +298,8 @@ def test_sampled_segmentations_decode_to_the_same_text(joint: bool, tmp_path: Pa
     assert tokenizer.decode_tgt(drawn[0]) == tokenizer.decode_tgt(drawn[1]) == lines
 
 
-def test_sampling_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
-    assert learn(tmp_path, sampling=0.1).hash == learn(tmp_path / "elsewhere").hash
+def test_bpe_dropout_does_not_change_the_trained_tokenizer(tmp_path: Path) -> None:
+    assert learn(tmp_path, bpe_dropout=0.1).hash == learn(tmp_path / "elsewhere").hash
 
 
 def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_missing_package_is_one_sentence(tmp_path: Path, translate: Heed, monk
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     status, _, err = translate(run)
     assert (status, len(err.splitlines())) == (2, 1)
-    assert "pip install 'heed[export]'" in err
+    assert "pip install -e '.[export]'" in err
 
 
 def test_the_model_folder_stays_loadable(tmp_path: Path, translate: Heed) -> None:

@@ -69,6 +69,7 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
     assert "check on the validation set: 5 of 5 greedy" in card
     assert str(tmp_path) not in card  # it is published
     assert HuggingFaceEngine(folder, None).model.generation_config.num_beams == 5
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "by the umask, also the weights"
 
 
 UNSUPPORTED = {

@@ -101,7 +101,7 @@ def test_what_cannot_be_changed(
 
 def test_options_that_only_this_family_has(command: Command, options: list[str], parent: Path) -> None:
     """``model=rnn`` makes the options of RNNs known; sizes and attention are inherited."""
-    changes = ["model=rnn", "model.dropout_kind=variational", "tokenizer.sampling=0.1"]
+    changes = ["model=rnn", "model.dropout_kind=variational", "tokenizer.bpe_dropout=0.1"]
     status, err = command(*options, "init_from=parent", *changes, "trainer.max_steps=1", "hydra.run.dir=child")
     assert status == 0, err
     config = yaml.safe_load(Path("child", "config.yaml").read_text())

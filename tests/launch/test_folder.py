@@ -1,11 +1,13 @@
 """What is printed, and what is kept, when a run fails."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from heed.errors import HeedError
-from heed.launch.folder import report_on_failure
+from heed.launch.folder import claim_folder, report_on_failure
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.training.nonfinite import DivergedError
 
@@ -62,3 +64,20 @@ def test_metrics_are_kept_with_the_config(folder: Path) -> None:
     (folder / "metrics.csv").touch()
     report_on_failure(folder, RuntimeError(), resumed=False)
     assert (folder / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_given_folder_is_used_as_it_is(
+    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "runs" / "x"
+    with claim_folder(compose("name=x", *["hydra.run.dir=runs/x"] * given, folder=home)) as folder:
+        assert (folder if given else folder.parent) == home
+        (folder / "results.json").touch()
+    if given:
+        with (
+            pytest.raises(HeedError, match="runs/x already holds a run"),
+            claim_folder(compose("name=x", "hydra.run.dir=runs/x", folder=home)),
+        ):
+            pass

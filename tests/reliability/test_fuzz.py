@@ -113,4 +113,4 @@ def test_options_of_all_kinds_are_found() -> None:
     assert ("model.attention.window", "rnn", "additive") in known
     assert ("model.positions.kind", "transformer", "rotary") in known
     assert ("optimizer.lr", "muon") in known
-    assert ("tokenizer.sampling", "unigram") in known
+    assert ("tokenizer.bpe_dropout", "unigram") in known

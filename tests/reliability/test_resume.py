@@ -18,7 +18,7 @@ EVERYTHING = Setting(
     (
         *TRANSFORMER,
         "optimizer=muon",
-        "tokenizer.sampling=0.1",
+        "tokenizer.bpe_dropout=0.1",
         "module.r_drop=2.0",
         "callbacks.ema.decay=0.9",
         "weights=ema",

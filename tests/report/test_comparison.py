@@ -98,11 +98,13 @@ def test_small_buckets_are_text() -> None:
     assert "fewer than 20 sentences are not scored" in page.text
 
 
-def test_the_verdict_on_two_broken_models_says_so_first() -> None:
+def test_the_verdict_on_two_untrained_models_says_so_first() -> None:
     page = Page(render(make_comparison(["x"] * 40, ["y y y y y"] * 40), NO_EVIDENCE))
     (heading,) = page.find("h1")
-    assert heading.text.startswith("Both models are broken: neither side ")
+    assert heading.text.startswith("Both models are not trained enough (10 and 10 steps): neither side ")
     assert "is better than" not in heading.text
+    assert "+0.0" not in page.text
+    assert "p <" not in page.text
 
 
 def test_scroll_regions_can_be_focused(comparison: Comparison) -> None:

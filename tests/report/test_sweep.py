@@ -172,6 +172,14 @@ def test_one_seed_says_nothing_about_chance() -> None:
     assert len(sentences) == 2
 
 
+def test_untrained_trials_do_not_win() -> None:
+    study = make_study([make_arm(trials=[make_trial(0, 0.09)])])
+    for found in (study, replace(study, verdict=make_verdict([0.09, 0.1], [0.05, 0.06]))):
+        (sentence,) = headline(found)
+        assert sentence.startswith("No trial is trained enough to be compared: the best valid.bleu, 0.09")
+    assert "is best" in headline(make_study([make_arm(trials=[make_trial(0, 0.09)])], objectives=["valid.loss"]))[0]
+
+
 def test_headline_of_a_study_without_verdict() -> None:
     assert headline(make_study([make_arm(trials=[])])) == ["No trial has finished yet."]
     failed = make_arm(trials=[make_trial(0, 1.0, state="failed")], n_trials=0)

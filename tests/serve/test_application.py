@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from omegaconf import OmegaConf
 
 import heed
+from heed.cli.serve import _accepted_hosts
 from heed.errors import HeedError
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
@@ -372,3 +373,26 @@ def test_openapi_describes_json_and_forms(client: TestClient) -> None:
     assert content["application/json"]["schema"]["required"] == ["q", "source", "target"]
     assert "422" not in api["paths"]["/translate"]["post"]["responses"]
     assert client.get("/docs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "origins", "accepted"),
+    [
+        ("127.0.0.1", [], {"localhost", "127.0.0.1", "::1"}),
+        ("::1", ["https://example.org:8443"], {"localhost", "127.0.0.1", "::1", "example.org"}),
+        ("localhost", ["*"], set()),
+        ("0.0.0.0", [], set()),
+        ("example.org", [], set()),
+    ],
+)
+def test_only_a_local_server_checks_the_host(host: str, origins: list[str], accepted: set[str]) -> None:
+    assert _accepted_hosts(host, origins) == accepted
+
+
+def test_hosts_are_compared_without_the_port(serve: Callable[..., TestClient]) -> None:
+    client = serve(hosts=frozenset({"localhost", "::1"}))
+    for host, status in {"localhost": 200, "LOCALHOST:5000": 200, "[::1]:5000": 200, "evil.example": 421,
+                         "localhost.evil.example:5000": 421, "[": 421, "": 421}.items():  # fmt: skip
+        response = client.get("/languages", headers={"Host": host})
+        assert response.status_code == status, host
+    assert client.get("/languages", headers={"Host": "evil.example"}).json()["error"].startswith("This server is for")

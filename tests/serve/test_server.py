@@ -97,7 +97,8 @@ def test_no_answer_is_lost_or_swapped_under_load(server: Server, expected: dict[
 def test_clients_that_hang_up_do_no_harm(server: Server, expected: dict[str, str]) -> None:
     body = json.dumps({"q": LINES * 50, "source": "en", "target": "de"}).encode()
     head = (
-        f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
     )
     for sent in (b"", b"POST /tr", head.encode(), head.encode() + body[:100], head.encode() + body, b"\0\xff\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -106,14 +107,28 @@ def test_clients_that_hang_up_do_no_harm(server: Server, expected: dict[str, str
     assert wait_until(lambda: 'heed_waiting_sentences{model="run"} 0.0' in metrics(server))
 
 
-def test_a_client_that_hangs_up_is_no_failure(run_folder: Path, tmp_path: Path) -> None:
+def test_a_client_that_hangs_up_or_does_not_send_http_is_no_failure(run_folder: Path, tmp_path: Path) -> None:
+    head = "POST {} HTTP/1.1\r\nHost: localhost:1\r\nContent-Type: application/json\r\n"
     with serving(run_folder, log=tmp_path / "log") as running:
-        with socket.create_connection(("127.0.0.1", running.port)) as connection:
-            connection.sendall(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-            connection.sendall(b"Content-Length: 100\r\n\r\n{")
+        address = ("127.0.0.1", running.port)
+        with socket.create_connection(address) as connection:
+            connection.sendall(head.format("/translate").encode() + b"Content-Length: 100\r\n\r\n{")
             time.sleep(0.5)
         assert wait_until(lambda: 'path="/translate",status="400"' in metrics(running))
-    assert "Traceback" not in (tmp_path / "log").read_text()
+        for path in ("/translate", "/nowhere"):  # the second is answered before the body
+            with socket.create_connection(address, timeout=30) as connection:
+                connection.sendall(head.format(path).encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+                time.sleep(0.5)
+                connection.sendall(b"ZZ\r\n")
+                assert connection.recv(2**16).startswith(b"HTTP/1.1 40")
+                while connection.recv(2**16):
+                    pass
+        with socket.create_connection(address, timeout=30) as connection:
+            connection.sendall(b"GET /languages HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            assert connection.recv(2**16).startswith(b"HTTP/1.1 421")
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    assert "failed" not in log
 
 
 def test_clients_that_send_too_slowly_are_disconnected(server: Server) -> None:
@@ -212,5 +227,5 @@ def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None
     done = forkserver.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
     assert package in done.stderr
-    assert "pip install 'heed[" in done.stderr
+    assert "pip install -e '.[" in done.stderr
     assert "Traceback" not in done.stderr

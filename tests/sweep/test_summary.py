@@ -357,7 +357,7 @@ def test_unreachable_storages_are_one_sentence(folder: Path, url: str, message: 
 
 def test_optuna_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(HeedError, match=r"heed sweep needs optuna.*: run `pip install 'heed\[sweep\]'`"):
+    with pytest.raises(HeedError, match=r"heed sweep needs optuna.*: run `pip install -e '\.\[sweep\]'`"):
         read_study(folder)
 
 

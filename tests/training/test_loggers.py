@@ -148,7 +148,7 @@ def test_names_of_trials_and_single_runs_in_wandb(tmp_path: Path) -> None:
 
 
 def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: Path) -> None:
-    pytest.importorskip("tensorboard", reason="the extra heed[tensorboard] is not installed")
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     loggers = [tensorboard_logger(folder=tmp_path, config=CONFIG)]
@@ -169,5 +169,5 @@ def test_tensorboard_gets_numbers_pictures_and_tables(tmp_path: Path, picture: P
     any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")), reason="TensorBoard is installed"
 )
 def test_missing_tensorboard_is_an_error_that_says_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(HeedError, match=r"pip install 'heed\[tensorboard\]'"):
+    with pytest.raises(HeedError, match=r"pip install -e '\.\[tensorboard\]'"):
         tensorboard_logger(folder=tmp_path, config=CONFIG)

@@ -133,7 +133,7 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
         choices=("heed", "ctranslate2"),
         default="heed",
         help="what computes translations: heed's own code, or CTranslate2, which is faster and holds most "
-        "transformers; the model is exported once, into its folder (needs heed[export]; default: %(default)s)",
+        "transformers; the model is exported once, into its folder (needs the extra export; default: %(default)s)",
     )
 
 

@@ -98,12 +98,17 @@ def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str],
 
 
 def _format_text(scores: "Mapping[str, MetricScore]") -> str:
-    lines = []
+    lines = [
+        f"{name:<5} {score.value:7.{4 if name == 'COMET' else 2}f}   {score.signature}"
+        for name, score in scores.items()
+    ]
+    metrics: dict[str, list[str]] = {}  # by reason
     for name, score in scores.items():
-        decimals = 4 if name == "COMET" else 2
-        lines.append(f"{name:<5} {score.value:7.{decimals}f}   {score.signature}")
-        if score.not_comparable:
-            lines.append(f"{'':16}not comparable with published scores: {score.not_comparable}")
+        for reason in score.not_comparable.split("; ") if score.not_comparable else ():
+            metrics.setdefault(reason, []).append(name)
+    for names in dict.fromkeys(map(tuple, metrics.values())):
+        reasons = "; ".join(reason for reason, found in metrics.items() if tuple(found) == names)
+        lines.append(f"{', '.join(names)}: not comparable with published scores: {reasons}")
     return "\n".join(lines)
 
 

@@ -1,10 +1,13 @@
 """``heed serve``: translate over HTTP."""
 
 import argparse
+from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from heed.cli.arguments import Command, add_batch_options, add_engine_option, engine_loader
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 from heed.serve.settings import ServeSettings
 
 NUMBERS: dict[str, tuple[str, str]] = {
@@ -37,7 +40,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="let pages of this site, such as https://example.org, use the server in a browser; * for all",
+        help="let pages of this site, such as https://example.org, use the server in a browser, and accept the name of "
+        "the site for this server; * for all",
     )
     add_batch_options(parser, direction=False)
     add_engine_option(parser)
@@ -59,7 +63,7 @@ def _run(args: argparse.Namespace) -> None:
         from heed.serve.application import create_app
         from heed.serve.models import load_model, model_names
     except ImportError as error:
-        raise HeedError(f"heed serve needs {error.name}: run `pip install 'heed[serve]'`.") from error
+        raise missing_package("heed serve", error.name or "fastapi", "serve") from error
     from heed.kernels.allocator import keep_freed_memory
 
     settings = _settings(args)
@@ -84,8 +88,21 @@ def _settings(args: argparse.Namespace) -> ServeSettings:
         **limits,
         split_sentences=not args.no_split_sentences,
         allowed_origins=frozenset(args.allow_origin),
+        hosts=_accepted_hosts(args.host, args.allow_origin),
         api_keys=keys,
     )
+
+
+def _accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:
+    """Return the names in the Host header that a server bound to ``host`` accepts: on loopback few, otherwise all."""
+    try:
+        is_local = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        is_local = False
+    if not is_local or "*" in origins:
+        return frozenset()
+    sites = (urlsplit(origin).hostname for origin in origins)
+    return frozenset({"localhost", "127.0.0.1", "::1", host, *filter(None, sites)})
 
 
 def _read_keys(path: Path) -> frozenset[str]:

@@ -48,7 +48,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--split-sentences",
         action="store_true",
         help="split lines into sentences, translate these, and join their translations; also splits sentences longer "
-        "than --max-tokens (needs heed[split])",
+        "than --max-tokens (needs the extra split)",
     )
     parser.add_argument(
         "--n-best",

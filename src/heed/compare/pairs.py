@@ -14,6 +14,8 @@ ALPHA = 0.05
 MIN_BLEU = 2.0
 """A system with less BLEU does not translate: the references of other sentences get about as much (2.6 on the built-in
 corpus)."""
+MIN_STEPS = 1000
+"""A run of fewer steps that does not translate is not trained enough; after a longer one something else is wrong."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class PairReport:
     """sacreBLEU's tests, if both sides are one run."""
     p: dict[str, float]
     """The p-value of the verdict: by approximate randomization for two runs, by the bootstrap for groups of runs, both
-    adjusted for the number of pairs."""
+    adjusted for the number of pairs. Empty if nothing was tested: identical sides, or none that translates."""
     verdict: str
 
 
@@ -45,6 +47,11 @@ class _TestedPair:
     differences: dict[str, Difference]
     tests: dict[str, PairedTests] | None
 
+    @property
+    def translates(self) -> bool:
+        """Whether at least one side translates. Otherwise their difference means nothing."""
+        return max(self.bleu) >= MIN_BLEU
+
     def p_value(self, metric: str) -> float:
         return self.tests[metric].randomization if self.tests else self.differences[metric].p
 
@@ -54,7 +61,7 @@ def compare_pairs(
 ) -> list[PairReport]:
     """Test all pairs of sides.
 
-    p-values are adjusted by Holm's method over the pairs that are not identical.
+    Pairs that are identical or do not translate are not tested. p-values are adjusted by Holm's method over the others.
 
     Args:
         sides: The sides.
@@ -68,19 +75,19 @@ def compare_pairs(
         bleu = _mean_bleu(samples[i]), _mean_bleu(samples[j])
         identical = _sorted_translations(sides[i]) == _sorted_translations(sides[j])
         tests = None
-        if len(sides[i].runs) == len(sides[j].runs) == 1 and not identical:
+        if len(sides[i].runs) == len(sides[j].runs) == 1 and not identical and max(bleu) >= MIN_BLEU:
             tests = {
                 name: paired_tests(statistics[i][name][0], statistics[j][name][0], metric)
                 for name, metric in METRICS.items()
             }
         differences = {name: difference(samples[i][name], samples[j][name]) for name in METRICS}
         pairs.append(_TestedPair(sides[i], sides[j], identical, bleu, differences, tests))
-    different = [pair for pair in pairs if not pair.identical]
-    adjusted = {name: iter(holm([pair.p_value(name) for pair in different])) for name in METRICS}
+    tested = [pair for pair in pairs if not pair.identical and pair.translates]
+    adjusted = {name: iter(holm([pair.p_value(name) for pair in tested])) for name in METRICS}
     reports = []
     for pair in pairs:
-        p = {} if pair.identical else {name: next(adjusted[name]) for name in METRICS}
-        verdict = _verdict(pair, p, pairs=len(different))
+        p = {name: next(adjusted[name]) for name in METRICS} if not pair.identical and pair.translates else {}
+        verdict = _verdict(pair, p, pairs=len(tested))
         reports.append(
             PairReport(pair.better.name, pair.worse.name, pair.identical, pair.differences, pair.tests, p, verdict)
         )
@@ -96,25 +103,27 @@ def _sorted_translations(side: Side) -> list[list[str]]:
 
 
 def _verdict(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
-    """Return the verdict: first of all whether both systems are broken, then which one is better.
+    """Return the verdict: first of all whether any system translates, then which one is better.
 
     Args:
         pair: The pair.
-        p: Adjusted p-values by metric; empty for identical sides.
+        p: Adjusted p-values by metric; empty if the pair was not tested.
         pairs: Number of pairs that the p-values are adjusted for.
     """
     better, worse = pair.better.name, pair.worse.name
     if pair.identical:
         comparison = f"{better} and {worse} are identical: every translation is the same."
-    elif max(pair.bleu) < MIN_BLEU:
-        comparison = f"Their difference, {_numbers(pair, p, pairs=pairs)}, does not say which model is better."
-    else:
+    elif pair.translates:
         comparison = _comparison(pair, p, pairs=pairs)
-    if max(pair.bleu) >= MIN_BLEU:
+    else:
+        comparison = "Their difference does not say which model is better."
+    if pair.translates:
         return comparison
     scores = " and ".join(f"{bleu:.1f}" for bleu in pair.bleu)
+    steps = [side.mean("steps") for side in (pair.better, pair.worse)]
+    fault = f"not trained enough ({steps[0]:,.0f} and {steps[1]:,.0f} steps)" if max(steps) < MIN_STEPS else "broken"
     return (
-        f"Both models are broken: neither {better} nor {worse} translates ({scores} BLEU, both below {MIN_BLEU:g}). "
+        f"Both models are {fault}: neither {better} nor {worse} translates ({scores} BLEU, both below {MIN_BLEU:g}). "
         f"{comparison}"
     )
 

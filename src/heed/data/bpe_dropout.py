@@ -48,7 +48,8 @@ class BPEDropout:
         scores = {id_: processor.get_score(id_) for id_ in ids.values()}
         if any(score % 1 for score in scores.values()):
             raise HeedError(
-                "tokenizer.sampling drops BPE merges, but this tokenizer is a unigram model: set tokenizer.sampling=0."
+                "tokenizer.bpe_dropout drops BPE merges, but this tokenizer is a unigram model: set "
+                "tokenizer.bpe_dropout=0."
             )
         self._ranks: dict[tuple[int, int], float] = {}
         """Rank of the merge of two pieces: lower ranks were learned earlier. A rank identifies the merged piece."""

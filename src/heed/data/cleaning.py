@@ -60,7 +60,7 @@ class CleaningReport:
                 examples = " · ".join(
                     f"{pair.number:,}: {_truncate(pair.src)} ‖ {_truncate(pair.tgt)}" for pair in self.examples[rule]
                 )
-                lines.append(f"  {rule:<16}{count:>9,}   {examples}")
+                lines.append(f"  {rule:<16}{count:>9,}   {examples}".rstrip())
         return "\n".join(lines)
 
 

@@ -23,6 +23,13 @@ class EvaluationSet(NamedTuple):
         """Return the set with source and target swapped."""
         return EvaluationSet(_swap_sides(self.text), self.direction.reversed())
 
+    def first(self, pairs: int | None) -> "EvaluationSet":
+        """Return the set of the first pairs, at most this many; None: of all."""
+        text = self.text
+        return EvaluationSet(
+            ParallelText(text.src[:pairs], text.tgt[:pairs], text.meta and text.meta[:pairs]), self.direction
+        )
+
     def from_language(self, lang: str) -> ParallelText | None:
         """Return the text with the sentences of a language as sources; None if it is in other languages."""
         if self.direction.src_lang == lang:

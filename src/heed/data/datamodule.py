@@ -143,8 +143,8 @@ class TranslationData(L.LightningDataModule):
         corpus: the text.
         tokenizer: its tokenizer.
         planner: cuts epochs into optimizer steps and micro-batches.
-        sampling: BPE-dropout rate of the training text, in [0, 1). The text is segmented anew in every epoch, as a
-            function of the planner's seed, the epoch and the pair. 0: no dropout.
+        bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The text is segmented anew in every epoch, as
+            a function of the planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: whether to load the test sets too.
 
     Raises:
@@ -153,7 +153,7 @@ class TranslationData(L.LightningDataModule):
     """
 
     def __init__(
-        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, sampling: UnitInterval, with_tests: bool
+        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, bpe_dropout: UnitInterval, with_tests: bool
     ) -> None:
         super().__init__()
         _check_tags(corpus, tokenizer)
@@ -190,7 +190,7 @@ class TranslationData(L.LightningDataModule):
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
         planner.check_length(pair + tags + 2)
         noises = [part.noise for part in corpus.train.corpora]
-        self.sampler = Sampler(tokenizer, sampling, noises) if sampling or any(noises) else None
+        self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
         self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)

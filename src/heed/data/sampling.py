@@ -79,7 +79,7 @@ class Sampler:
         except BrokenProcessPool as error:
             raise HeedError(
                 "The process that draws noise and random segmentations was killed, probably for lack of memory: resume "
-                "the run with a smaller batching.pool, or start one with tokenizer.sampling=0 data.noise=null."
+                "the run with a smaller batching.pool, or start one with tokenizer.bpe_dropout=0 data.noise=null."
             ) from error
 
     def close(self) -> None:

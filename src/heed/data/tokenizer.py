@@ -197,14 +197,14 @@ class TokenizerTrainer:
         vocab_size: pieces per vocabulary, including special symbols. "auto": a size that suits the text
             (`auto_vocab_size`), or fewer pieces if the text does not have as many.
         byte_fallback: encode unknown characters as bytes, so that no text is unknown.
-        character_coverage: fraction of the text's characters, in [0.9, 1], that are covered by pieces; the rarest
+        character_coverage: fraction of the text's characters, in [0.98, 1], that are covered by pieces; the rarest
             characters are left out.
         normalization: SentencePiece's normalization rule. "identity" keeps the text; "nmt_nfkc" changes it (№ to No).
         max_sentences: train on at most this many sentences per side, evenly spaced over the training split.
-        sampling: BPE-dropout rate of the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
+        bpe_dropout: rate of BPE-dropout in the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
 
     Raises:
-        HeedError: if an argument is out of range, or if ``sampling`` is used with a unigram model.
+        HeedError: if an argument is out of range, or if ``bpe_dropout`` is used with a unigram model.
     """
 
     def __init__(
@@ -217,11 +217,12 @@ class TokenizerTrainer:
         character_coverage: Annotated[float, Interval(ge=0.98, le=1)],
         normalization: str,
         max_sentences: AtLeast1,
-        sampling: UnitInterval,
+        bpe_dropout: UnitInterval,
     ) -> None:
-        if sampling and kind != "bpe":
+        if bpe_dropout and kind != "bpe":
             raise HeedError(
-                f"tokenizer.sampling={sampling} drops BPE merges: set tokenizer.kind=bpe or tokenizer.sampling=0."
+                f"tokenizer.bpe_dropout={bpe_dropout} drops BPE merges: set tokenizer.kind=bpe or "
+                "tokenizer.bpe_dropout=0."
             )
         self.kind = kind
         self.joint = joint
@@ -230,7 +231,7 @@ class TokenizerTrainer:
         self.character_coverage = character_coverage
         self.normalization = normalization
         self.max_sentences = max_sentences
-        self.sampling = sampling
+        self.bpe_dropout = bpe_dropout
 
     def train(self, text: "TrainingTexts", cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
         """Return a tokenizer trained on this text. It is cached: trained once per text and settings.
@@ -247,7 +248,7 @@ class TokenizerTrainer:
             raise HeedError(
                 "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
-        learned = {name: value for name, value in vars(self).items() if name != "sampling"}
+        learned = {name: value for name, value in vars(self).items() if name != "bpe_dropout"}
         settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.fingerprint, *tags))
         key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
         sentences = min(len(text), self.max_sentences) * 2

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 from heed.evaluation.scores import MetricScore
 
 
@@ -24,7 +24,7 @@ class Comet:
         try:
             from comet import load_from_checkpoint
         except ImportError as error:
-            raise HeedError("COMET is not installed: pip install 'heed[comet]'.") from error
+            raise missing_package("COMET", "unbabel-comet", "comet") from error
         self.name = name
         try:
             self._model: Any = load_from_checkpoint(str(_checkpoint(name)), local_files_only=True)

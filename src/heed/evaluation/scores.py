@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
@@ -39,7 +39,7 @@ class MetricScore:
 def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str | None = None) -> "tuple[BLEU, CHRF]":
     """Return sacreBLEU's BLEU and chrF with the settings of all scores in heed.
 
-    Japanese and Korean are tokenized by MeCab if the extra ``heed[ja]`` or ``heed[ko]`` is installed, and into
+    Japanese and Korean are tokenized by MeCab if the extra ``ja`` or ``ko`` is installed, and into
     characters otherwise; the signature says which.
 
     Args:
@@ -58,6 +58,8 @@ def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str |
     try:
         bleu = BLEU(tokenize=tokenize or default_tokenizer(tgt_lang), lowercase=lowercase, force=True)
     except (RuntimeError, OSError) as error:  # MeCab is not installed, or a tokenizer model cannot be downloaded
+        if tokenize in ("ja-mecab", "ko-mecab"):
+            raise missing_package(f"BLEU's tokenizer {tokenize}", "MeCab", tokenize[:2]) from error
         if tokenize is not None:
             raise HeedError(f"BLEU's tokenizer {tokenize} cannot be used: {' '.join(str(error).split())}") from error
         bleu = BLEU(tokenize="char", lowercase=lowercase, force=True)

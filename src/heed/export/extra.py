@@ -1,9 +1,9 @@
-"""Packages of the extra ``heed[export]``."""
+"""Packages of the extra ``export``."""
 
 from importlib import import_module
 from typing import Any
 
-from heed.errors import HeedError
+from heed.errors import missing_package
 
 
 def require(package: str) -> Any:
@@ -15,4 +15,4 @@ def require(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError as error:
-        raise HeedError(f"This export needs {package}: run `pip install 'heed[export]'`.") from error
+        raise missing_package("This export", package, "export") from error

@@ -52,7 +52,10 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> R
         engine.check_tokenizer(translator.tokenizer, check.sources)
         report = compare(translator, engine, check)
         require_equal(report)
-        (folder / "README.md").write_text(_model_card(translator, report), encoding="utf-8")
+        card = folder / "README.md"
+        card.write_text(_model_card(translator, report), encoding="utf-8")
+        # safetensors lets only the owner read its file. The mode of the card follows the umask.
+        (folder / "model.safetensors").chmod(card.stat().st_mode)
     return report
 
 

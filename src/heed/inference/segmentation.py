@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Unpack
 
-from heed.errors import HeedError
+from heed.errors import missing_package
 from heed.evaluation.alignment.error_rate import Link
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
@@ -39,7 +39,7 @@ def sentence_splitter(language: str) -> Splitter:
     try:
         from sentencex import segment  # type: ignore[import-untyped]
     except ImportError as error:
-        raise HeedError("Splitting sentences needs sentencex: run `pip install 'heed[split]'`.") from error
+        raise missing_package("Splitting sentences", "sentencex", "split") from error
 
     def split(line: str) -> list[str]:
         found: list[str] = segment(language or "en", line)

@@ -62,7 +62,7 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         corpus,
         tokenizer,
         parts["batching"],
-        sampling=parts["tokenizer"].sampling,
+        bpe_dropout=parts["tokenizer"].bpe_dropout,
         with_tests=config["test"],
     )
     if corpus.train.is_mixture:

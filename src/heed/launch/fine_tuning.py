@@ -89,11 +89,11 @@ def read_initial_scores(run: Path) -> dict[str, Any] | None:
 
 
 def _check_tokenizer_options(given: Collection[str]) -> None:
-    options = [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.sampling"]
+    options = [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]
     if options:
         raise HeedError(
             f"{' and '.join(options)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
-            "it out. Only tokenizer.sampling applies."
+            "it out. Only tokenizer.bpe_dropout applies."
         )
 
 

@@ -13,7 +13,7 @@ from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
 from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch.fine_tuning import read_initial_scores
-from heed.launch.weights import choose_checkpoints
+from heed.launch.weights import choose_checkpoints, deciding_metric
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
@@ -83,7 +83,7 @@ def write_run(
         "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
         "search": search,
         "weights": config["weights"],
-        "select": checkpoints.selection.metric,
+        "select": deciding_metric(checkpoints),
         "selected_step": used_steps[-1],
         "averaged_steps": used_steps if len(used_steps) > 1 else None,
         "skipped_steps": module.skipped.total,

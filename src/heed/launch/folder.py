@@ -38,11 +38,12 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
     """
     job, launch = HydraConfig.get(), detect_launch()
     given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
+    is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
     is_first = is_first_process(launch)
     with ExitStack() as lock:
 
         def claim() -> Path:
-            if given != home:
+            if is_given:
                 folder = given
             elif cfg.resume:
                 folder = newest_unfinished(home)

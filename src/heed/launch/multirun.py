@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+from collections.abc import Sequence
 from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
@@ -12,13 +13,16 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
 from heed.errors import HeedError
+from heed.launch.compose import compose_with_hydra
 from heed.launch.hydra_folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
+from heed.progress import print_line
 from heed.runs.claim import create
 from heed.runs.table import FAILURE, read_runs, seed_table, sort_runs, table
 
@@ -28,6 +32,7 @@ LAUNCH_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MAS
 SWEEP_TABLE = "sweep.txt"
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
+GROUP = "model/attention"
 
 
 class Sweep(Callback):
@@ -40,6 +45,7 @@ class Sweep(Callback):
         self.folder: Path | None = None
         """The folder of the sweep; None in a single run."""
         self._writes_table = True
+        self._confounders: list[str] = []
         self._argv: list[str] = []
         self._launch_variables: set[str] = set()
 
@@ -56,6 +62,9 @@ class Sweep(Callback):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
+        self._confounders = confounders(config.hydra.overrides.task)
+        for line in self._confounders:
+            print_line(line)
         if self._writes_table:
             # Hydra does not call on_multirun_end if a job failed.
             atexit.register(self._print_table)
@@ -89,7 +98,7 @@ class Sweep(Callback):
             return
         # After every job, because a later one may end the process.
         best_first = sort_runs(read_runs(self.folder), "valid_bleu")
-        tables = [text for text in (table(best_first), seed_table(best_first)) if text]
+        tables = [text for text in (table(best_first), seed_table(best_first), *self._confounders) if text]
         (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _record_failure(self, config: Any, error: BaseException) -> None:
@@ -108,6 +117,28 @@ class Sweep(Callback):
         file = self.folder / SWEEP_TABLE
         if file.exists():
             print(f"\nSweep {file}\n\n{file.read_text(encoding='utf-8')}", file=sys.stderr, end="", flush=True)
+
+
+def confounders(overrides: Sequence[str]) -> list[str]:
+    """Return a line if the overrides of a grid vary ``model/attention``, which changes more options than the score."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    swept = next((word for word in parsed if word.key_or_group == GROUP and word.is_sweep_override()), None)
+    if swept is None:
+        return []
+    fixed = [word.input_line for word in parsed if word.key_or_group != GROUP and not word.is_sweep_override()]
+    choices = list(swept.sweep_string_iterator())
+    try:
+        composed = [compose_with_hydra(["model=rnn", *fixed, f"{GROUP}={choice}"]) for choice in choices]
+    except HydraException:  # folders or presets of the user, which only the job itself finds
+        return []
+    configs: list[Any] = [OmegaConf.to_container(one.model.attention) for one in composed]
+    varied = [name for name in configs[0] if name != "score" and len({str(one[name]) for one in configs}) > 1]
+    if not varied:
+        return []
+    return [
+        f"{GROUP}={','.join(choices)} also varies model.attention.{' and model.attention.'.join(varied)}: to compare "
+        "scores alone, vary model.attention.score."
+    ]
 
 
 def _sweep_folders(config: Any) -> tuple[Path, Path]:

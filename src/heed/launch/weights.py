@@ -10,7 +10,8 @@ from heed.errors import HeedError
 from heed.evaluation.comet import Comet
 from heed.progress import print_line
 from heed.runs.averaging import checkpoint_weights, mean
-from heed.runs.selection import SIGN, Metric, Selection
+from heed.runs.checkpoints import checkpoint_step
+from heed.runs.selection import MIN_BLEU, SIGN, Metric, Selection
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
 
@@ -82,6 +83,18 @@ def choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
     return paths
 
 
+def deciding_metric(checkpoints: Checkpoints) -> Metric:
+    """Return the metric that chose the best checkpoint."""
+    if not checkpoints.best:
+        return checkpoints.selection.metric
+    return checkpoints.selection.deciding_metric(checkpoints.scores[checkpoint_step(checkpoints.best[0])])
+
+
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, torch.Tensor]:
-    """Return the model's weights that ``weights=`` names: of one checkpoint, or the mean of several."""
+    """Return the model's weights that ``weights=`` names: of one checkpoint, or the mean of several.
+
+    It is printed if the loss chose the best checkpoint instead of the metric of ``select=``.
+    """
+    if weights in ("best", "average_best_k", "ema") and deciding_metric(checkpoints) != checkpoints.selection.metric:
+        print_line(f"weights={weights}: no validation reached {MIN_BLEU:g} BLEU, so the loss chose the checkpoint.")
     return mean(checkpoint_weights(path, ema=weights == "ema") for path in choose_checkpoints(weights, checkpoints))

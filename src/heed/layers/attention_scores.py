@@ -5,6 +5,7 @@ of source positions that share the attention is chosen separately (heed.layers.r
 """
 
 from abc import ABC, abstractmethod
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -148,7 +149,8 @@ class LocationScore(ScoreFunction):
         return F.pad(self.weight(query), (0, keys.shape[1] - self.weight.out_features))
 
 
-SCORES = ("dot", "scaled_dot", "general", "concat", "additive", "location")
+ScoreName = Literal["dot", "scaled_dot", "general", "concat", "additive", "location"]
+SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
 COVERAGE_SCORES = ("concat", "additive")
 """Score functions that support coverage."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from heed.layers.attention_scores import COVERAGE_SCORES
+from heed.layers.attention_scores import COVERAGE_SCORES, ScoreName
 from heed.models.seq2seq import ModelConfig
 from heed.options import AtLeast1, Depth, UnitInterval, format_value, from_plain, raise_problems, validated
 
@@ -14,11 +14,11 @@ from heed.options import AtLeast1, Depth, UnitInterval, format_value, from_plain
 class AttentionConfig:
     """The attention of the decoder to the source. With ``score`` none it has the encoder's final state only."""
 
-    score: Literal["dot", "scaled_dot", "general", "concat", "additive", "location", "none"]
+    score: Literal[ScoreName, "none"]
     reach: Literal["global", "local_m", "local_p"]
     """The whole source, or a window around p_t = t or around a predicted p_t"""
     window: AtLeast1 | None
-    """D of the local reaches, whose window is [p_t − D, p_t + D]."""
+    """D of the local reaches, whose window is [p_t − D, p_t + D]. Otherwise null."""
     order: Literal["luong", "bahdanau"]
     """luong: h_t → c_t → h̃_t (2015, §3.1) | bahdanau: s_{t-1} → c_t → s_t (2015, §3.1)"""
     input_feeding: bool
@@ -47,10 +47,15 @@ class AttentionConfig:
                 f"model.attention.reach={self.reach} with model.attention.window={format_value(self.window)} "
                 "needs attention: choose a model.attention.score, or reach=global and window=null."
             )
+        elif self.reach == "global" and self.window is not None:
+            yield (
+                f"model.attention.window={self.window} has no effect with model.attention.reach=global: choose "
+                "reach=local_m or local_p, or window=null."
+            )
         if self.reach != "global" and self.window is None:
             yield (
                 f"model.attention.window=null contradicts model.attention.reach={self.reach}: give the number of "
-                "positions to either side."
+                "positions to either side, such as 10."
             )
         if self.coverage and self.score not in COVERAGE_SCORES:
             yield (
@@ -123,4 +128,8 @@ class RNNConfig(ModelConfig):
 
     @classmethod
     def from_plain(cls, data: Any) -> "RNNConfig":
+        attention = data.get("attention") if isinstance(data, dict) else None
+        if isinstance(attention, dict) and attention.get("reach") == "global":
+            # Model folders of earlier versions have a window that was not used.
+            data = data | {"attention": attention | {"window": None}}
         return from_plain(cls, data, where="model.")

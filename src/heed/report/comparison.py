@@ -87,12 +87,12 @@ def render(comparison: Comparison, evidence: Evidence) -> str:
 
 
 def _differences(pairs: Sequence[PairReport]) -> dict[str, Markup]:
-    """Return a figure by metric; none if all pairs are identical."""
+    """Return a figure by metric; none if no pair was tested."""
     figures = {}
     for metric in METRICS:
         rows = []
         for pair in pairs:
-            if pair.identical:
+            if not pair.p:
                 continue
             found = pair.differences[metric]
             marks = [Mark(found.value, found.interval, "both", f"{found.value:+.2f}".replace("-", "−"))]

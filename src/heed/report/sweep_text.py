@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from heed.compare.pairs import MIN_BLEU
 from heed.report.sweep import (
     Configuration,
     SeedGroup,
@@ -44,6 +45,8 @@ def headline(study: StudySummary) -> list[str]:
         front = study.pareto_front()
         are = "trial is" if len(front) == 1 else "trials are"
         return [f"{len(front)} {are} on the Pareto front of {_listed(study.objectives)}{so_far}."]
+    if untrained := _untrained(study, best[0], best[0].score):
+        return untrained
     sentences = [
         f"{_capital(trial_label(best[0]))} is best{so_far}: {study.objectives[0]} {format_score(best[0].score)}."
     ]
@@ -63,6 +66,8 @@ def headline(study: StudySummary) -> list[str]:
 
 def _verdict(study: StudySummary, verdict: VerdictSummary) -> list[str]:
     winner, objective = verdict.winner, study.objectives[0]
+    if untrained := _untrained(study, winner, winner.mean):
+        return untrained
     seeds = len(winner.valid)
     score = mean_and_sd(winner.valid) if seeds > 1 else format_score(winner.mean)
     over = f"over {seeds} seeds" if seeds > 1 else "with one seed"
@@ -77,6 +82,17 @@ def _verdict(study: StudySummary, verdict: VerdictSummary) -> list[str]:
             f"{format_score(verdict.noise)}."
         )
     return sentences
+
+
+def _untrained(study: StudySummary, best: TrialSummary | Configuration, score: float | None) -> list[str]:
+    """Return the sentence that replaces all others if even the best BLEU is that of a model that does not translate."""
+    objective = study.objectives[0]
+    if not objective.endswith("bleu") or score is None or score >= MIN_BLEU:
+        return []
+    return [
+        f"No trial is trained enough to be compared: the best {objective}, {format_score(score)} "
+        f"({trial_label(best)}), is below {MIN_BLEU:g}. Train longer: raise trainer.max_steps or trainer.max_epochs."
+    ]
 
 
 def _rivals(study: StudySummary, verdict: VerdictSummary) -> list[Configuration]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 Metric = Literal["bleu", "chrf", "loss", "comet"]
@@ -9,18 +10,26 @@ Metric = Literal["bleu", "chrf", "loss", "comet"]
 SIGN = {"bleu": 1, "chrf": 1, "loss": -1, "comet": 1}
 """The factor that makes higher better, by metric."""
 TIE_BREAKERS: tuple[Metric, ...] = ("bleu", "chrf", "loss")
+MIN_BLEU = 1.0
+"""Differences between smaller scores are chance: a few matching words of a model that does not translate yet."""
 
 
 @dataclass(frozen=True)
 class Selection:
     """Ranks validations by one metric; ties are broken by BLEU, chrF and loss, in this order.
 
-    Ties are common early in training: on little data BLEU is 0.00 for several validations while chrF and loss improve.
+    A validation with less than ``MIN_BLEU`` BLEU is worse than any other one; of two such, the one with less loss is
+    better, if the metric is BLEU.
     """
 
     metric: Metric = "bleu"
 
     def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
         """Return a sort key, higher for the better validation. Metrics missing from ``scores`` are left out."""
-        metrics = dict.fromkeys((self.metric, *TIE_BREAKERS))
-        return tuple(SIGN[metric] * scores[metric] for metric in metrics if metric in scores)
+        first = self.deciding_metric(scores)
+        values = [SIGN[metric] * scores[metric] for metric in dict.fromkeys((first, *TIE_BREAKERS)) if metric in scores]
+        return (float(first == self.metric), *(value if value == value else -inf for value in values))
+
+    def deciding_metric(self, scores: Mapping[str, float]) -> Metric:
+        """Return what decides between a validation and others that are not better than it."""
+        return "loss" if self.metric == "bleu" and scores["bleu"] < MIN_BLEU else self.metric

@@ -15,7 +15,7 @@ from heed import __version__
 from heed.inference.languages import language_name
 from heed.serve.attend import attend_router
 from heed.serve.errors import add_error_handlers, stopping
-from heed.serve.middleware import REQUEST_ID, BodyLimit, Observation
+from heed.serve.middleware import REQUEST_ID, BodyLimit, HostCheck, Observation
 from heed.serve.models import Models, ServedModel
 from heed.serve.page import page_router
 from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
@@ -73,6 +73,8 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
             allow_headers=["Authorization", "Content-Type", REQUEST_ID],
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
+    if settings.hosts:
+        app.add_middleware(HostCheck, hosts=settings.hosts)
     app.add_middleware(Observation, metrics=service.metrics)
     add_error_handlers(app)
     _add_translation(app, service)

@@ -1,9 +1,11 @@
-"""The limit of bodies; request ids, the access log and metrics of requests."""
+"""The limit of bodies; the check of the host; request ids, the access log and metrics of requests."""
 
 import logging
 import re
 import time
+from collections.abc import Collection
 from http import HTTPStatus
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -47,6 +49,34 @@ class BodyLimit:
             return message
 
         await self.app(scope, limited, send)
+
+
+class HostCheck:
+    """Refuses requests whose Host header has another name.
+
+    A browser lets the pages of a site use every server that has the site's name. The owner of a name can point it at
+    127.0.0.1 (DNS rebinding), and so let his pages use a server that is meant for this machine only.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self.app = app
+        self.hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "http" and _host_name(Headers(scope=scope).get("host", "")) not in self.hosts:
+            message = "This server is for its own machine. To use it under another name, start it with --allow-origin."
+            await error_response(HTTPStatus.MISDIRECTED_REQUEST, message)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def _host_name(host: str) -> str | None:
+    """Return the name or address of a Host header, without the port; None if there is none."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
 
 
 class Observation:

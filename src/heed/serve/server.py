@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -82,6 +83,16 @@ class _Connection(H11Protocol):
             self._wait_for_head()
         else:
             self._stop_waiting()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, and end the request whose body it is: its answer would come too late."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""

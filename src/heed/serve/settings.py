@@ -33,6 +33,8 @@ class ServeSettings:
     """Split lines into sentences. Sentences that are too long for the model are always split."""
     allowed_origins: frozenset[str] = frozenset()
     """Origins (``https://example.org``) whose pages browsers let use the server; ``*`` for all."""
+    hosts: frozenset[str] = frozenset()
+    """Names and addresses that a request may give in its Host header. If empty, any."""
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
     """Keys of which a client must send one; empty: no key is needed."""
 

@@ -15,7 +15,7 @@ from optuna.storages import fail_stale_trials as optuna_fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError, first_line, missing_package
 from heed.options import format_value
 from heed.runs.objectives import StudyDirection
 from heed.sweep.samplers import MakeSampler
@@ -56,9 +56,10 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
             time.sleep(1)
         return _rdb_storage(url, patience, heartbeat)
     except ImportError as error:
-        raise HeedError(
-            f"sweep.storage={_without_password(url)} needs a driver that is not installed ({error}): for PostgreSQL, "
-            "run `pip install 'heed[postgresql]'` and write postgresql+psycopg://…"
+        raise missing_package(
+            f"sweep.storage={_without_password(url)}",
+            f"a driver ({error}; for PostgreSQL, write postgresql+psycopg://…)",
+            "postgresql",
         ) from error
     except Exception as error:  # of SQLAlchemy or of any driver
         raise HeedError(

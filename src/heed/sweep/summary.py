@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError, first_line, missing_package
 from heed.report.sweep import (
     Arm,
     Configuration,
@@ -118,9 +118,7 @@ def _open_storage(folder: Path, url: str | None) -> "Iterator[RDBStorage]":
         import sqlalchemy
         from sqlalchemy.exc import ArgumentError, SQLAlchemyError
     except ModuleNotFoundError as error:
-        raise HeedError(
-            f"heed sweep needs {error.name}, which is not installed: run `pip install 'heed[sweep]'`."
-        ) from error
+        raise missing_package("heed sweep", error.name or "optuna", "sweep") from error
     try:
         address = (
             sqlalchemy.make_url(url) if url else sqlalchemy.URL.create("sqlite", database=str(folder / STUDY_FILE))
@@ -143,7 +141,7 @@ def _open_storage(folder: Path, url: str | None) -> "Iterator[RDBStorage]":
         storage = optuna.storages.RDBStorage(address.render_as_string(hide_password=False))
         yield storage
     except ModuleNotFoundError as error:
-        raise HeedError(f"{shown} needs the Python package {error.name}: install it with pip.") from error
+        raise missing_package(shown, error.name or "a driver", "postgresql") from error
     except SQLAlchemyError as error:
         reason = first_line(error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig else error)
         raise HeedError(f"{shown} cannot be read ({reason}).") from error

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 
-from heed.errors import HeedError
+from heed.errors import missing_package
 from heed.runs.overrides import read_overrides, read_varied_overrides
 
 MAX_WANDB_NAME = 128
@@ -60,9 +60,8 @@ def tensorboard_logger(*, folder: Path, config: dict[str, Any]) -> Logger:
     try:
         return TensorBoardLogger(save_dir=folder, name="tensorboard", version="")
     except ModuleNotFoundError as error:
-        raise HeedError(
-            "logger=tensorboard needs TensorBoard, which is not installed: run `pip install 'heed[tensorboard]'`, "
-            "or choose logger=wandb, csv or none."
+        raise missing_package(
+            "logger=tensorboard", "tensorboard", "tensorboard", otherwise="choose logger=wandb, csv or none"
         ) from error
 
 

@@ -157,7 +157,7 @@ DEPENDENT = {
     "search.n_best": "not more than the beam",
     "trainer.keep_last": "not 0 with weights=last",
     "batching.device_tokens": "at least the longest pair",
-    "tokenizer.sampling": "for BPE only",
+    "tokenizer.bpe_dropout": "for BPE only",
     "tokenizer.vocab_size": "at least the characters, at most the pieces of the text",
 }
 """Options whose valid values depend on other options."""

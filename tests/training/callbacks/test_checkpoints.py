@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +35,16 @@ def validations(folder: Path) -> dict[int, dict[str, float]]:
 def test_chrf_and_then_the_loss_break_ties_in_bleu() -> None:
     key = Selection("bleu").key
     assert key(scores(2.0, 10.0, 9.0)) > key(scores(1.0, 20.0, 1.0))
-    assert key(scores(0.0, 20.0, 9.0)) > key(scores(0.0, 10.0, 1.0))
-    assert key(scores(0.0, 10.0, 1.0)) > key(scores(0.0, 10.0, 2.0))
+    assert key(scores(1.0, 20.0, 9.0)) > key(scores(1.0, 10.0, 1.0))
+    assert key(scores(1.0, 10.0, 1.0)) > key(scores(1.0, 10.0, 2.0))
+
+
+def test_the_loss_decides_below_one_bleu() -> None:
+    key = Selection("bleu").key
+    assert key(scores(0.02, 5.0, 6.30)) > key(scores(0.10, 9.0, 7.82))
+    assert key(scores(1.0, 5.0, 9.0)) > key(scores(0.99, 9.0, 1.0))
+    assert key(scores(0.02, 5.0, 9.0)) > key(scores(0.10, 9.0, math.nan))
+    assert Selection("chrf").key(scores(0.0, 9.0, 9.0)) > Selection("chrf").key(scores(0.0, 5.0, 1.0))
 
 
 @pytest.mark.parametrize("metric", SIGN)
@@ -43,7 +52,7 @@ def test_the_selected_metric_is_compared_first(metric: str) -> None:
     rng = random.Random(3)
     key = Selection(metric).key  # type: ignore[arg-type]
     for _ in range(50):
-        one, other = ({name: rng.random() for name in SIGN} for _ in range(2))
+        one, other = ({name: rng.uniform(1, 100) for name in SIGN} for _ in range(2))
         assert (key(one) > key(other)) == (SIGN[metric] * one[metric] > SIGN[metric] * other[metric])
 
 
@@ -58,8 +67,10 @@ def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     best = sorted(found, key=lambda step: Selection(select).key(found[step]), reverse=True)  # type: ignore[arg-type]
     assert kept_files(folder) == sorted([*(f"best-{step:07d}.ckpt" for step in best[:2]), "last-0000012.ckpt"])
     results = json.loads((folder / "results.json").read_text())
-    assert (results["select"], results["selected_step"]) == (select, best[0])
-    assert f"Weights:  best, of step {best[0]}, selected by valid {select}." in capsys.readouterr().err
+    assert (results["select"], results["selected_step"]) == ("loss", best[0])
+    err = capsys.readouterr().err
+    assert f"Weights:  best, of step {best[0]}, selected by valid loss." in err
+    assert ("no validation reached 1 BLEU, so the loss chose" in err) == (select == "bleu")
 
 
 @pytest.mark.slow

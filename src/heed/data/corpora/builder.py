@@ -49,6 +49,7 @@ class CorpusBuilder:
     reverse: bool
     both_directions: bool
     max_train: int | None
+    max_eval: int | None
     max_eval_tokens: int | None
     cleaning: Cleaning
     preparation: Preparation
@@ -79,7 +80,10 @@ class CorpusBuilder:
                 "data.src_lang and data.tgt_lang."
             )
         held_out = [*valid.values(), *tests.values()]
-        corpus = Corpus(name, self._mix(train, held_out), valid, tests, self.max_eval_tokens)
+        # The whole sets, so that the training text does not depend on `max_eval`.
+        mixture = self._mix(train, held_out)
+        valid, tests = ({split: part.first(self.max_eval) for split, part in sets.items()} for sets in (valid, tests))
+        corpus = Corpus(name, mixture, valid, tests, self.max_eval_tokens)
         _check_targets(corpus)
         return corpus
 

@@ -56,6 +56,7 @@ class FilesCorpus:
         both_directions: train one model on every pair in both directions, distinguished by language tags.
         noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
         max_train: train on a sample of this many clean pairs of each text; None: on all.
+        max_eval: use the first pairs of each validation and test set only, this many; None: all.
         max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
         cleaning: the rules for training pairs.
         preparation: how the training text is prepared.
@@ -82,6 +83,7 @@ class FilesCorpus:
         both_directions: bool,
         noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
+        max_eval: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         preparation: Preparation,
@@ -107,6 +109,7 @@ class FilesCorpus:
             reverse,
             both_directions,
             max_train,
+            max_eval,
             max_eval_tokens,
             cleaning,
             preparation,

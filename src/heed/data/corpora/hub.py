@@ -31,8 +31,8 @@ class HubCorpus:
             hub.
         stems: file names of "train", "valid" and "test" in ``root``, without suffix.
         src_lang, tgt_lang: language codes: columns of the repository or suffixes of the files.
-        reverse, both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in
-            `FilesCorpus`.
+        reverse, both_directions, noise, max_train, max_eval, max_eval_tokens, cleaning, preparation, cache_dir: as
+            in `FilesCorpus`.
 
     Raises:
         HeedError: if both languages are the same.
@@ -54,6 +54,7 @@ class HubCorpus:
         both_directions: bool,
         noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
+        max_eval: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         preparation: Preparation,
@@ -69,6 +70,7 @@ class HubCorpus:
             reverse,
             both_directions,
             max_train,
+            max_eval,
             max_eval_tokens,
             cleaning,
             preparation,

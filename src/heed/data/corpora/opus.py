@@ -21,7 +21,7 @@ from heed.data.corpora.files import FilesCorpus
 from heed.data.corpus import Corpus
 from heed.data.preparation.corpus import Preparation
 from heed.data.preparation.folder import open_or_build
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 from heed.files import replacing
 from heed.options import AtLeast1, validated
 from heed.progress import announced
@@ -58,8 +58,8 @@ class OpusCorpus:
         command: the program and its first arguments: "mtdata", a path to it, or "uvx mtdata".
         num_jobs: downloads at a time.
         src_lang, tgt_lang: ISO 639-1 or 639-3 codes ("de" or "deu").
-        reverse, both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in
-            `FilesCorpus`.
+        reverse, both_directions, noise, max_train, max_eval, max_eval_tokens, cleaning, preparation, cache_dir: as
+            in `FilesCorpus`.
 
     Raises:
         HeedError: naming the ID that is invalid.
@@ -79,6 +79,7 @@ class OpusCorpus:
         both_directions: bool,
         noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
+        max_eval: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         preparation: Preparation,
@@ -102,6 +103,7 @@ class OpusCorpus:
             "both_directions": both_directions,
             "noise": noise,
             "max_train": max_train,
+            "max_eval": max_eval,
             "max_eval_tokens": max_eval_tokens,
             "cleaning": cleaning,
             "preparation": preparation,
@@ -154,10 +156,11 @@ class OpusCorpus:
 
     def _run(self, command: Sequence[str], log: Path) -> None:
         if not command or shutil.which(command[0]) is None:
-            raise HeedError(
-                f"data=opus needs mtdata, but data.command={shlex.join(self.program)} is not installed: run "
-                "`pip install 'heed[opus]'`, or install mtdata in an environment of its own and set data.command to "
-                "its path."
+            raise missing_package(
+                f"data=opus with data.command={shlex.join(self.program)}",
+                "mtdata",
+                "opus",
+                otherwise="install mtdata in an environment of its own and set data.command to its path",
             )
         corpora = f"{sum(map(len, self.ids.values()))} corpora (log: {log})"
         with announced("Downloading with mtdata", corpora, expected_seconds=60), log.open("wb") as output:

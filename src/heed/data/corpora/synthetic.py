@@ -27,7 +27,8 @@ class SyntheticCorpus:
         train, valid, test, long: pairs per split.
         src_lang, tgt_lang: "en" and "de", or "de" and "en".
         reverse: swap source and target.
-        both_directions, noise, max_train, max_eval_tokens, cleaning, preparation, cache_dir: as in `FilesCorpus`.
+        both_directions, noise, max_train, max_eval, max_eval_tokens, cleaning, preparation, cache_dir: as in
+            `FilesCorpus`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class SyntheticCorpus:
         both_directions: bool,
         noise: Mapping[str, Any] | None,
         max_train: AtLeast1 | None,
+        max_eval: AtLeast1 | None,
         max_eval_tokens: AtLeast1 | None,
         cleaning: Cleaning,
         preparation: Preparation,
@@ -61,6 +63,7 @@ class SyntheticCorpus:
             reverse,
             both_directions,
             max_train,
+            max_eval,
             max_eval_tokens,
             cleaning,
             preparation,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError, first_line, missing_package
 
 MAGIC = {
     "gzip": rb"\x1f\x8b\x08",
@@ -110,7 +110,7 @@ def _zstd_stream(file: Path) -> Callable[[], _Stream]:
     try:
         import zstandard
     except ImportError as error:
-        raise HeedError(f"{file} is compressed with zstd: run `pip install 'heed[zstd]'` to read it.") from error
+        raise missing_package(f"{file} is compressed, and reading it", "zstandard", "zstd") from error
     return zstandard.ZstdDecompressor().decompressobj
 
 

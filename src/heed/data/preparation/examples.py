@@ -55,7 +55,7 @@ def find_examples(
     Args:
         runs: of the text.
         violated: returns the violated rules of a run.
-        dropped: number of pairs that each rule drops.
+        dropped: number of pairs that each of these rules drops.
         parts: the text.
         swapped: swap source and target.
     """

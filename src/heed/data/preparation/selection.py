@@ -157,9 +157,9 @@ def select_pairs(
     }
     _write_manifest(folder, manifest)
     selection = Selection(folder)
-    examples = find_examples(
-        runs, lambda run: selection.decide(run)[0], selection.report.dropped, parts, workers, swapped=swapped
-    )
+    # What a sample leaves out is no fault of the corpus: no examples of it.
+    faulty = {rule: count for rule, count in selection.report.dropped.items() if rule != "over max_train"}
+    examples = find_examples(runs, lambda run: selection.decide(run)[0], faulty, parts, workers, swapped=swapped)
     _write_manifest(folder, manifest | {"examples": examples})
 
 

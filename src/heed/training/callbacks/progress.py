@@ -83,7 +83,7 @@ class TerminalProgress:
         aer = f"  AER {scores['aer']:.3f}" if "aer" in scores else ""
         print_line(
             f"step {trainer.global_step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  "
-            f"BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}{aer}  ({duration(train_seconds)} min)"
+            f"BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}{aer}  after {duration(train_seconds)}"
         )
 
     def start_decoding(self, trainer: L.Trainer, split: str) -> None:
