@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 FULL = (
-    "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py", "docs/test_commands.py",
+    "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
     "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
 )  # fmt: skip
 """Tests of developers' scripts and files, which only `make test-full` runs."""
@@ -52,12 +52,12 @@ FULL = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark tests of `FULL`, mark every test that trains in this process as slow, and order the selected tests."""
+    """Mark tests of `FULL`, mark every test that composes a configuration as slow, and order the selected tests."""
     full = tuple(str(Path(__file__).parent / name) for name in FULL)
     for item in items:
         if str(item.path).startswith(full):
             item.add_marker(pytest.mark.full)
-        if {"run", "command"} & set(getattr(item, "fixturenames", ())):
+        if {"compose", "run", "command"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     yield  # deselects by -m
     items[:] = slow_modules_first(items, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

@@ -52,7 +52,17 @@ def test_heed_and_its_help_import_nothing_slow() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert answer.stdout.count("usage: heed") == len(commands)
-    for slow in ("torch", "numpy", "sentencepiece", "lightning", "hydra", "pydantic", "tqdm", "multiprocessing", "importlib.metadata"):
+    for slow in (
+        "torch",
+        "numpy",
+        "sentencepiece",
+        "lightning",
+        "hydra",
+        "pydantic",
+        "tqdm",
+        "multiprocessing",
+        "importlib.metadata",
+    ):
         assert f"'{slow}'" not in answer.stdout
 
 
@@ -113,16 +123,20 @@ def test_a_closed_pipe_is_no_error(run: Path) -> None:
         ("echo a dog | {heed} >&-", 2, "Standard output is closed"),
         ("{heed} <&-", 2, "Standard input is closed"),
         ("echo a dog | {heed} 2>&- >/dev/null", 0, ""),
-        ("mkdir {tmp}/gone && cd {tmp}/gone && rmdir ../gone && {heed}", 2, "The working directory"),
     ],
 )
-def test_streams_that_cannot_be_used_are_one_sentence(
-    run: Path, tmp_path: Path, command: str, status: int, message: str
-) -> None:
+def test_streams_that_cannot_be_used_are_one_sentence(run: Path, command: str, status: int, message: str) -> None:
     heed = f"{forkserver.python()} -m heed translate --model {run} --beam 1"
-    answer = shell(command.format(heed=heed, tmp=tmp_path))
+    answer = shell(command.format(heed=heed))
     assert (answer.returncode, len(answer.stderr.splitlines())) == (status, 1 if message else 0), answer.stderr
     assert answer.stderr.startswith(f"heed: {message}" if message else "")
+
+
+def test_a_deleted_working_directory_is_one_sentence(tmp_path: Path) -> None:
+    answer = shell(f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir ../gone && {sys.executable} -m heed runs")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("heed: The working directory does not exist any more")
+    assert answer.stderr.count("\n") == 1
 
 
 def test_typed_lines_are_translated_one_by_one_and_ctrl_c_exits(run: Path) -> None:
