@@ -1,7 +1,6 @@
 """The private interfaces of libraries that heed uses still exist and work as heed expects."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
@@ -91,7 +90,7 @@ def test_fit_progress_counts_steps_and_batches() -> None:
 
 
 def test_take_child_processes_empties_the_list_that_lightning_watches() -> None:
-    with Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with Popen(["sleep", "60"]) as process:
         try:
             launched = [process]
             # If the list is not emptied, the observer kills main_pid: a process that may end.

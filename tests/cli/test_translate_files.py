@@ -21,6 +21,7 @@ from heed.cli.output_file import ResumableOutput
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
+from tests import forkserver
 from tests.tokenizers import train_tokenizer
 
 LINES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -210,15 +211,15 @@ def test_two_translations_into_one_file_end_in_a_sentence(translate: Heed, tmp_p
 @pytest.mark.full
 @pytest.mark.slow
 def test_killed_translation_is_resumed_to_the_same_file(folder: Path, tmp_path: Path) -> None:
-    lines = [f"{LINES[i % 4]} {LINES[i % 3]} {'abcde'[i % 5]}" for i in range(4_500)]
+    lines = [f"{LINES[i % 4]} {LINES[i % 3]} {'abcde'[i % 5]}" for i in range(2_500)]
     source, output, whole = tmp_path / "in.txt", tmp_path / "out.txt", tmp_path / "whole.txt"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "heed", "translate", "--model", str(folder), "--input", str(source), "--beam", "1"]
     command += ["--device", "cpu", "--scores"]
-    subprocess.run([*command, "--output", str(whole)], check=True)
+    forkserver.run([*command, "--output", str(whole)], check=True)
 
     partial = tmp_path / "out.txt.partial"
-    process = subprocess.Popen([*command, "--output", str(output), "--resume"])
+    process = forkserver.Popen([*command, "--output", str(output), "--resume"])
     while not (partial.exists() and partial.read_bytes().count(b"\n") >= 1_000):
         assert process.poll() is None
         time.sleep(0.01)
@@ -229,7 +230,7 @@ def test_killed_translation_is_resumed_to_the_same_file(folder: Path, tmp_path: 
         file.write("hälfte".encode()[:2])
 
     kept = partial.stat().st_size
-    subprocess.run([*command, "--output", str(output), "--resume"], check=True)
+    forkserver.run([*command, "--output", str(output), "--resume"], check=True)
     assert kept > 0
     assert output.read_bytes() == whole.read_bytes()
     assert output.read_bytes().count(b"\n") == len(lines)
@@ -251,7 +252,7 @@ def test_prompt_on_a_terminal(folder: Path, translator: Translator) -> None:
         "--max-tokens",
         "30",
     ]
-    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE)
+    process = forkserver.Popen(command, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE)
     os.close(terminal)
     shown = ""
     for typed in (f"{LINES[0]}\n", f"{'dog ' * 40}\n", f"{LINES[2]}\n", "\x04"):

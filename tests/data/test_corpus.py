@@ -17,6 +17,7 @@ from heed.data.corpus import Corpus, _swap_sides
 from heed.data.synthetic import Example, generate
 from heed.data.text import ParallelText
 from heed.errors import HeedError
+from tests import forkserver
 from tests.data.corpora import (
     ENGLISH,
     GERMAN,
@@ -193,7 +194,7 @@ def test_the_fingerprint_depends_on_the_text(folder: Path) -> None:
         "import sys; from tests.data.corpora import load_files; from pathlib import Path;"
         "print(load_files(Path(sys.argv[1]), cache_dir='{}/other').fingerprint)"
     )
-    in_another_process = subprocess.run(
+    in_another_process = forkserver.run(
         [sys.executable, "-c", script, str(folder)], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     assert load_files(folder).fingerprint == in_another_process
@@ -241,10 +242,14 @@ def test_published_corpus_from_a_repository(folder: Path) -> None:
         hub_corpus(repository=str(repository), tgt_lang="fr", cache_dir=str(folder / "cache")).load()
 
 
-@pytest.mark.slow
-def test_a_missing_repository_or_network_is_an_error() -> None:
+def test_a_missing_repository_is_an_error() -> None:
     with pytest.raises(HeedError, match=r"tatoeba is in no hub repository .*data\.root=DIR"):
         compose_data("tatoeba").load()
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_missing_network_is_an_error() -> None:
     script = "from tests.data.corpora import hub_corpus; hub_corpus(repository='nobody/nothing').load()"
     run = subprocess.run(
         [sys.executable, "-c", script],
