@@ -36,7 +36,7 @@ collect_ignore = systems.not_collected()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--fuzz-cases", type=int, default=60, help="cases of the fuzz test (default: %(default)s)")
     parser.addoption("--cpu-report", type=Path, metavar="FILE", help="write the CPU seconds of each test as JSON")
 
 
@@ -47,11 +47,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(cpu.CPUReport(config.getoption("--cpu-report")))
 
 
+FULL = (
+    "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
+    "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
+)  # fmt: skip
+"""Tests of developers' scripts and files, which only `make test-full` runs."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark every test that trains, in this process or by the command line, as slow; and order the selected tests."""
+    """Mark tests of `FULL`, mark every test that composes a configuration as slow, and order the selected tests."""
+    full = tuple(str(Path(__file__).parent / name) for name in FULL)
     for item in items:
-        if {"run", "command"} & set(getattr(item, "fixturenames", ())):
+        if str(item.path).startswith(full):
+            item.add_marker(pytest.mark.full)
+        if {"compose", "run", "command"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     yield  # deselects by -m
     items[:] = slow_modules_first(items, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -146,12 +156,24 @@ def compose() -> Callable[..., DictConfig]:
 
 
 @pytest.fixture
-def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Path]:
-    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder."""
+def run(
+    compose: Callable[..., DictConfig], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder.
+
+    All tests of a process share the cache. Models that have learned nothing write translations of the maximal length,
+    which is short here.
+    """
+    settings = [
+        "logger=none",
+        f"cache_dir={tmp_path_factory.getbasetemp() / 'cache'}",
+        "search.max_length_factor=1.0",
+        "search.max_length_extra=5",
+    ]
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        launch_command.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
+        launch_command.train(compose(*settings, *overrides, folder=folder))
         return folder
 
     return trained

@@ -127,6 +127,14 @@ def forked_run(
     return done
 
 
+def python() -> str:
+    """Return the path of a program for shells that does what ``sys.executable`` does, in a forked process."""
+    if not hasattr(os, "pidfd_open"):
+        return sys.executable
+    _connect().close()
+    return f"{os.environ[FOLDER]}/python"
+
+
 Popen = ForkedPopen if hasattr(os, "pidfd_open") else subprocess.Popen
 run = forked_run if hasattr(os, "pidfd_open") else subprocess.run
 
@@ -239,7 +247,11 @@ def _serve(folder: Path) -> dict[str, Any]:
                 if key.data == "request":
                     connection, _ = listener.accept()
                     _, received, _, _ = socket.recv_fds(connection, 1, 250)
-                    request = _read(connection)
+                    try:
+                        request = _read(connection)
+                    except EOFError:  # the client only wanted to know whether the server runs
+                        connection.close()
+                        continue
                     if not (process := os.fork()):
                         selector.close()
                         for used in (listener, connection, *(other for _, other, _ in processes.values())):
@@ -291,7 +303,12 @@ def _become(request: dict[str, Any]) -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for stream in (sys.stdin, sys.stdout):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if number not in moved:
+            os.close(number)
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+    for stream in filter(None, (sys.stdin, sys.stdout)):
         stream.reconfigure(line_buffering=stream.isatty())
     random.seed()
     numpy.random.seed()

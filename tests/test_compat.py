@@ -4,6 +4,7 @@ import io
 import mmap
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -151,7 +152,7 @@ def test_fit_progress_counts_steps_and_batches() -> None:
 
 
 def test_take_child_processes_empties_the_list_that_lightning_watches() -> None:
-    with Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with Popen(["sleep", "60"]) as process:
         try:
             launched = [process]
             # If the list is not emptied, the observer kills main_pid: a process that may end.
@@ -257,3 +258,9 @@ def test_modified_modules_are_noticed(what: str) -> None:
     if isinstance(handle, RemovableHandle):
         handle.remove()
         assert compat.is_unmodified(linear)
+
+
+def test_processes_are_running_until_they_end() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert compat.is_running(process.pid)
+    assert not compat.is_running(process.pid)

@@ -145,8 +145,8 @@ class Process:
         self._start_time = time.monotonic()
 
         def limit() -> None:
-            if file_size is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+            assert file_size is not None
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -157,7 +157,7 @@ class Process:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=limit,
+                preexec_fn=limit if file_size is not None else None,
             )
 
     def read_events(self) -> list[dict[str, Any]]:

@@ -87,6 +87,19 @@ def replace(source: Path, target: Path) -> None:
         time.sleep(0.05)
 
 
+def is_running(process: int) -> bool:
+    """Return whether there is a process with this number. On Windows, where a signal would end it: always True."""
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
 def sync_file(path: Path) -> None:
     """Wait until the disk has the content of a file, so that it survives a power cut."""
     with path.open("r+b") as file:  # Windows syncs only files that are open for writing

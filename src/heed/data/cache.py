@@ -1,12 +1,13 @@
 """Files and folders that are built once."""
 
+import glob
 import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from heed.errors import HeedError
-from heed.files import remove, replacing
+from heed.files import remove, remove_unfinished, replacing
 from heed.progress import Progress
 
 FORMAT = 1
@@ -39,6 +40,7 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
         with FileLock(f"{path}.lock"):
             if not _is_intact(path):
                 remove(path)
+                remove_unfinished(path.parent, glob.escape(path.name))
                 with replacing(path) as partial:
                     build(partial)
                     with replacing(_checksum_file(path), durable=True) as manifest:
@@ -69,7 +71,7 @@ def _checksum(path: Path) -> str:
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     if missing := next((file for file in files if not file.is_file()), None):
         raise FileNotFoundError(missing)
-    entry = f"{path.parent.name}/{path.name.removesuffix('.partial')}"
+    entry = f"{path.parent.name}/{path.name}"
     with Progress(f"Checking {entry}", total=sum(file.stat().st_size for file in files), unit="B") as bar:
         for file in files:
             digest.update(f"{file.name if file != path else ''}\n".encode())

@@ -66,3 +66,6 @@ def main() -> None:
             raise error from error.__cause__
         print(f"{program.name()}: {message}", file=sys.stderr)
         sys.exit(2)
+    finally:
+        if "heed.launch.processes" in sys.modules:  # a run has started
+            sys.modules["heed.launch.processes"].leave_process_group()

@@ -12,8 +12,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import read_write
 
 from heed.errors import HeedError
+from heed.files import remove_unfinished
 from heed.launch import program
-from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
+from heed.launch.processes import agree_on_folder, announce_parent, detect_launch, is_first_process, watch_parent
 from heed.progress import print_line
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.checkpoints import latest_checkpoint
@@ -53,10 +54,16 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
             lock.callback(_remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
+            for part in ("", "checkpoints", "model"):
+                remove_unfinished(folder / part)
             return folder
 
-        # Lightning passes the folder to the processes that it starts on their command line.
-        folder = agree_on_folder(launch, claim) if launch or is_first else given
+        if launch or is_first:
+            folder = agree_on_folder(launch, claim)
+            announce_parent()
+        else:  # Lightning passes the folder to the processes that it starts on their command line
+            folder = given
+            watch_parent()
         with read_write(job):
             job.run.dir = job.runtime.output_dir = str(folder)
         try:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from heed.compat import replace
 from heed.errors import HeedError
-from heed.files import remove
+from heed.files import remove, remove_unfinished
 from heed.progress import Progress, is_first_process
 
 Content = TypeVar("Content")
@@ -64,6 +64,7 @@ def open_or_build(
                 if not keep_failed:
                     remove(partial)
                 raise
+            remove_unfinished(partial, "**/*")  # of killed processes and their workers
             replace(partial, folder)
             return load(folder)
     except OSError as error:

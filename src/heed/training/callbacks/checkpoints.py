@@ -73,11 +73,8 @@ class Checkpoints(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.scores = trainer.strategy.broadcast(self.scores)
-        if trainer.is_global_zero:
-            for unfinished in self.folder.glob("*.partial"):
-                unfinished.unlink()
-            if self._restored:
-                self._remove_others(trainer.global_step)
+        if trainer.is_global_zero and self._restored:
+            self._remove_others(trainer.global_step)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
