@@ -64,11 +64,12 @@ TRANSFORMER = (
     "model.num_heads=4",
     "model.encoder_layers=2",
     "model.decoder_layers=2",
+    "model.dropout=0.1",
     "optimizer.lr=5e-3",
 )
 VARIANTS = {
     "transformer": TRANSFORMER,
-    "rnn": ("model=rnn", "model.d_embedding=48", "model.d_model=64", "optimizer.lr=5e-3"),
+    "rnn": ("model=rnn", "model.d_embedding=48", "model.d_model=64", "model.dropout=0.2", "optimizer.lr=5e-3"),
     "muon": (*TRANSFORMER[:-1], "optimizer=muon", "optimizer.lr=1e-2"),
     "r-drop-bpe-dropout": (*TRANSFORMER, "module.r_drop=2.0", "tokenizer.bpe_dropout=0.1"),
     "ema": (*TRANSFORMER, "callbacks.ema.decay=0.95", "weights=ema"),
