@@ -135,6 +135,7 @@ def test_a_wrong_option(error_of: ErrorOf, tmp_path: Path, wrong: list[str], mes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("right", [right for _, _, right in SETTINGS if right], ids=" ".join)
+@pytest.mark.full
 def test_the_same_option_with_a_right_value(
     compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]
 ) -> None:

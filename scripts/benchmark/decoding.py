@@ -221,7 +221,13 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     print(f"decode: training a model for {steps} steps", flush=True)
     command = [sys.executable, str(ROOT / "train.py"), *settings]
     done = subprocess.run(
-        command, env=os.environ, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env=os.environ,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
     )
     if done.returncode:
         raise HeedError(f"{' '.join(command)}\nended with exit status {done.returncode}:\n{done.stdout[-2000:]}")

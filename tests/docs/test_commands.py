@@ -80,6 +80,7 @@ def test_commands_are_found() -> None:
 
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)
 @pytest.mark.docs
+@pytest.mark.full
 def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
     """The options are composed and every part is built; of a sweep, each job."""
     overrides = [word for word in words if "=" in word and not word.startswith("hydra.")]
@@ -117,6 +118,7 @@ def test_other_commands_exist(words: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [words for words in TRAIN if words and words[0] == "data=files"], ids=" ".join)
+@pytest.mark.full
 def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path: Path, words: list[str]) -> None:
     write_data(words)
     status, output = command(*words, *FAST, f"hydra.run.dir={tmp_path}/run")
@@ -125,6 +127,7 @@ def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_first_screen_of_the_readme(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +154,7 @@ def test_the_first_screen_of_the_readme(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     results = json.loads((run("keys", *FAST, *FEW) / "results.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]
