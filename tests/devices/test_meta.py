@@ -27,7 +27,7 @@ from heed.models import build_model
 from heed.models.rnn_config import RNNConfig
 from heed.models.seq2seq import ModelConfig
 from heed.training.module import TranslationModule
-from tests.conftest import CONFIGS, RNN, TRANSFORMER
+from tests.conftest import RNN, TRANSFORMER
 from tests.tokenizers import train_tokenizer
 
 META = torch.device("meta")
@@ -53,11 +53,11 @@ class OneDevice(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
+SMALL = replace(TRANSFORMER, d_model=40, num_heads=4, encoder_layers=1, decoder_layers=1, layer_dropout=0.1)
+
+
 def positions(kind: Any, *, merge: Any = None, max_length: int | None = None) -> ModelConfig:
-    found = PositionsConfig(kind=kind, merge=merge, max_length=max_length)
-    return replace(
-        TRANSFORMER, d_model=40, num_heads=4, encoder_layers=1, decoder_layers=1, positions=found, layer_dropout=0.1
-    )
+    return replace(SMALL, positions=PositionsConfig(kind=kind, merge=merge, max_length=max_length))
 
 
 def attention(score: Any, *, cell: Any = "lstm", dropout_kind: Any = "standard", **changes: Any) -> ModelConfig:
@@ -65,8 +65,9 @@ def attention(score: Any, *, cell: Any = "lstm", dropout_kind: Any = "standard",
     return replace(RNN, layers=1, cell=cell, dropout_kind=dropout_kind, attention=found)
 
 
+FAMILIES: dict[str, ModelConfig] = {"transformer": SMALL, "rnn": attention("general", input_feeding=True)}
 MODELS: dict[str, ModelConfig] = {
-    **CONFIGS,
+    **FAMILIES,
     "rotary": positions("rotary"),
     "alibi": positions("alibi"),
     "relative": positions("relative"),
@@ -106,7 +107,7 @@ class MaskedSGD(torch.optim.Optimizer):
 
 
 @pytest.mark.parametrize(
-    ("name", "padded", "alpha"), [*((name, True, 5.0) for name in MODELS), *((name, False, 0.0) for name in CONFIGS)]
+    ("name", "padded", "alpha"), [*((name, True, 5.0) for name in MODELS), *((name, False, 0.0) for name in FAMILIES)]
 )
 def test_a_training_step(
     name: str, padded: bool, alpha: float, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
@@ -160,7 +161,12 @@ SEARCHES: dict[str, Search] = {
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [*((kind, name) for kind in ("greedy", "beam") for name in MODELS), ("sample", "transformer"), ("nucleus", "rnn")],
+    [
+        *(("greedy", name) for name in MODELS),
+        *(("beam", name) for name in FAMILIES),
+        ("sample", "rnn"),
+        ("nucleus", "rnn"),
+    ],
 )
 def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, search, found = build(name).eval(), SEARCHES[kind], batch(padded=True)
