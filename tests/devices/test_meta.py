@@ -171,7 +171,7 @@ SEARCHES: dict[str, Search] = {
 def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, search, found = build(name).eval(), SEARCHES[kind], batch(padded=True)
     src, mask, lengths = found.src.to(META), found.src_mask.to(META), found.src_lengths
-    steps = []
+    steps: list[History] = []
 
     def refuse(tensor: Tensor) -> Any:
         raise _AskedForValueError
@@ -181,7 +181,7 @@ def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pyte
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            steps.append(1)
+            steps.append(args[0])
             return function(*args)
 
         return call
@@ -197,6 +197,8 @@ def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pyte
     with OneDevice(), pytest.raises(_AskedForValueError):  # type: ignore[no-untyped-call]
         search(model, src, mask)
     assert len(steps) == 8
+    with OneDevice():  # type: ignore[no-untyped-call]
+        assert all(part.is_meta for part in steps[0].tensors())
 
 
 VALUES: list[Callable[[Tensor], object]] = [
