@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests import type_checks  # before heed: importing a function of heed adds the checks
+from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
 # isort: split
 import pytest
@@ -14,6 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
 from omegaconf import DictConfig
 
+from heed.compat import REQUEUE_SIGNAL
 from heed.launch import command as launch_command
 from heed.launch.compose import compose as launch_compose
 from heed.layers.attention import SelfAttentionConfig
@@ -31,15 +32,36 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+collect_ignore = systems.not_collected()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--fuzz-cases", type=int, default=60, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--cpu-report", type=Path, metavar="FILE", help="write the CPU seconds of each test as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        forkserver.begin_session()
+        config.add_cleanup(forkserver.end_session)
+    config.pluginmanager.register(cpu.CPUReport(config.getoption("--cpu-report")))
+
+
+FULL = (
+    "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
+    "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
+)  # fmt: skip
+"""Tests of developers' scripts and files, which only `make test-full` runs."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark every test that trains, in this process or by the command line, as slow; and order the selected tests."""
+    """Mark tests of `FULL`, mark every test that composes a configuration as slow, and order the selected tests."""
+    full = tuple(str(Path(__file__).parent / name) for name in FULL)
     for item in items:
-        if {"run", "command"} & set(getattr(item, "fixturenames", ())):
+        if str(item.path).startswith(full):
+            item.add_marker(pytest.mark.full)
+        if {"compose", "run", "command"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     yield  # deselects by -m
     items[:] = slow_modules_first(items, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -64,8 +86,10 @@ def slow_modules_first(items: list[pytest.Item], *, workers: int) -> list[pytest
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     type_checks.start_test()
+    if sys.platform == "win32" and (posix := item.get_closest_marker("posix")):
+        pytest.skip(f"Windows lacks {posix.args[0]}")
 
 
 TRANSFORMER = TransformerConfig(
@@ -132,12 +156,24 @@ def compose() -> Callable[..., DictConfig]:
 
 
 @pytest.fixture
-def run(compose: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Path]:
-    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder."""
+def run(
+    compose: Callable[..., DictConfig], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder.
+
+    All tests of a process share the cache. Models that have learned nothing write translations of the maximal length,
+    which is short here.
+    """
+    settings = [
+        "logger=none",
+        f"cache_dir={tmp_path_factory.getbasetemp() / 'cache'}",
+        "search.max_length_factor=1.0",
+        "search.max_length_extra=5",
+    ]
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        launch_command.train(compose("logger=none", f"cache_dir={tmp_path / 'cache'}", *overrides, folder=folder))
+        launch_command.train(compose(*settings, *overrides, folder=folder))
         return folder
 
     return trained
@@ -160,7 +196,7 @@ def command(
         return status, capsys.readouterr().err
 
     monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, REQUEUE_SIGNAL) if number is not None}
     yield run
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -1,6 +1,12 @@
-"""The private interfaces of libraries that heed uses still exist and work as heed expects."""
+"""What some systems lack is replaced; the private interfaces of libraries still exist and work as heed expects."""
 
+import io
+import mmap
+import os
+import signal
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -17,8 +23,66 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from heed import compat
+from tests import like_windows
+
+# ---- operating systems
+
+
+def test_usable_cores_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert compat.usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert compat.usable_cores() == 7
+
+
+def test_the_memory_is_unknown_without_sysconf(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = compat.memory_bytes()
+    assert size is None or size > 2**28
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    assert compat.memory_bytes() is None
+
+
+def test_the_requeue_signal_and_its_status_are_those_of_slurm_scripts() -> None:
+    assert getattr(signal, "SIGUSR1", None) == compat.REQUEUE_SIGNAL
+    assert getattr(os, "EX_TEMPFAIL", 75) == compat.REQUEUE_STATUS
+
+
+def test_advice_about_mapped_files_changes_no_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        compat.read_randomly(mapped)
+        compat.release_pages(mapped)
+        assert mapped[:] == b"content"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_windows_waits_until_a_replaced_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    like_windows.refuse_open_files(monkeypatch.setattr)
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path in (old, new):
+        path.write_text(path.name, encoding="utf-8")
+    reader = old.open(encoding="utf-8")
+    with pytest.raises(PermissionError):
+        compat.replace(new, old)
+    monkeypatch.setattr(compat, "WINDOWS", True)
+    monkeypatch.setattr(compat.time, "sleep", lambda seconds: reader.close())
+    compat.replace(new, old)
+    assert old.read_text(encoding="utf-8") == "new"
+
+
+def test_windows_prints_utf_8_into_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_windows, expected in ((False, b"?"), (True, "−".encode())):
+        monkeypatch.setattr(compat, "WINDOWS", is_windows)
+        pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="replace", write_through=True)
+        monkeypatch.setattr(sys, "stdout", pipe)
+        compat.print_in_utf8()
+        print("−", end="")
+        assert pipe.buffer.getvalue() == expected  # type: ignore[attr-defined]
+
 
 # ---- hydra
 
@@ -88,7 +152,7 @@ def test_fit_progress_counts_steps_and_batches() -> None:
 
 
 def test_take_child_processes_empties_the_list_that_lightning_watches() -> None:
-    with Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with Popen(["sleep", "60"]) as process:
         try:
             launched = [process]
             # If the list is not emptied, the observer kills main_pid: a process that may end.
@@ -169,3 +233,34 @@ def test_onednn_linear_is_the_linear_map(biased: bool) -> None:
 def test_norms_are_those_of_each_tensor() -> None:
     tensors = [torch.tensor([3.0, 4.0]), torch.full((2, 2), 1.0)]
     assert [float(norm) for norm in compat.norms(tensors)] == [5.0, 2.0]
+
+
+def _global_hook(linear: nn.Linear) -> Any:
+    return nn.modules.module.register_module_forward_pre_hook(lambda *_: None)
+
+
+MODIFICATIONS: dict[str, Callable[[nn.Linear], Any]] = {
+    "hook": lambda linear: linear.register_forward_hook(lambda *_: None),
+    "hook before": lambda linear: linear.register_forward_pre_hook(lambda *_: None),
+    "hook of all modules": _global_hook,
+    "parametrization": lambda linear: nn.utils.parametrize.register_parametrization(linear, "weight", nn.ReLU()),
+    "method": lambda linear: setattr(linear, "forward", linear.forward),
+    "class": lambda linear: setattr(linear, "__class__", type("Adapter", (nn.Linear,), {})),
+}
+
+
+@pytest.mark.parametrize("what", MODIFICATIONS)
+def test_modified_modules_are_noticed(what: str) -> None:
+    linear = nn.Linear(3, 3)
+    assert compat.is_unmodified(linear)
+    handle = MODIFICATIONS[what](linear)
+    assert not compat.is_unmodified(linear)
+    if isinstance(handle, RemovableHandle):
+        handle.remove()
+        assert compat.is_unmodified(linear)
+
+
+def test_processes_are_running_until_they_end() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert compat.is_running(process.pid)
+    assert not compat.is_running(process.pid)

@@ -43,6 +43,7 @@ def test_gives_the_same_log_probabilities(family: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_compares_as_before(tmp_path: Path) -> None:
     assert main(["compare", str(FIXTURES / "transformer"), str(FIXTURES / "rnn"), "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "compare.json").read_text())

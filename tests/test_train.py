@@ -3,7 +3,6 @@
 import csv
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from heed.decoding import BeamSearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.training.schedules import Cosine
+from tests import forkserver
 
 ROOT = Path(__file__).parent.parent
 Run = Callable[..., Path]
@@ -25,6 +25,7 @@ TINY = {
     "transformer": ["model=transformer", "model.d_model=32", "model.d_ff=64", "model.num_heads=2"],
     "rnn": ["model=rnn", "model.d_embedding=32", "model.d_model=32"],
 }
+FAMILIES = ["transformer", pytest.param("rnn", marks=pytest.mark.full)]
 LIMITS = ["trainer.max_epochs=null", "trainer.accelerator=cpu"]
 
 
@@ -90,7 +91,7 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
         "-w",
         "4",
     ]
-    bleu = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    bleu = forkserver.run(command, capture_output=True, text=True, check=True).stdout
     assert float(bleu) == pytest.approx(results["test"]["bleu"], abs=1e-4)
     assert (translations / "test.src").read_text() == (tmp_path / "a.xx").read_text()
 
@@ -124,7 +125,7 @@ def test_languages_without_spaces_and_files_with_both_sides(run: Run, tmp_path: 
     assert "tok:13a" in swapped["test"]["bleu_signature"]
 
 
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
     bf16 = ["trainer.precision=bf16-mixed", "trainer.max_steps=3", "trainer.validate_every=3"]
     folder = run("bf16", *files, *TINY[family], *LIMITS, *bf16)
@@ -136,7 +137,7 @@ def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], family: str) -> None:
     common = [
         *files,
@@ -209,7 +210,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
     one = run("one", *common, "trainer=cpu")
     two = tmp_path / "runs" / "two"
     command = [sys.executable, "train.py", *common, "trainer=ddp_cpu", "trainer.devices=2", f"hydra.run.dir='{two}'"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = forkserver.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for name, tensor in weights(one).items():
         torch.testing.assert_close(tensor, weights(two)[name], rtol=1e-4, atol=1e-6)
@@ -236,7 +237,7 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
 
 def test_the_command_line_translates_from_a_run(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("cli", *files, *TINY["rnn"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2")
-    process = subprocess.run(
+    process = forkserver.run(
         [sys.executable, "-m", "heed", "translate", "--model", folder],
         input="a b c\n\nj\n", capture_output=True, text=True, check=True, cwd=folder,
     )  # fmt: skip

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -17,6 +16,7 @@ from heed.cli import main
 from heed.data.synthetic import challenge, generate
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
+from tests import forkserver
 
 EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)
 BLEU = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -135,7 +135,7 @@ def test_verdict_names_the_better_run(
     for side, run in zip(found["sides"], (worse, better), strict=True):
         command = [sys.executable, "-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "-w", "8"]
         folder = run / "translations"
-        answer = json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)
+        answer = json.loads(forkserver.run(command, cwd=folder, capture_output=True, check=True).stdout)
         for metric, theirs in zip(("BLEU", "chrF"), answer, strict=True):
             assert side["scores"][metric]["mean"] == pytest.approx(theirs["score"], abs=1e-6)
             assert found["signatures"][metric] == theirs["signature"]

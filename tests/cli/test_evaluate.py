@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from heed.decoding import BeamSearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
+from tests import forkserver
 from tests.tokenizers import train_tokenizer
 
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -55,7 +55,7 @@ def model(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
 
 def sacrebleu(*references: Path, hyp: Path, options: list[str]) -> list[tuple[str, float, str]]:
     command = [sys.executable, "-m", "sacrebleu", *references, "-i", hyp, "-m", "bleu", "chrf", "ter", "-w", "10"]
-    answer = subprocess.run([*command, *options], capture_output=True, check=True, timeout=60)
+    answer = forkserver.run([*command, *options], capture_output=True, check=True, timeout=60)
     return [(entry["name"], entry["score"], entry["signature"]) for entry in json.loads(answer.stdout)]
 
 

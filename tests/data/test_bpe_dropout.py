@@ -2,7 +2,6 @@
 
 import io
 import math
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import sentencepiece as spm
 from heed.data.bpe_dropout import SEGMENTATIONS, BPEDropout
 from heed.data.ragged import Ragged
 from heed.errors import HeedError
+from tests import forkserver
 from tests.data.corpora import ROOT
 
 WORDS = ("low", "lower", "newest", "widest", "lowest", "unrelated", "fährt", "Straße", "well-known", "3,141")
@@ -125,7 +125,7 @@ print(segment(BPEDropout(bpe, rate=0.3), {ids}, seed="(1, 2)"))
     dropout = BPEDropout(bpe, rate=0.3)
     segmented = segment(dropout, ids, seed="(1, 2)")
     command = [sys.executable, "-c", script]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    printed = forkserver.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert printed.strip() == str(segmented)
     assert segment(dropout, ids, seed="(1, 3)") != segmented
 

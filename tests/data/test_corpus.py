@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from heed.data.corpus import Corpus, _swap_sides
 from heed.data.synthetic import Example, generate
 from heed.data.text import ParallelText
 from heed.errors import HeedError
+from tests import forkserver
 from tests.data.corpora import (
     ENGLISH,
     GERMAN,
@@ -101,6 +103,36 @@ def test_reverse_swaps_text_and_languages(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"train": "[[{}/train.de,{}/train.en]]"},
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en, that of "
+            "[{0}/train.de,{0}/train.en] in data.train: swap",
+        ),
+        ({"test": "[[{}/test.de,{}/test.en]]"}, "data.test: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but"),
+        (
+            {"train": "[[{}/train.en,{}/train.de],[{}/test.de,{}/test.en]]"},
+            "data.train: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but its direction is en-de, that of",
+        ),
+        (
+            {"valid": "{en-de: [[{}/val.en,{}/val.de]], de-en: [[{}/val.en,{}/val.de]]}", "test": "null"},
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en: swap",
+        ),
+        (
+            {"src_lang": "de", "tgt_lang": "en"},
+            "data.train: [{0}/train.en,{0}/train.de] is en-de by its suffixes, but its direction is de-en: swap",
+        ),
+    ],
+)
+def test_files_whose_suffixes_contradict_the_direction_are_refused(
+    folder: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(HeedError, match=re.escape(message.format(folder))):
+        load_files(folder, **options)
+
+
+@pytest.mark.parametrize(
     ("target", "language"),
     [
         ("私は学生です。", "ja"),
@@ -162,7 +194,7 @@ def test_the_fingerprint_depends_on_the_text(folder: Path) -> None:
         "import sys; from tests.data.corpora import load_files; from pathlib import Path;"
         "print(load_files(Path(sys.argv[1]), cache_dir='{}/other').fingerprint)"
     )
-    in_another_process = subprocess.run(
+    in_another_process = forkserver.run(
         [sys.executable, "-c", script, str(folder)], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     assert load_files(folder).fingerprint == in_another_process
@@ -210,10 +242,14 @@ def test_published_corpus_from_a_repository(folder: Path) -> None:
         hub_corpus(repository=str(repository), tgt_lang="fr", cache_dir=str(folder / "cache")).load()
 
 
-@pytest.mark.slow
-def test_a_missing_repository_or_network_is_an_error() -> None:
+def test_a_missing_repository_is_an_error() -> None:
     with pytest.raises(HeedError, match=r"tatoeba is in no hub repository .*data\.root=DIR"):
         compose_data("tatoeba").load()
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_missing_network_is_an_error() -> None:
     script = "from tests.data.corpora import hub_corpus; hub_corpus(repository='nobody/nothing').load()"
     run = subprocess.run(
         [sys.executable, "-c", script],

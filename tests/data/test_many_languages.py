@@ -180,6 +180,7 @@ def test_the_mean_of_several_sets_says_so() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_one_model_learns_every_direction(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from heed.launch.compose import compose
     from heed.launch.run import train_one_run

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -23,6 +22,7 @@ from hydra.errors import InstantiationException
 from heed.data.corpora.opus import OpusCorpus
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
+from tests import forkserver
 from tests.data.corpora import ROOT, compose_data, sentence_pairs
 
 NEWS = "Statmt-news_commentary-16-deu-eng"
@@ -161,7 +161,7 @@ def test_an_interrupted_download_is_not_taken_for_a_complete_one(program: Path, 
     code = f"from tests.data.test_opus import load; from pathlib import Path; load(Path({str(tmp_path)!r}))"
     paths = os.pathsep.join([str(ROOT), *sys.path])
     environment = {**os.environ, "KILL_PARENT": "1", "PYTHONPATH": paths}
-    killed = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT)
+    killed = forkserver.run([sys.executable, "-c", code], env=environment, cwd=ROOT)
     assert killed.returncode == -signal.SIGKILL
     (file,) = tmp_path.glob(f"cache/opus/*.partial/*/train-parts/{NEWS}.eng")
     first = file.parents[1]

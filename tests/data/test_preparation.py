@@ -27,6 +27,7 @@ from heed.data.store import PreparedPairs
 from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
+from tests import forkserver
 from tests.data.corpora import NO_RULES, ROOT, numbered_dogs, sentence_pairs, train_tokenizer, training_text
 
 PAIRS = numbered_dogs(500)
@@ -55,7 +56,7 @@ def test_the_ids_are_those_of_the_tokenizer(tokenizer: Tokenizer, tmp_path: Path
 
 @pytest.mark.parametrize(("run", "shard", "digest_range"), [(100, 90, 50), (1, 500, 10**6), (10**6, 7, 20)])
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("at_most", [None, 200])
+@pytest.mark.parametrize("at_most", [200, pytest.param(None, marks=pytest.mark.full)])
 def test_the_sizes_of_runs_shards_and_ranges_change_no_pair(
     run: int,
     shard: int,
@@ -135,7 +136,7 @@ def start_preparation(path: Path, cache: str, processes: int) -> "subprocess.Pop
     script = path / "prepare.py"
     script.write_text(PREPARE)
     command = [sys.executable, str(script), str(path), str(path / cache), str(processes)]
-    return subprocess.Popen(
+    return forkserver.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
     )  # fmt: skip
@@ -148,6 +149,7 @@ def digest_of(process: "subprocess.Popen[str]") -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_one_and_two_processes_and_one_that_is_killed_again_and_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
     write_text(tmp_path, 4000)
     tokenizer.save(tmp_path)
@@ -233,7 +235,7 @@ def test_the_first_process_of_a_run_builds(tmp_path: Path) -> None:
     for rank in ("2", "1", "0"):
         command = [sys.executable, "-c", BUILD_ENTRY, str(tmp_path / "entry")]
         env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RANK": rank}
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+        started.append(forkserver.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
         assert started[-1].stdout is not None
         assert started[-1].stdout.readline() == "ready\n"
     assert {process.communicate(timeout=30)[0] for process in started} == {"0\n"}

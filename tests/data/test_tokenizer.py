@@ -20,6 +20,7 @@ from heed.data.text import Block, ParallelText, WordCounts
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
+from tests import forkserver
 from tests.data.corpora import (
     GERMAN_NOUNS,
     NOUNS,
@@ -235,7 +236,7 @@ def test_concurrent_processes_train_the_same_tokenizer(kind: str, tmp_path: Path
 
     def run(cache: Path) -> str:
         command = [sys.executable, "-c", script, str(cache)]
-        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        done = forkserver.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
         assert done.stderr == "", "SentencePiece prints nothing"
         return done.stdout.strip()
 
@@ -341,8 +342,9 @@ train_tokenizer(toy_language(), Path(sys.argv[1]))
 """
 
 
+@pytest.mark.posix("SIGKILL")
 def test_a_killed_training_leaves_nothing_for_the_next(tmp_path: Path) -> None:
-    killed = subprocess.run(
+    killed = forkserver.run(
         [sys.executable, "-c", KILLED, str(tmp_path)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},

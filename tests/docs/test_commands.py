@@ -80,6 +80,7 @@ def test_commands_are_found() -> None:
 
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)
 @pytest.mark.docs
+@pytest.mark.full
 def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
     """The options are composed and every part is built; of a sweep, each job."""
     overrides = [word for word in words if "=" in word and not word.startswith("hydra.")]
@@ -117,6 +118,7 @@ def test_other_commands_exist(words: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [words for words in TRAIN if words and words[0] == "data=files"], ids=" ".join)
+@pytest.mark.full
 def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path: Path, words: list[str]) -> None:
     write_data(words)
     status, output = command(*words, *FAST, f"hydra.run.dir={tmp_path}/run")
@@ -125,13 +127,14 @@ def test_train_reads_the_files(command: Callable[..., tuple[int, str]], tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_first_screen_of_the_readme(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Train, translate, inspect, compare and the lines of Python, with few sentences and steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## Train, translate, inspect, compare")[2].partition("More:")[0]
-    Path("in.txt").write_text("The woman didn't see the old bank.\n", encoding="utf-8")
+    Path("in.txt").write_text("The woman didn't see the dog.\n", encoding="utf-8")
     ran = []
     for program, *words in commands(section):
         if program == "echo" or len(words) < 2:  # a command without arguments is only mentioned
@@ -151,6 +154,7 @@ def test_the_first_screen_of_the_readme(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     results = json.loads((run("keys", *FAST, *FEW) / "results.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores, metric_scores
+from tests import forkserver
 
 REFERENCES = [
     "Der Mann fährt mit dem Fahrrad .",
@@ -29,7 +29,7 @@ def test_scores_equal_the_sacrebleu_command(tmp_path: Path) -> None:
     for name, lines in (("hyp", HYPOTHESES), ("ref", REFERENCES)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "hyp", "-m", "bleu", "chrf", "-w", "10"]
-    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    answer = forkserver.run(command, cwd=tmp_path, capture_output=True, check=True)
     bleu, chrf = json.loads(answer.stdout)
     scores = corpus_scores(HYPOTHESES, REFERENCES, tgt_lang="de")
     assert scores.bleu == pytest.approx(bleu["score"], abs=1e-9)

@@ -49,7 +49,7 @@ ARCHITECTURES = {
     "rotary": [*SMALL, "model/positions=rotary", "model.activation=swiglu", "model.norm_kind=rms"],
     "rnn": ["model=rnn", "model.d_model=64", "model.d_embedding=64", "model.layers=1"],
 }
-ALWAYS = "pre-norm", "rnn"
+ALWAYS = ("pre-norm",)
 """The architectures that `make test` trains."""
 
 

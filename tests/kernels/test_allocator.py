@@ -35,9 +35,10 @@ SHAPES = """
 from heed import kernels
 
 weight = torch.nn.Parameter(torch.randn(1024, 256))
-with torch.no_grad(), kernels.packed_weights():
+with torch.no_grad():
+    linear = kernels.WeightPacker().prepared_linear((weight, None))
     for rows in range(1000, 1400):
-        kernels.linear(torch.randn(rows, 256), weight)
+        linear(torch.randn(rows, 256))
         if rows == 1100:
             before = megabytes("Rss")
 print(before, megabytes("Rss"))
@@ -61,6 +62,7 @@ def test_freed_memory_is_kept_in_huge_pages_that_were_used() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(max_onednn_rows() < 1400, reason="MKL multiplies so many rows on this CPU, and caches no shapes")
+@pytest.mark.full
 def test_memory_does_not_grow_with_the_shapes_of_products() -> None:
     # With PyTorch's own limit of 1024 cached shapes, each of the 300 added 6 MiB.
     before, after = numbers(SHAPES)

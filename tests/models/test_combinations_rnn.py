@@ -1,16 +1,14 @@
-"""Every two options of an RNN, trained together for a few steps; and the combinations that are refused."""
+"""Every two options of an RNN together: gradients and single steps; and the combinations that are refused."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from heed.errors import HeedError
 from heed.launch.configuration import build_parts
-from heed.models import build_model
-from tests.models.test_combinations import V, train_and_step
+from tests.models.test_combinations import build, check_gradients_and_steps, overrides
 from tests.pairwise import pairwise
 
 Compose = Callable[..., DictConfig]
@@ -40,16 +38,10 @@ def allowed(row: Mapping[str, Any]) -> bool:
     )
 
 
-def overrides(row: Mapping[str, Any]) -> str:
-    words = [f"{option}={value}" for option, value in row.items()]
-    return " ".join([*words, "model.attention.window=2"] if row["model.attention.reach"] != "global" else words)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("row", pairwise(RNN, allowed), ids=overrides)
-def test_every_two_options_of_an_rnn_train_together(compose: Compose, row: Mapping[str, Any]) -> None:
-    config = instantiate(compose("model=rnn", *overrides(row).split(), *TINY).model, _convert_="all")
-    train_and_step(build_model(config, src_vocab=V, tgt_vocab=V, joint=True).eval())
+def test_every_two_options_of_an_rnn_together(row: Mapping[str, Any]) -> None:
+    window = ["model.attention.window=2"] * (row["model.attention.reach"] != "global")
+    check_gradients_and_steps(build(row, "model=rnn", *TINY, *window))
 
 
 REFUSED = {

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import forkserver
+
 
 @dataclass(frozen=True)
 class Server:
@@ -34,7 +36,7 @@ def serving(*arguments: object, log: Path = Path(os.devnull)) -> Iterator[Server
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment) as process,
+        forkserver.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment) as process,
     ):
         assert process.stdout
         try:

@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -19,10 +18,12 @@ from libretranslatepy import LibreTranslateAPI
 import heed
 from heed.cli import main
 from heed.serve.server import HEAD_SECONDS
+from tests import forkserver
 from tests.export.models import LINES
 from tests.serve.processes import Server, serving
 
 pytestmark = pytest.mark.slow
+FULL = pytest.mark.full
 
 Heed = Callable[..., tuple[int, str, str]]
 
@@ -157,7 +158,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
     return holds
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Signals) -> None:
     texts = [" ".join(LINES)] * 60
     answers: list[dict[str, object]] = []
@@ -173,6 +174,7 @@ def test_a_signal_finishes_what_was_accepted(run_folder: Path, number: signal.Si
     assert answer["translatedText"] == heed.load(run_folder, device="cpu").translate(texts)
 
 
+@pytest.mark.full
 def test_memory_stays_flat(server: Server) -> None:
     def load(rounds: int) -> None:
         with ThreadPoolExecutor(8) as clients:
@@ -218,11 +220,11 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
         assert f"127.0.0.1:{port} cannot be used" in serve_fails(capsys, run_folder, "--port", port)
 
 
-@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "sentencex"])
+@pytest.mark.parametrize("package", ["fastapi", *(pytest.param(name, marks=FULL) for name in ("uvicorn", "sentencex"))])
 def test_a_missing_package_is_a_sentence(run_folder: Path, package: str) -> None:
     program = f"import sys; sys.modules[{package!r}] = None; from heed.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "serve", str(run_folder), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = forkserver.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
     assert package in done.stderr
     assert "pip install -e '.[" in done.stderr

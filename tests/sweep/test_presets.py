@@ -28,7 +28,14 @@ def settings_of(cfg: Any) -> SweepSettings:
     return SweepSettings(**options)
 
 
-@pytest.mark.parametrize("name", [name for name in names(CONF) if name != "default"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "smoke" else pytest.param(name, marks=pytest.mark.full)
+        for name in names(CONF)
+        if name != "default"
+    ],
+)
 def test_every_corner_of_a_space_is_a_valid_run(compose: Compose, name: str) -> None:
     cfg = compose(f"sweep={name}")
     settings = settings_of(cfg)

@@ -16,6 +16,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from heed.sweep.study import open_storage
+from tests import forkserver
 
 TRAIN = Path(__file__).parents[2] / "train.py"
 TINY = [
@@ -43,7 +44,7 @@ def start(tmp_path: Path, cache: Path) -> Iterator[Callable[..., "subprocess.Pop
     started = []
 
     def worker(*arguments: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
+        process = forkserver.Popen(
             [sys.executable, TRAIN, "-m", f"cache_dir={cache}", *arguments],
             cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -111,10 +112,10 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
 
     preset = (tmp_path / "conf/experiment/study.yaml").read_text()
     assert "lr: 0.01 # searched in choice(1e-2,1e-7)" in preset
-    again = subprocess.run(
+    again = forkserver.run(
         [sys.executable, TRAIN, "--config-dir", "conf", "experiment=study", "seed=2", "hydra.run.dir=runs/again",
          "logger=none", "test=true"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     results = json.loads((tmp_path / "runs/again/results.json").read_text())
@@ -125,6 +126,7 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
 
 @pytest.mark.slow
 @pytest.mark.reliability
+@pytest.mark.full
 def test_another_worker_finishes_the_trial_of_a_killed_one(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
@@ -143,10 +145,10 @@ def test_another_worker_finishes_the_trial_of_a_killed_one(
     assert len({trial.user_attrs["folder"] for trial in done}) == 3
     assert "resume=true" in (tmp_path / "runs/study/0/.hydra/overrides.yaml").read_text(), printed
     (continued,) = [trial for trial in done if trial.user_attrs["folder"] == "0"]
-    undisturbed = subprocess.run(
+    undisturbed = forkserver.run(
         [sys.executable, TRAIN, *TINY, "trainer.max_steps=60", "trainer.validate_every=5", "test=false",
          f"model.dropout={continued.params['model.dropout']}", "hydra.run.dir=runs/undisturbed"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert undisturbed.returncode == 0, undisturbed.stderr
     assert curve(tmp_path / "runs/study/0") == curve(tmp_path / "runs/undisturbed")
@@ -155,6 +157,7 @@ def test_another_worker_finishes_the_trial_of_a_killed_one(
 
 @pytest.mark.slow
 @pytest.mark.reliability
+@pytest.mark.full
 def test_ctrl_c_leaves_a_study_that_goes_on(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
     settings = [*SMALL, "sweep.n_trials=2", "trainer.max_steps=200", "trainer.validate_every=100"]
     worker = start(*settings)
@@ -190,6 +193,7 @@ def test_workers_of_one_command_and_the_same_number_of_trials_for_both_families(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_failed_trial_keeps_its_reason_and_the_search_goes_on(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
@@ -206,6 +210,7 @@ def test_a_failed_trial_keeps_its_reason_and_the_search_goes_on(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_several_objectives(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
     settings = ["sweep.objective=[valid.bleu,decode_seconds.valid,params]", "sweep.n_trials=2", "sweep/pruner=none"]
     finish(start(*SMALL, *settings, "model.d_model=choice(16,32)"))
@@ -217,6 +222,7 @@ def test_several_objectives(tmp_path: Path, start: Callable[..., "subprocess.Pop
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_processes_of_one_trial_are_pruned_together(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
@@ -230,6 +236,7 @@ def test_processes_of_one_trial_are_pruned_together(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_launcher_of_jobs_runs_rounds(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     settings = ["hydra/launcher=submitit_local", "sweep.n_trials=3", "sweep.workers=2", "hydra.launcher.timeout_min=5"]
@@ -334,6 +341,7 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_two_workers_share_a_study_in_postgresql(
     tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"], postgresql: str
 ) -> None:

@@ -61,8 +61,8 @@ def work_until_done(folder: Path, budget: int) -> None:
 def test_workers_that_race_finish_as_many_trials_as_asked_for(tmp_path: Path) -> None:
     budget = 12
     join(tmp_path, budget=budget)
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=work_until_done, args=(tmp_path, budget)) for _ in range(4)]
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=work_until_done, args=(tmp_path, budget)) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -104,7 +104,7 @@ def _die_in_mid_trial(folder: Path) -> None:
 
 def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=2)
-    worker = multiprocessing.get_context("spawn").Process(target=_die_in_mid_trial, args=(tmp_path,))
+    worker = multiprocessing.get_context("fork").Process(target=_die_in_mid_trial, args=(tmp_path,))
     worker.start()
     worker.join(60)
     assert worker.exitcode == -signal.SIGKILL

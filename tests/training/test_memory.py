@@ -57,6 +57,7 @@ def batch(rows: int, src: int = 5, tgt: int = 7) -> Batch:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_following_the_advice_ends_in_a_run_that_fits(run: Callable[..., Path], settings: list[str]) -> None:
     run("imports", *settings, "batching.device_tokens=200", "model.d_ff=8")  # imports take memory too
     tokens, tried = 16384, []
@@ -101,6 +102,7 @@ def test_other_errors_are_not_changed() -> None:
         torch.empty(10 * MB)
 
 
+@pytest.mark.full
 def test_auto_on_a_cpu_is_the_constant(run: Callable[..., Path], settings: list[str]) -> None:
     small = [*settings, "model.d_ff=8", "batching.batch_tokens=900"]
     auto, number = (run(str(tokens), *small, f"batching.device_tokens={tokens}") for tokens in ("auto", CPU_TOKENS))

@@ -25,6 +25,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd, not fused": lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.1),
 }
 
+FULL = pytest.mark.full
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=transformer_tiny", "model.d_model=16",
         "model.d_ff=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "trainer=cpu",
         "trainer.precision=32-true", "batching.batch_tokens=100", "callbacks.attention_maps=null",
@@ -77,7 +78,7 @@ def test_skipped_steps_are_counted_in_total_and_consecutively() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
+@pytest.mark.parametrize("optimizer", ["muon", *(pytest.param(name, marks=FULL) for name in ("adamw", "sgd"))])
 def test_a_run_survives_a_loss_that_is_not_finite(
     run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, optimizer: str
 ) -> None:
@@ -130,7 +131,9 @@ def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd", "sgd optimizer.fused=false"])
+@pytest.mark.parametrize(
+    "optimizer", ["adamw", *(pytest.param(name, marks=FULL) for name in ("muon", "sgd", "sgd optimizer.fused=false"))]
+)
 def test_fp16_clips_unscaled_gradients(run: Callable[..., Path], optimizer: str) -> None:
     settings = [
         *TINY,

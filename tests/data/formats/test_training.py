@@ -179,7 +179,15 @@ FORMATS = [
     Format("scores", (*FILES, *COLUMNS, "data.train=[t.tsv]", "data.score_field=score", "data.min_score=0.5"),
            write_scores, change_line("t.tsv", 21, "high\ta\tb"), r"t\.tsv, line 21: field 'score' is 'high'"),
 ]  # fmt: skip
-TRAINED = pytest.mark.parametrize("corpus", FORMATS, ids=[corpus.name for corpus in FORMATS])
+ALWAYS = ("tsv", "repository")
+"""The formats that `make test` trains on; test_files.py reads all of them."""
+TRAINED = pytest.mark.parametrize(
+    "corpus",
+    [
+        pytest.param(corpus, id=corpus.name, marks=[pytest.mark.full] * (corpus.name not in ALWAYS))
+        for corpus in FORMATS
+    ],
+)
 
 
 @pytest.fixture
@@ -234,6 +242,7 @@ def test_a_broken_file_of_every_format_is_one_sentence_and_leaves_nothing_behind
     assert not prepared, "neither a prepared text nor the beginning of one"
 
 
+@pytest.mark.full
 def test_the_sentences_decide_the_model(folder: Path, expected: dict[str, Tensor]) -> None:
     """The comparison above can fail."""
     corpus = FORMATS[0]

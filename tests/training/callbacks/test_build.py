@@ -84,7 +84,7 @@ def test_a_callback_of_the_user(command: Callable[..., tuple[int, str]], tmp_pat
     assert (status, "callbacks.mine.y is unknown" in err) == (2, True)
 
 
-@pytest.mark.parametrize("off", ["null", "{sentences: 0}"])
+@pytest.mark.parametrize("off", ["null", pytest.param("{sentences: 0}", marks=pytest.mark.full)])
 def test_callbacks_that_are_off_write_nothing(run: Callable[..., Path], off: str) -> None:
     names = ("attention_maps", "sample_translations", "alignment_error_rate")
     settings = [f"callbacks.{name}{'=null' if off == 'null' else '.sentences=0'}" for name in names]

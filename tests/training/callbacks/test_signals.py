@@ -17,6 +17,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests import forkserver
+
 ROOT = Path(__file__).parents[3]
 Run = Callable[..., Path]
 
@@ -44,9 +46,9 @@ def corpus(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @contextmanager
-def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+def started(*command: str) -> Iterator["subprocess.Popen[str]"]:
     """Start a program; its stderr can be read line by line."""
-    with subprocess.Popen(
+    with forkserver.Popen(
         command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
@@ -148,6 +150,7 @@ def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]],
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_sigusr1_before_training_exits_with_its_status_and_repeated_it_changes_nothing(
     corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
