@@ -112,6 +112,8 @@ SETTINGS = [
      ["logger=wandb", "logger.wandb.mode=offline"]),
     (["data=files"], "data.train must be given", None),
     (["trainer.accelerator=abacus"], "abacus", ["trainer.accelerator=cpu"]),
+    (["trainer.precision=bf16-true"], "trainer.precision=bf16-true must be auto or 32-true or bf16-mixed or 16-mixed",
+     ["trainer.precision=32"]),
     (["+trainer.max_stepps=3"], "max_stepps", ["+trainer.min_steps=3"]),
     # Each option is right, but not together.
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",

@@ -1,5 +1,6 @@
 """The private interfaces of libraries that heed uses still exist and work as heed expects."""
 
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -16,6 +17,7 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from heed import compat
 
@@ -168,3 +170,28 @@ def test_onednn_linear_is_the_linear_map(biased: bool) -> None:
 def test_norms_are_those_of_each_tensor() -> None:
     tensors = [torch.tensor([3.0, 4.0]), torch.full((2, 2), 1.0)]
     assert [float(norm) for norm in compat.norms(tensors)] == [5.0, 2.0]
+
+
+def _global_hook(linear: nn.Linear) -> Any:
+    return nn.modules.module.register_module_forward_pre_hook(lambda *_: None)
+
+
+MODIFICATIONS: dict[str, Callable[[nn.Linear], Any]] = {
+    "hook": lambda linear: linear.register_forward_hook(lambda *_: None),
+    "hook before": lambda linear: linear.register_forward_pre_hook(lambda *_: None),
+    "hook of all modules": _global_hook,
+    "parametrization": lambda linear: nn.utils.parametrize.register_parametrization(linear, "weight", nn.ReLU()),
+    "method": lambda linear: setattr(linear, "forward", linear.forward),
+    "class": lambda linear: setattr(linear, "__class__", type("Adapter", (nn.Linear,), {})),
+}
+
+
+@pytest.mark.parametrize("what", MODIFICATIONS)
+def test_modified_modules_are_noticed(what: str) -> None:
+    linear = nn.Linear(3, 3)
+    assert compat.is_unmodified(linear)
+    handle = MODIFICATIONS[what](linear)
+    assert not compat.is_unmodified(linear)
+    if isinstance(handle, RemovableHandle):
+        handle.remove()
+        assert compat.is_unmodified(linear)

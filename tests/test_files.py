@@ -1,12 +1,21 @@
 """Writing files."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from heed.data.cache import build_once
 from heed.errors import HeedError
 from heed.files import is_device, replacing
+from heed.inference import model_folder
+from heed.models.seq2seq import Seq2Seq
+from heed.runs.results import write_results
+from heed.training.callbacks.checkpoints import _link
+from heed.training.trainer import AtomicCheckpointIO
+from tests.tokenizers import train_tokenizer
 
 
 def test_pipes_and_devices_are_written_to_and_not_replaced(tmp_path: Path) -> None:
@@ -33,3 +42,47 @@ def test_pipes_and_devices_are_written_to_and_not_replaced(tmp_path: Path) -> No
 )
 def test_devices_are_recognised(path: str, expected: bool) -> None:
     assert is_device(Path(path)) == expected
+
+
+def test_what_a_run_needs_after_a_power_cut_is_on_the_disk_before_and_after_it_is_renamed(
+    tmp_path: Path, tiny_model: Callable[..., Seq2Seq], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    replace = Path.replace
+
+    def record_replace(self: Path, target: Path) -> Path:
+        events.append(f"rename {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr("heed.files.sync_file", lambda path: events.append("file"))
+    monkeypatch.setattr("heed.files.sync_folder", lambda path: events.append(f"folder {path.name}"))
+    monkeypatch.setattr(Path, "replace", record_replace)
+
+    def events_of(write: Callable[[], object]) -> list[str]:
+        events.clear()
+        write()
+        return events.copy()
+
+    def durable(folder: str, *names: str) -> list[str]:
+        return [event for name in names for event in ("file", f"rename {name}", f"folder {folder}")]
+
+    (run := tmp_path / "run").mkdir()
+    assert events_of(lambda: write_results(run, {})) == durable("run", "results.json")
+    save = AtomicCheckpointIO().save_checkpoint
+    assert events_of(lambda: save({"a": torch.ones(2)}, run / "best.ckpt")) == durable("run", "best.ckpt")
+    assert events_of(lambda: _link(run / "best.ckpt", run / "last.ckpt")) == durable("run", "last.ckpt")
+    entry = events_of(lambda: build_once(tmp_path / "cache" / "entry", lambda path: path.touch()))
+    assert entry == [*durable("cache", "entry.checksum"), "rename entry"]
+    tokenizer = train_tokenizer(["a dog"], vocab_size=12)
+    model = tiny_model("rnn", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    written = events_of(lambda: model_folder.save(run / "model", model, tokenizer, extra={}))
+    assert written == durable("model", "model.safetensors", "src.model", "tgt.model", "config.yaml")
+
+
+def test_a_folder_is_on_the_disk_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    with replacing(tmp_path / "model", durable=True) as partial:
+        partial.mkdir()
+        (partial / "weights").touch()
+    assert synced == [path.stat().st_ino for path in (tmp_path / "model" / "weights", tmp_path)]

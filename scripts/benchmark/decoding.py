@@ -22,10 +22,12 @@ from benchmark.peers import UnavailableError, start_available
 from heed.data.batch import collate
 from heed.data.ragged import Ragged
 from heed.decoding import BeamSearch, GreedySearch
+from heed.decoding.fused import for_search
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.kernels import packed_weights
+from heed.kernels import WeightPacker
 from heed.kernels.allocator import keep_freed_memory
+from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 
@@ -70,13 +72,15 @@ class HeedDecoding:
 
     def __init__(self, model: Seq2Seq, *, longest: int) -> None:
         self.model = model.eval()
+        self.packer = WeightPacker()
         self.longest = longest
 
     def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations:
         limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
         search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
-        with packed_weights():  # as `heed translate` does
-            return [n_best[0].tokens for src, mask in batches for n_best in search(self.model, src, mask)]
+        with torch.inference_mode():  # as `heed translate` does
+            model = for_search(packed_copy(self.model, self.packer), self.packer.prepared_linear)
+            return [n_best[0].tokens for src, mask in batches for n_best in search(model, src, mask)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,14 +4,18 @@ Each function names the library and version it was written for; tests/test_compa
 Libraries are imported inside the functions and by name, so that importing this module loads none of them.
 """
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.optim import Optimizer
 
 # ---- hydra
@@ -118,6 +122,33 @@ def onednn_linear(weight: "Tensor") -> "Callable[[Tensor, Tensor | None], Tensor
     return lambda x, bias: multiply(x, packed, bias, "none", [], "")
 
 
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def is_unmodified(module: "nn.Module") -> bool:
+    """Return whether a module computes what its class does, and nothing else is called with it.
+
+    Its class is torch's or heed's own. Neither it nor all modules have forward hooks, and none of its methods was
+    replaced in the instance. torch 2.13: ``Module._call_impl``; a parametrized module has a class of its own.
+    """
+    cls: type = type(module)
+    return (
+        cls.__module__.startswith(("heed.", "torch.nn.modules."))
+        and not any(vars(module)[hooks] or vars(_module_code())[f"_global{hooks}"] for hooks in FORWARD_HOOKS)
+        and _methods(cls).isdisjoint(vars(module))
+    )
+
+
+@cache
+def _module_code() -> Any:
+    return import_module("torch.nn.modules.module")
+
+
+@cache
+def _methods(cls: type) -> frozenset[str]:
+    return frozenset(name for name in dir(cls) if callable(getattr(cls, name)))
+
+
 def lerp_all_(tensors: "Sequence[Tensor]", ends: "Sequence[Tensor]", weight: float) -> None:
     """Move every tensor by ``weight`` towards its end, in place (torch 2.8: ``torch._foreach_lerp_``)."""
     import torch
@@ -138,3 +169,23 @@ def norms(tensors: "Sequence[Tensor]") -> "Sequence[Tensor]":
     import torch
 
     return torch._foreach_norm(list(tensors))
+
+
+# ---- operating systems
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the disk has the content of a file, so that it survives a power cut."""
+    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk has the names of the files in a folder. Windows cannot open folders: there, do nothing."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from heed.compat import sync_file, sync_folder
 from heed.errors import HeedError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -37,7 +38,7 @@ def is_device(path: Path) -> bool:
 
 
 @contextmanager
-def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
+def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder; if the block succeeds, it replaces ``path`` (a file or a folder).
 
     If the block fails, the temporary file is removed and the old content of ``path`` is kept. ``path`` never holds a
@@ -45,6 +46,7 @@ def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
 
     Args:
         into_devices: if ``path`` is a device or a pipe such as /dev/stdout, yield ``path`` itself.
+        durable: wait until the disk has the new content, so that a power cut leaves the old one or the new one.
 
     Raises:
         HeedError: if ``path`` cannot be written or, without ``into_devices``, is a device.
@@ -62,10 +64,16 @@ def replacing(path: Path, *, into_devices: bool = False) -> Iterator[Path]:
     try:
         with writing(path):
             yield partial
+            if durable:
+                for file in (partial, *partial.rglob("*")):
+                    if file.is_file():
+                        sync_file(file)
             try:
                 partial.replace(path)
             except IsADirectoryError as error:
                 raise HeedError(f"{path} is a folder: give the path of a file.") from error
+            if durable:
+                sync_folder(path.parent)
     except OSError as error:
         if error.filename != str(partial):
             raise

@@ -78,6 +78,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             **results,
         }
         (run / "results.json").write_text(json.dumps(facts))
+        (run / "config.yaml").write_text(f"seed: {seed}\n")
         return run
 
     return made
@@ -172,6 +173,25 @@ def test_groups_have_a_standard_deviation_over_seeds(make_run: Callable[..., Pat
     wide, narrow = (np.ptp(difference[key]) for key in ("interval", "over_sentences"))
     assert wide > narrow > 0
     assert found["pairs"][0]["tests"] is None
+
+
+def test_the_verdict_covers_every_common_test_set(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    runs = [make_run(name, rate, tests={"test": {}, "long": {}}) for name, rate in (("rnn", 0.3), ("transformer", 0.1))]
+    for run, other in (runs, runs[::-1]):
+        for suffix in ("src", "ref"):
+            shutil.copy(run / "translations" / f"test.{suffix}", run / "translations" / f"long.{suffix}")
+        shutil.copy(other / "translations" / "test.hyp", run / "translations" / "long.hyp")
+    found = compare(tmp_path / "out", *runs)
+    first, second = found["verdict"]
+    assert first.startswith("On test: transformer is better than rnn: +")
+    assert second.startswith("On long: rnn is better than transformer: +")
+    assert found["others"][0]["pairs"][0]["verdict"] in second
+    text = " ".join(Page((tmp_path / "out" / "index.html").read_text(encoding="utf-8")).text.split())
+    assert second in text
+    assert "Everything below is about test." in text
+    chosen = compare(tmp_path / "chosen", *runs, "--split", "test")
+    assert [f"On test: {verdict}" for verdict in chosen["verdict"]] == [first]
+    assert chosen["warnings"][0] == "The verdict is about test only, not about long."
 
 
 def test_identical_runs_have_no_p_value(make_run: Callable[..., Path], tmp_path: Path) -> None:

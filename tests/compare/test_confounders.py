@@ -1,12 +1,13 @@
 """Confounders: each unequal condition gives its warning, equal ones give none."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from heed.compare import runs
-from heed.compare.confounders import find_confounders, side_facts
+from heed.compare.confounders import Fact, describe_options, find_confounders, option_facts, side_facts
 from tests.compare.sides import SIGNATURES, make_run, make_test_set
 
 TEST_SET = make_test_set([f"line {number}" for number in range(100)])
@@ -86,3 +87,44 @@ def test_facts_are_formatted_and_compared_over_all_runs() -> None:
     assert facts["Test set"].values == ["test, 100 sentences"] * 2
     assert not facts["Parameters"].equal
     assert facts["Tokenizer"].equal
+
+
+def test_options_outside_the_model_are_conditions_and_those_of_the_model_are_compared() -> None:
+    def config(family: str, **changes: Any) -> dict[str, Any]:
+        own = {"_target_": f"heed.{family}", "dropout": 0.1, f"d_{family}": 8}
+        return {
+            "seed": 1, "name": family, "batching": {"seed": 1, "batch_tokens": 100}, "weights": "best",
+            "data": {"train": [["a", "b"]], "noise": None}, "optimizer": {"_target_": "torch.AdamW", "lr": 0.1},
+            "tokenizer": {"sampling": 0.0}, "module": {"label_smoothing": 0.1}, "search": {"beam": 5},
+            "trainer": {"precision": "32-true", "devices": 1, "max_steps": 5}, "model": own, **changes,
+        }  # fmt: skip
+
+    def sides(data_fingerprint: str = "a", **changes: Any) -> list[runs.Side]:
+        other = [
+            make_run([], config("T", **changes) | {"seed": seed}, seed=seed, data_fingerprint=data_fingerprint)
+            for seed in SEEDS
+        ]
+        return [runs.Side("r", [make_run([], config("R"), seed=seed) for seed in SEEDS]), runs.Side("t", other)]
+
+    equal = sides(trainer={"precision": "32-true", "devices": 2, "max_steps": 5}, data={"train": [["c", "d"]]})
+    assert find_confounders(TEST_SET, equal, SIGNATURES) == []
+    assert option_facts(equal, of_model=True) == [Fact("model", ["R", "T"], equal=False)]
+    changed = sides(
+        data={"train": [["a", "b"]], "noise": {"typos": 0.3}}, optimizer={"_target_": "torch.SGD", "lr": 0.2, "m": 1},
+        tokenizer={"sampling": 0.3}, module={"label_smoothing": 0.0}, batching={"seed": 2, "batch_tokens": 200},
+        model={"_target_": "heed.T", "dropout": 0.3}, trainer={"precision": "bf16-mixed", "max_steps": 6},
+    )  # fmt: skip
+    assert find_confounders(TEST_SET, changed, SIGNATURES) == [
+        "Options outside the model differ: batching.batch_tokens (100 | 200), optimizer (AdamW | SGD), "
+        "optimizer.lr (0.1 | 0.2), tokenizer.bpe_dropout (0.0 | 0.3), module.label_smoothing (0.1 | 0.0), "
+        "trainer.precision (32-true | bf16-mixed), trainer.max_steps (5 | 6), data.noise.typos (null | 0.3)."
+    ]
+    assert describe_options(option_facts(changed, of_model=True)) == "model (R | T), model.dropout (0.1 | 0.3)"
+    of_other_text = option_facts(sides("b", data={"train": [["c", "d"]], "noise": None}), of_model=False)
+    assert [fact.name for fact in of_other_text] == ["data.train"]
+
+
+def test_runs_without_their_options_are_named() -> None:
+    lacking = runs.Side("b", [replace(run, config=None) for run in make_side("b").runs])
+    (found,) = find_confounders(TEST_SET, [make_side("a"), lacking], SIGNATURES)
+    assert found.startswith("The options of runs/x, runs/x, ")

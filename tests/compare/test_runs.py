@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heed.compare.runs import read_sides, side_names
+from heed.compare.runs import read_other_sides, read_sides, side_names
 from heed.errors import HeedError
 
 LINES = {"src": ["a b", "c"], "ref": ["x", "y"], "hyp": ["x", "z"]}
@@ -38,6 +38,18 @@ def test_runs_without_a_common_split_are_an_error(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / name, splits=(name,)) for name in ("a", "b")]
     with pytest.raises(HeedError, match="have no test set in common"):
         read_sides([(path.name, [path]) for path in paths], None)
+
+
+def test_the_other_test_sets_are_read_and_those_that_differ_are_named(tmp_path: Path) -> None:
+    groups = [(name, [write_run(tmp_path / name, splits=("test", "news", "long"))]) for name in "ab"]
+    write_run(tmp_path / "c", splits=("test", "news"))
+    (tmp_path / "b" / "translations" / "news.src").write_text("a b\nd\n")
+    others, warnings = read_other_sides(groups, read_sides(groups, None)[1], "test")
+    assert [test_set.split for test_set, _ in others] == ["long"]
+    (warning,) = warnings
+    assert warning.startswith("The verdict does not cover news: ")
+    groups[1] = ("c", [tmp_path / "c"])
+    assert [other.split for other, _ in read_other_sides(groups, read_sides(groups, None)[1], "test")[0]] == ["news"]
 
 
 def test_a_line_separator_inside_a_sentence_does_not_end_it(tmp_path: Path) -> None:

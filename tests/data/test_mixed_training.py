@@ -1,6 +1,9 @@
 """Mixtures from the options to the steps: proportions, geometry, resuming, duplicates, tags, wrong options."""
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,16 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.micro_batches import Planner
 from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.errors import HeedError
 from heed.launch.summary import late_texts
+from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
 from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, write_lines
+from tests.training.test_module import build_module
 
+ROOT = Path(__file__).parents[2]
 WEIGHTS = {"news": 3, "talks": 1, "crawl": 1}
 
 
@@ -162,20 +171,25 @@ def test_wrong_mixtures_are_refused(folder: Path, changes: dict[str, str], messa
 
 
 @pytest.mark.slow
-def test_a_run_with_a_mixture(mixed: Path) -> None:
-    from heed.launch.compose import compose
-    from heed.launch.run import train_one_run
-
+def mixture_options(mixed: Path) -> list[str]:
+    """The options of a small run with a mixture."""
     texts = ",".join(
         f"{name}: {{files: [[{mixed}/{name}.en,{mixed}/{name}.de]], weight: {weight}}}"
         for name, weight in WEIGHTS.items()
     )
-    options = [
+    return [
         "data=files", f"data.train={{{texts}}}", f"data.valid=[[{mixed}/val.en,{mixed}/val.de]]", "data.test=null",
         "test=false", "model=rnn", "model.d_embedding=8", "model.d_model=8", "trainer.precision=32-true",
         "trainer.max_steps=6", "trainer.validate_every=3", "trainer.log_every=2", "batching.batch_tokens=100",
-        "logger=none", "callbacks.attention_maps=null", f"cache_dir={mixed}/cache", "trainer=cpu",
+        "logger=none", "callbacks.attention_maps=null", f"cache_dir={mixed}/cache",
     ]  # fmt: skip
+
+
+def test_a_run_with_a_mixture(mixed: Path) -> None:
+    from heed.launch.compose import compose
+    from heed.launch.run import train_one_run
+
+    options = [*mixture_options(mixed), "trainer=cpu"]
     run = mixed / "run"
     run.mkdir()
     results: Any = train_one_run(compose(options, folder=run), run)
@@ -185,6 +199,47 @@ def test_a_run_with_a_mixture(mixed: Path) -> None:
     assert drawn["news"]["sentences"] > 2 * drawn["crawl"]["sentences"] > 0
     assert sum(part["tgt_tokens"] for part in drawn.values()) > 500
     assert all(1 < part["nll"] < 10 for part in drawn.values())
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_the_gradients_of_processes_average_to_those_of_one(
+    world_size: int, mixed: Path, tiny_model: Callable[..., Seq2Seq]
+) -> None:
+    """As DDP averages them; of four processes, some have no micro-batch."""
+    own = data(mixed)
+    size = {"src_vocab": own.tokenizer.src_vocab, "tgt_vocab": own.tokenizer.tgt_vocab}
+    module = build_module(tiny_model("transformer", **size).train(), own.tokenizer)
+    module.manual_backward = lambda loss: loss.backward()  # type: ignore[method-assign, assignment]
+
+    def backward(shard: StepShard, processes: int) -> tuple[dict[str, Tensor], Tensor]:
+        module._trainer = SimpleNamespace(world_size=processes, datamodule=own, strategy=None)  # type: ignore[assignment]
+        module.zero_grad()
+        _, nll = module._backward(shard)
+        return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}, nll
+
+    whole = islice(StepStream(own, 0, 1), 24, 27)
+    shards = [islice(StepStream(own, rank, world_size), 24, 27) for rank in range(world_size)]
+    for one, *parts in zip(whole, *shards, strict=True):
+        gradients, nll = backward(one, 1)
+        found = [backward(part, world_size) for part in parts]
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(sum(own[name] for own, _ in found) / world_size, gradient)
+        torch.testing.assert_close(torch.stack([nll for _, nll in found]).sum(0), nll)
+
+
+@pytest.mark.full
+def test_two_processes_train_on_a_mixture_like_one(mixed: Path) -> None:
+    results = []
+    for name, trainer in (("one", ["trainer=cpu"]), ("two", ["trainer=ddp_cpu", "trainer.devices=2"])):
+        command = [sys.executable, "train.py", *mixture_options(mixed), *trainer, f"hydra.run.dir={mixed}/{name}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads((mixed / name / "results.json").read_text()))
+    for text in WEIGHTS:
+        one, two = (own["corpora"][text] for own in results)
+        assert {**two, "nll": None} == {**one, "nll": None}
+        assert two["nll"] == pytest.approx(one["nll"], rel=1e-4)
+    assert results[1]["valid"]["loss"] == pytest.approx(results[0]["valid"]["loss"], rel=1e-4)
 
 
 def limited(module: TranslationData, epochs: int | None) -> TranslationData:
@@ -224,12 +279,21 @@ def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
 ) -> None:
     state = data(mixed).state_dict()
     data(mixed).load_state_dict(state)
-    data(mixed).load_state_dict({"epoch": 0, "step": 1})  # of an earlier version
     assert "not those of the checkpoint" not in capsys.readouterr().err
     changed = data(mixed, "data.train.talks.weight=2")
     changed.load_state_dict(state)
     assert changed.cursor == (0, 0)
     assert "not those of the checkpoint: some sentences may be drawn twice or not at all" in capsys.readouterr().err
+    changed.resume = True
+    with pytest.raises(HeedError, match=r"resume=true: the text of data\.train is not that of the checkpoint"):
+        changed.load_state_dict(state)
+    write_lines(mixed, val_de=["verändert"])
+    changed = data(mixed)
+    changed.load_state_dict(state)
+    assert not capsys.readouterr().err
+    changed.resume = True
+    with pytest.raises(HeedError, match=r"resume=true: the text of data\.valid is not that of the checkpoint"):
+        changed.load_state_dict(state)
 
 
 def test_a_text_that_starts_after_the_end_is_reported(mixed: Path) -> None:

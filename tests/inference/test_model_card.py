@@ -1,5 +1,6 @@
 """The model card that a run leaves in its model folder."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import heed
 from heed.evaluation.scores import corpus_scores
 from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch import finish
+from heed.sweep.verdict import score_tests
 
 SMOKE = ["debug=smoke", "model=rnn", "model.d_embedding=16", "model.d_model=16", "data.train=500", "data.valid=20",
          "data.test=10", "data.long=5", "search=greedy"]  # fmt: skip
@@ -41,6 +43,7 @@ def results(references: list[str], translations: list[str]) -> dict[str, object]
         "params": 3704,
         "decode_seconds": {"valid": 2.0},
         "search": {"beam": 5},
+        "options": ["model=rnn", "cache_dir=/home/me/cache"],
         "valid": own,
         "tests": {},
     }
@@ -55,7 +58,6 @@ def test_card_has_scores_weak_groups_and_front_matter(tmp_path: Path) -> None:
     write_model_card(
         tmp_path,
         facts,
-        options=["model=rnn", "cache_dir=/home/me/cache"],
         splits={"valid": split},
         word_counts={"dog": 5},
         directions=[("en", "de")],
@@ -91,7 +93,6 @@ def test_the_licence_is_that_of_the_option(tmp_path: Path) -> None:
         write_model_card(
             tmp_path,
             facts,
-            options=[],
             splits={"valid": split},
             word_counts={},
             directions=[("en", "de")],
@@ -117,9 +118,18 @@ def test_a_run_is_finished_only_with_its_card(run: Callable[..., Path], monkeypa
 
 @pytest.mark.slow
 def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
-    folder = run("smoke", *SMOKE, "seed=7")
+    folder = run("smoke", *SMOKE, "seed=7", "test=false")
     text = (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en", "de"]
     assert "model=rnn" in text
     assert "en → de" in text
     assert heed.load(folder).translate("the dog sleeps .")
+    assert "| valid | BLEU |" in text
+    assert "| test | BLEU |" not in text
+    scores = score_tests(folder)
+    scored = (folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert all(f"| {name} | BLEU | {scores[name]['bleu']:.2f} |" in scored for name in ("test", "long"))
+    assert [part in scored for part in text.split("\n## ") if part.startswith(("Data", "Training", "Use"))] == [
+        True
+    ] * 3
+    assert json.loads((folder / "results.json").read_text())["tests"] == scores

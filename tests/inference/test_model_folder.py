@@ -45,6 +45,13 @@ def set_weight(folder: Path, value: float) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["tgt_embedding.weight"][5, 3] = value
     save_file(weights, folder / "model.safetensors")
+    edit_config(folder, lambda c: c.pop("weights_digest"))
+
+
+def flip_bit(folder: Path) -> None:
+    content = bytearray((folder / "model.safetensors").read_bytes())
+    content[-1] ^= 1  # of the exponent of the last weight
+    (folder / "model.safetensors").write_bytes(content)
 
 
 def test_save_and_load_are_inverse(folder: Path, tmp_path: Path) -> None:
@@ -74,6 +81,7 @@ def test_folders_of_format_1_have_their_parameters_renamed(
     with pytest.raises(HeedError, match="weights of another architecture"):
         model_folder.load(folder)  # format 2 has current names
     edit_config(folder, lambda c: c.update(format=number) if number else c.pop("format"))
+    edit_config(folder, lambda c: c.pop("weights_digest"))
     loaded = model_folder.load(folder).model
     assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.state_dict().items())
     with torch.no_grad():
@@ -136,6 +144,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (lambda d: replace_file(d, "model.safetensors", os.mkfifo), "is a pipe or a device and must be a file"),
     "pipe as config": (lambda d: replace_file(d, "config.yaml", os.mkfifo), "is a pipe or a device and must be a file"),
     "NaN": (lambda d: set_weight(d, float("nan")), "1 of 1,400 values of tgt_embedding.weight are NaN or infinite"),
+    "flipped bit": (flip_bit, "does not have the weights_digest of config.yaml"),
     "infinity": (lambda d: set_weight(d, -float("inf")), "are NaN or infinite"),
 }
 

@@ -114,8 +114,6 @@ CASES: dict[str, Case] = {
     "attend: fused and biased": attend(5, 7, bias=True, need_weights=False),
     "masked_softmax": Case(((2, 3, 5, 7),), lambda room, x: room.masked_softmax(4 * x, mask(2, 1, 5, 7))),
     "masked_softmax: one key": Case(((3, 5, 1),), lambda room, x: room.masked_softmax(x, mask(3, 5, 1))),
-    "linear": Case(((2, 3, 7), (11, 7), (11,)), lambda room, x, w, b: room.linear(x, w, b)),
-    "linear: no bias": Case(((0, 7), (11, 7)), lambda room, x, w: room.linear(x, w)),
     "prepared_linear": Case(
         ((2, 3, 7), (11, 7), (11,), (5, 7), (5,)),
         lambda room, x, *maps: room.prepared_linear(maps[:2], maps[2:])(x),
@@ -212,4 +210,4 @@ def test_both_modules_have_the_same_functions_and_signatures() -> None:
     for name in functional.__all__:
         formula, kernel = (str(inspect.signature(getattr(room, name))) for room in (functional, kernels))
         assert formula == kernel, name
-    assert set(kernels.__all__) - set(functional.__all__) == {"plain", "packed_weights"}
+    assert set(kernels.__all__) - set(functional.__all__) == {"plain", "WeightPacker"}

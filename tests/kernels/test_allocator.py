@@ -35,9 +35,10 @@ SHAPES = """
 from heed import kernels
 
 weight = torch.nn.Parameter(torch.randn(1024, 256))
-with torch.no_grad(), kernels.packed_weights():
+with torch.no_grad():
+    linear = kernels.WeightPacker().prepared_linear((weight, None))
     for rows in range(1000, 1400):
-        kernels.linear(torch.randn(rows, 256), weight)
+        linear(torch.randn(rows, 256))
         if rows == 1100:
             before = megabytes("Rss")
 print(before, megabytes("Rss"))

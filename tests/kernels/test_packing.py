@@ -1,11 +1,10 @@
 """Packed weights give the results of the weights as they are."""
 
+import copy
 import gc
-import pickle
 import sys
 import weakref
 from collections.abc import Callable
-from copy import deepcopy
 
 import pytest
 import torch
@@ -13,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from heed import kernels
 from heed.compat import has_onednn_linear
-from heed.kernels import linear, packed_weights, prepared_linear
-from heed.kernels.packing import MIN_ONEDNN_PRODUCTS, PackedWeight, find_packed
+from heed.kernels import WeightPacker
+from heed.kernels.packing import MIN_ONEDNN_PRODUCTS, PackedWeight
 from heed.layers.embedding import TokenEmbedding
-from heed.layers.linear import Linear
+from heed.layers.packed import packed_copy
 
 pytestmark = pytest.mark.skipif(
     not (torch.backends.mkl.is_available() and has_onednn_linear()), reason="this torch was built without MKL or oneDNN"
@@ -34,6 +34,12 @@ def parameter(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(*shape, dtype=torch.float32))
 
 
+def packed_weight(linear_map: Callable[[Tensor], Tensor]) -> PackedWeight | None:
+    """Return the packed weight of a linear map."""
+    packed = getattr(linear_map.func, "__self__", None)  # type: ignore[attr-defined]
+    return packed if isinstance(packed, PackedWeight) else None
+
+
 @pytest.mark.parametrize("shape", [(1, 7), (3, 1, 7), (2, 5, 4, 7), (0, 7)])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("width", [11, MIN_ONEDNN_PRODUCTS // 7 + 1])
@@ -41,35 +47,30 @@ def test_is_the_linear_map(shape: tuple[int, ...], biased: bool, width: int) -> 
     weight, bias = parameter(width, 7), parameter(width) if biased else None
     x = torch.randn(*shape, dtype=torch.float32)
     strided = torch.randn(*shape[:-1], 14, dtype=torch.float32)[..., ::2]
-    with torch.inference_mode(), packed_weights():
+    with torch.inference_mode():
+        linear = WeightPacker().prepared_linear((weight, bias))
+        assert packed_weight(linear)
         for each in (x, strided, x):
-            assert_close(linear(each, weight, bias), F.linear(each, weight, bias), rtol=1e-5, atol=1e-5)
-        assert find_packed(weight) is not None
+            assert_close(linear(each), F.linear(each, weight, bias), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("width", [11, MIN_ONEDNN_PRODUCTS // 7 + 1])
 def test_concatenated_weights_are_packed(biased: bool, width: int) -> None:
     maps = [(parameter(n, 7), parameter(n) if biased else None) for n in (width, 3)]
-    x = torch.randn(2, 5, 7, dtype=torch.float32)
+    x, packer = torch.randn(2, 5, 7, dtype=torch.float32), WeightPacker()
     for _ in range(2):
-        with torch.inference_mode(), packed_weights():
-            found = prepared_linear(*maps)(x)
-            assert_close(found, torch.cat([F.linear(x, *each) for each in maps], -1), rtol=1e-5, atol=1e-5)
-            assert find_packed(*(weight for weight, _ in maps)) is not None
+        with torch.inference_mode():
+            linear = packer.prepared_linear(*maps)
+            assert packed_weight(linear)
+            assert_close(linear(x), torch.cat([F.linear(x, *each) for each in maps], -1), rtol=1e-5, atol=1e-5)
         maps[1][0].data.mul_(-2)  # each of the weights is compared
-
-
-def test_gradients_are_computed_without_packing() -> None:
-    weight, ones = parameter(11, 7), torch.ones(2, 7, dtype=torch.float32)
-    with packed_weights():
-        assert_close(torch.autograd.grad(linear(ones, weight).sum(), weight)[0], 2 + 0 * weight)
 
 
 @pytest.fixture
 def model() -> nn.Sequential:
     wide = MIN_ONEDNN_PRODUCTS // 96 + 1  # above which twelve states of eight numbers go to oneDNN
-    return nn.Sequential(TokenEmbedding(vocab_size=13, d_model=8), Linear(8, wide), Linear(wide, 8)).float()
+    return nn.Sequential(TokenEmbedding(vocab_size=13, d_model=8), nn.Linear(8, wide), nn.Linear(wide, 8)).float()
 
 
 IDS = torch.arange(12).view(3, 4)
@@ -82,20 +83,19 @@ def answers(model: nn.Sequential) -> Tensor:
         return table.logits(model(IDS))
 
 
-def packed_answers(model: nn.Sequential) -> Tensor:
-    with packed_weights():
-        found = answers(model)
-        assert all(find_packed(weight) for weight in (model[0].weight, model[1].weight, model[2].weight))
-        return found
+def packed_answers(model: nn.Sequential, packer: WeightPacker) -> Tensor:
+    copied = packed_copy(model, packer)
+    found = answers(copied)
+    assert all(packed_weight(module.product) for module in copied)  # type: ignore[operator]
+    return found
 
 
 def test_the_model_is_not_changed(model: nn.Sequential) -> None:
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     expected = answers(model)
-    assert_close(packed_answers(model), expected)
+    assert_close(packed_answers(model, WeightPacker()), expected)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    for copied in (deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert_close(packed_answers(copied), expected)
+    assert [type(module) for module in model] == [TokenEmbedding, nn.Linear, nn.Linear]
 
 
 def _data_copy(model: nn.Sequential) -> None:
@@ -137,38 +137,43 @@ CHANGES: dict[str, Callable[[nn.Sequential], object]] = {
 
 @pytest.mark.parametrize("how", CHANGES)
 def test_changed_weights_are_packed_again(model: nn.Sequential, how: str) -> None:
-    old = packed_answers(model)
+    packer = WeightPacker()
+    old = packed_answers(model, packer)
     CHANGES[how](model)
     expected = answers(model)
     assert not torch.allclose(expected, old)
-    assert_close(packed_answers(model), expected, rtol=1e-3, atol=1e-3)
+    assert_close(packed_answers(model, packer), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_packed_weights_are_kept_between_contexts(model: nn.Sequential) -> None:
-    def packed() -> PackedWeight | None:
-        with torch.inference_mode(), packed_weights():
-            return find_packed(model[1].weight)
-
-    assert packed() is packed()
-
-
-def test_packed_weights_are_freed_with_their_weight() -> None:
-    weight = parameter(11, 7)
-    with torch.inference_mode(), packed_weights():
-        packed = weakref.ref(find_packed(weight))
+def test_packed_weights_are_kept_as_long_as_their_weight() -> None:
+    weight, packer = parameter(11, 7), WeightPacker()
+    with torch.inference_mode():
+        first, second = (packed_weight(packer.prepared_linear((weight, None))) for _ in range(2))
+        assert first is second is not None
+        assert packed_weight(copy.deepcopy(packer).prepared_linear((weight, None))) is not first
+    packed = weakref.ref(first)
+    del first, second
     assert packed() is not None
     del weight
     gc.collect()
     assert packed() is None
 
 
-def test_float64_is_not_packed(model: nn.Sequential) -> None:
-    model.double()
-    with torch.inference_mode(), packed_weights():
-        assert find_packed(model[1].weight) is None
-        answers(model)
-
-
-def test_nothing_is_packed_outside_the_context(model: nn.Sequential) -> None:
+def test_what_is_not_packed(model: nn.Sequential) -> None:
+    packer = WeightPacker()
     with torch.inference_mode():
-        assert find_packed(model[1].weight) is None
+        assert packed_weight(packer.prepared_linear((parameter(11, 7).double(), None))) is None
+        with kernels.plain():
+            assert packed_weight(packer.prepared_linear((parameter(11, 7), None))) is None
+
+
+def test_modified_modules_are_called(model: nn.Sequential) -> None:
+    called = []
+    model[1].register_forward_hook(lambda *_: called.append(1))
+    copied = packed_copy(model, WeightPacker())
+    assert copied[1] is model[1]
+    assert copied[2] is not model[2]
+    answers(copied)
+    assert called
+    model.register_forward_hook(lambda *_: None)
+    assert packed_copy(model, WeightPacker()) is model

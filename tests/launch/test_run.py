@@ -1,10 +1,16 @@
 """Runs that cannot do what their options say."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
+from heed.errors import HeedError
+from heed.launch.run import _check_room
 from tests.launch.test_command import FILES, write_pairs
 
 Command = Callable[..., tuple[int, str]]
@@ -38,3 +44,18 @@ def test_a_checkpoint_at_max_steps_cannot_be_trained_further(command: Command, t
     assert f"{checkpoint} is already at step 2 of trainer.max_steps=2: raise trainer.max_steps" in err
     status, err = command(*options, "hydra.run.dir=two", f"ckpt_path='{checkpoint}'", "trainer.max_steps=4")
     assert status == 0, err
+
+
+def test_too_little_room_for_a_checkpoint_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = torch.nn.Linear(10**6, 1, bias=False)
+    for optimizer, moments in ((torch.optim.AdamW, 2), (torch.optim.SGD, 0)):
+        module: Any = SimpleNamespace(
+            parameters=model.parameters, configure_optimizers=lambda optimizer=optimizer: optimizer(model.parameters())
+        )
+        for has_average in (False, True):
+            needed = 4 * 10**6 * (1 + moments + has_average)
+            monkeypatch.setattr(shutil, "disk_usage", lambda _, free=needed: SimpleNamespace(free=free))
+            _check_room(tmp_path, module, has_average=has_average)
+            monkeypatch.setattr(shutil, "disk_usage", lambda _, free=needed - 1: SimpleNamespace(free=free))
+            with pytest.raises(HeedError, match=f"a checkpoint of this model needs about {needed // 10**6} MB: make"):
+                _check_room(tmp_path, module, has_average=has_average)

@@ -1,12 +1,14 @@
 """config.yaml of runs: which options a resumed run may change, and what the digest depends on."""
 
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
-from heed.runs.config import changed_options, config_hash, find_config, read_config, write_config
+from heed.runs.config import ROLES, changed_options, config_hash, find_config, read_config, role, write_config
 
 CONFIG: dict[str, Any] = {
     "seed": 1,
@@ -26,6 +28,8 @@ CONFIG: dict[str, Any] = {
         ({"data": {"train": [["a.en", "a.de"]], "cache_dir": "other"}, "cache_dir": "other"}, [], True),
         ({"data": CONFIG["data"] | {"preparation": {"num_proc": 4}, "command": "uvx mtdata", "num_jobs": 2}}, [], True),
         ({"resume": True, "trainer": {"max_steps": 5, "devices": 2}}, [], True),
+        ({"trainer": {"max_steps": 5, "devices": 1, "precision": "bf16-mixed"}}, ["trainer.precision"], False),
+        ({"ckpt_path": "a.ckpt"}, [], False),
         # A resumed run may train longer; the results are then of another run.
         ({"trainer": {"max_steps": 9, "devices": 1}}, [], False),
     ],
@@ -61,3 +65,38 @@ def test_the_number_of_skipped_steps_may_change_and_other_options_of_the_module_
     # As read from the config of an older run, whose options were at the root.
     before = {"module": {"clip_norm": 0.5, "max_skipped_steps": 5}}
     assert changed_options(before, now) == ["module.clip_norm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("callbacks.attention_maps.sentences", "harmless"),
+        ("callbacks.ema.decay", "condition"),
+        ("data.preparation.num_proc", "harmless"),
+        ("data.train", "text"),
+        ("data.train.news.files", "text"),
+        ("data.train.news.noise.typos", "condition"),
+        ("data.valid.en-de", "text"),
+        ("tokenizer.cache_dir", "condition"),
+        ("model.attention.score", "model"),
+        ("modelling", "condition"),
+        ("trainer.max_time", "limit"),
+    ],
+)
+def test_the_role_of_an_option_is_its_own_or_that_of_its_group(name: str, expected: str) -> None:
+    assert role(name) == expected
+
+
+def test_every_option_with_a_role_exists(compose: Callable[..., DictConfig]) -> None:
+    plain = [
+        OmegaConf.to_container(compose(*choices), resolve=True)
+        for choices in ([], ["data=multi30k"], ["data=opus", "data.train=[x]", "data.valid=[x]", "data.test=[x]"])
+    ]
+    names = {name for config in plain for name in flatten(config)}
+    assert [option for option in ROLES if option not in names] == []
+
+
+def flatten(config: Any, prefix: str = "") -> Iterator[str]:
+    for key, value in config.items() if isinstance(config, dict) else ():
+        yield f"{prefix}{key}"
+        yield from flatten(value, f"{prefix}{key}.")

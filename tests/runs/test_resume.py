@@ -1,12 +1,18 @@
-"""Which run resume=true continues."""
+"""Which run resume=true continues, and with which options."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from heed.errors import HeedError
+from heed.launch.run import _choose_precision
 from heed.runs.claim import create
-from heed.runs.resume import newest_unfinished
+from heed.runs.config import read_config, write_config
+from heed.runs.folder import RunFolder
+from heed.runs.resume import newest_unfinished, starting_checkpoint
 
 NOW = "2026-11-23_12-00-00"
 
@@ -26,3 +32,58 @@ def test_without_an_unfinished_run_there_is_nothing_to_resume(tmp_path: Path) ->
         newest_unfinished(tmp_path)
     with pytest.raises(HeedError, match="no unfinished run"):
         newest_unfinished(tmp_path / "nowhere")
+
+
+HARMLESS = {
+    "trainer": {
+        "devices": 2, "num_nodes": 2, "strategy": "ddp", "log_every": 1, "accelerator": "gpu", "max_steps": 9,
+        "max_epochs": None, "max_time": "00:01:00:00",
+    },
+    "logger": {"csv": {}}, "callbacks": {"attention_maps": None}, "data": {"preparation": {"num_proc": 1}},
+    "name": "other", "resume": True,
+}  # fmt: skip
+HARMFUL = {
+    "trainer.precision": "bf16-mixed", "trainer.validate_every": 7, "trainer.keep_best": 2, "trainer.keep_last": 2,
+    "callbacks.early_stopping.patience": 3, "callbacks.ema.decay": 0.5, "batching.device_tokens": 99,
+}  # fmt: skip
+
+
+def test_a_resumed_run_may_change_what_changes_no_result(compose: Callable[..., DictConfig], tmp_path: Path) -> None:
+    before = compose("trainer.precision=32-true", "callbacks.ema.decay=0.9", "weights=ema")
+    write_config(tmp_path, plain(before))
+    now = OmegaConf.merge(OmegaConf.create(plain(before)), HARMLESS)
+    assert isinstance(now, DictConfig)
+    assert starting_checkpoint(tmp_path, plain(now)) is None
+    before.ckpt_path = "other/best.ckpt"
+    write_config(tmp_path, plain(before))
+    folder = RunFolder(tmp_path, plain(now))
+    assert folder.open(write=True) is None
+    assert folder.config["ckpt_path"] == read_config(tmp_path)["ckpt_path"] == "other/best.ckpt"
+    for option, value in HARMFUL.items():
+        changed = OmegaConf.create(plain(now))
+        OmegaConf.update(changed, option, value)
+        with pytest.raises(HeedError, match=f"resume=true: {option} must be as in .*config.yaml"):
+            starting_checkpoint(tmp_path, plain(changed))
+
+
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]
+
+
+def test_the_precision_of_this_machine_is_stored_and_a_resumed_run_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(options: dict[str, Any], *, fast_bf16: bool) -> str:
+        monkeypatch.setattr("heed.training.trainer.has_fast_bf16_matmul", lambda: fast_bf16)
+        cfg = OmegaConf.create({"resume": False, "trainer": {"accelerator": "cpu", "precision": "auto"}})
+        for option, value in options.items():
+            OmegaConf.update(cfg, option, value)
+        _choose_precision(cfg, tmp_path)
+        return str(cfg.trainer.precision)
+
+    assert chosen({}, fast_bf16=True) == "bf16-mixed"
+    assert chosen({}, fast_bf16=False) == "32-true"
+    assert chosen({"trainer.precision": 32}, fast_bf16=True) == "32-true"
+    write_config(tmp_path, {"seed": 1, "trainer": {"precision": "bf16-mixed"}})
+    assert chosen({"resume": True}, fast_bf16=False) == "bf16-mixed"
+    assert chosen({"resume": True, "trainer.precision": "32-true"}, fast_bf16=True) == "32-true"  # which is refused

@@ -12,6 +12,7 @@ import sentencepiece as spm
 import torch
 
 from heed.data.batch import Batch
+from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch
 from heed.errors import HeedError
@@ -19,6 +20,7 @@ from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cross_entropy, r_drop
 from heed.training.module import TranslationModule
+from heed.training.results import SplitOutputs
 from heed.training.schedules import Constant
 
 FAMILIES = ["transformer", "rnn"]
@@ -186,3 +188,56 @@ def test_a_checkpoint_of_an_earlier_format_is_refused(module: TranslationModule,
 def test_a_checkpoint_of_a_newer_format_is_refused(module: TranslationModule) -> None:
     with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by a newer version of heed"):
         module.on_load_checkpoint({**saved_by(module), "heed_format": 3})
+
+
+# ---- evaluation
+
+
+def evaluate(module: TranslationModule, batch: Batch) -> float:
+    """Return the loss of a batch as a test measures it, within the autocast of a run in bf16."""
+    with torch.autocast("cpu", torch.bfloat16):
+        module.test_step(batch, 0)
+    return module._outputs.pop("test").nll
+
+
+def test_the_final_loss_is_that_of_fp32_for_a_run_in_bf16(
+    tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = build_module(tiny_model("transformer").float(), tokenizer)
+    data = SimpleNamespace(evaluated=["test"], planner=SimpleNamespace(device_tokens=100))
+    monkeypatch.setattr(TranslationModule, "data", data)
+    batch = random_batch()
+    hidden = module.model.decode_hidden(batch.src, None, batch.tgt_in, src_lengths=batch.src_lengths)
+    _, nll = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.0)
+    assert evaluate(module, batch) == pytest.approx(nll.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_only_the_first_process_scores_translations(
+    rank: int, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[str] = []
+    broadcast: list[object] = []
+
+    def receive(own: object) -> object:
+        broadcast.append(own)
+        return own if rank == 0 else f"of rank 0, number {len(broadcast)}"
+
+    module = build_module(tiny_model("rnn"), tokenizer)
+    module.comet = SimpleNamespace(score=lambda *texts: scored.append("comet") or SimpleNamespace(value=0.5))
+    trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
+    text = ParallelText(["a"], ["b"])
+    direction = SimpleNamespace(tgt_lang="de")
+    monkeypatch.setattr(TranslationModule, "trainer", trainer)
+    monkeypatch.setattr(
+        TranslationModule, "data", SimpleNamespace(texts={"valid": text}, directions={"valid": direction})
+    )
+    scores = SimpleNamespace(bleu=1.0, chrf=2.0)
+    monkeypatch.setattr("heed.training.module.corpus_scores", lambda *_, **__: scored.append("bleu") or scores)
+    module._outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
+    result = module._gather("valid")
+    module.results["valid"] = result._replace(scores=scores)  # type: ignore[arg-type]
+    comet = module._validation_scores("valid")["comet"]
+    assert (scored, result.scores, comet) == (
+        (["bleu", "comet"], scores, 0.5) if rank == 0 else ([], "of rank 0, number 1", "of rank 0, number 2")
+    )

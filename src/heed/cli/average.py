@@ -44,7 +44,7 @@ def _average(args: argparse.Namespace) -> None:
     averaged = average(sources)
     extra = {key: value for key, value in averaged.config.items() if key not in ("family", "model")}
     extra["average_of"] = [path_text(source.path) for source in sources]
-    with replacing(args.out.absolute()) as folder:
+    with replacing(args.out.absolute(), durable=True) as folder:
         model_folder.save(folder, averaged.model, averaged.tokenizer, extra=extra)
     if warning:
         print(f"heed: {warning}", file=sys.stderr)

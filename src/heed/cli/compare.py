@@ -18,7 +18,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=RUN,RUN",
         help="instead of RUN: systems trained with several seeds, for example rnn=runs/a,runs/b transformer=runs/c",
     )
-    parser.add_argument("--split", metavar="NAME", help="test set (default: the first that all runs have translated)")
+    parser.add_argument(
+        "--split",
+        metavar="NAME",
+        help="test set (default: all that all runs have translated, with details about the first)",
+    )
     parser.add_argument(
         "--challenge",
         metavar="FILE",
@@ -32,10 +36,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     groups = _parse_groups(args)
+    from heed.compare.confounders import describe_options
     from heed.report.comparison import write_comparison
 
     comparison = write_comparison(groups, split=args.split, challenge=args.challenge, out=args.out)
-    write_lines([*comparison.verdict, *(f"  {warning}" for warning in comparison.warnings)])
+    compared = f"Options of the models that are compared: {describe_options(comparison.compared)}."
+    notes = [*([compared] if comparison.compared else []), *comparison.warnings]
+    write_lines([*comparison.verdict, *(f"  {note}" for note in notes)])
     write_lines([f"Page: {args.out / 'index.html'}"])
 
 

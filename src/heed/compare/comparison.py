@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from heed.compare.breakdown import BucketingReport, TranslationExample, bucketing_reports, largest_differences
-from heed.compare.confounders import Fact, find_confounders, side_facts
+from heed.compare.confounders import Fact, find_confounders, option_facts, side_facts
 from heed.compare.pairs import PairReport, compare_pairs
 from heed.compare.runs import Side, TestSet
-from heed.compare.statistics import side_statistics
+from heed.compare.statistics import SideStatistics, side_statistics
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
 from heed.evaluation.symptoms import find_symptoms
@@ -29,17 +29,32 @@ class SideReport:
 
 
 @dataclass(frozen=True)
+class OtherTestSet:
+    """The tests on another test set than that of the comparison's details."""
+
+    split: str
+    sentences: int
+    pairs: list[PairReport]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The contents of ``compare.json``."""
 
     split: str
+    """The test set of all details: scores, buckets, examples."""
     sentences: int
     signatures: dict[str, str]
     verdict: list[str]
+    """On each pair of sides, on every test set."""
     warnings: list[str]
     sides: list[SideReport]
     pairs: list[PairReport]
+    others: list[OtherTestSet]
     facts: list[Fact]
+    """The conditions."""
+    compared: list[Fact]
+    """The options of the models that differ."""
     bucketings: list[BucketingReport]
     examples: list[TranslationExample]
 
@@ -48,29 +63,54 @@ class Comparison:
         return asdict(self)
 
 
-def compare(test_set: TestSet, sides: Sequence[Side]) -> Comparison:
-    """Score all runs with the same metrics, test all pairs of sides, and list confounders, buckets and examples."""
+def compare(
+    test_set: TestSet, sides: Sequence[Side], others: Sequence[tuple[TestSet, Sequence[Side]]] = ()
+) -> Comparison:
+    """Score all runs with the same metrics, test all pairs of sides, and list confounders, buckets and examples.
+
+    Args:
+        test_set: that of the details.
+        sides: the sides, with their translations of ``test_set``.
+        others: further test sets, on which the sides are tested too.
+    """
     tgt_lang = sides[0].runs[0].results.get("tgt_lang", "und")
     scored = corpus_scores(test_set.references[:1], test_set.references[:1], tgt_lang=tgt_lang)
     signatures = {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}
+    statistics, samples, pairs = _test(test_set, sides, tgt_lang=tgt_lang)
+    other_sets = [
+        OtherTestSet(other.split, len(other.sources), _test(other, translated, tgt_lang=tgt_lang)[-1])
+        for other, translated in others
+    ]
+    verdict = [pair.verdict for pair in pairs]
+    if other_sets:
+        tested = [(test_set.split, pairs), *((other.split, other.pairs) for other in other_sets)]
+        verdict = [f"On {split}: {pair.verdict}" for split, found in tested for pair in found]
+    return Comparison(
+        split=test_set.split,
+        sentences=len(test_set.sources),
+        signatures=signatures,
+        verdict=verdict,
+        warnings=find_confounders(test_set, sides, signatures),
+        sides=[_side_report(side, test_set, own) for side, own in zip(sides, samples, strict=True)],
+        pairs=pairs,
+        others=other_sets,
+        facts=[*side_facts(test_set, sides), *option_facts(sides, of_model=False)],
+        compared=option_facts(sides, of_model=True),
+        bucketings=bucketing_reports(test_set, statistics),
+        examples=largest_differences(test_set, sides, statistics),
+    )
+
+
+def _test(
+    test_set: TestSet, sides: Sequence[Side], *, tgt_lang: str
+) -> tuple[list[SideStatistics], list[dict[str, Sample]], list[PairReport]]:
+    """Return the statistics and the resampled scores of each side, and the tests of all pairs."""
     statistics = [side_statistics(side, test_set, tgt_lang=tgt_lang) for side in sides]
     samples = [
         {name: resample(runs[name], metric) for name, metric in METRICS.items()}
         for runs in track(statistics, "Resampling test sets", unit="systems")
     ]
-    pairs = compare_pairs(sides, statistics, samples)
-    return Comparison(
-        split=test_set.split,
-        sentences=len(test_set.sources),
-        signatures=signatures,
-        verdict=[pair.verdict for pair in pairs],
-        warnings=find_confounders(test_set, sides, signatures),
-        sides=[_side_report(side, test_set, own) for side, own in zip(sides, samples, strict=True)],
-        pairs=pairs,
-        facts=side_facts(test_set, sides),
-        bucketings=bucketing_reports(test_set, statistics),
-        examples=largest_differences(test_set, sides, statistics),
-    )
+    return statistics, samples, compare_pairs(sides, statistics, samples)
 
 
 def _side_report(side: Side, test_set: TestSet, samples: Mapping[str, Sample]) -> SideReport:

@@ -2,10 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from heed.compare.runs import Run, Side, TestSet
 from heed.evaluation.significance import METRICS
+from heed.options import format_value
+from heed.runs.config import effective_options, role
+
+OPTIONS_OF_FACTS = ("search.", "weights")
+"""Options that results.json has."""
 
 UNEQUAL = 1.05
 """Amounts of training differ if their ratio is larger."""
@@ -75,6 +81,39 @@ def _format_search(settings: Mapping[str, Any]) -> str:
     return f"beam {settings['beam']}, length penalty {settings['length_penalty']}" if "beam" in settings else "greedy"
 
 
+def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
+    """Return the options that differ between runs and can change the scores.
+
+    Args:
+        of_model: return those of the models, which are compared; otherwise all others, which should not differ. Seeds,
+            paths of equal texts, and options that `side_facts` has are left out.
+    """
+    options = [[effective_options(run.config or {}) for run in side.runs] for side in sides]
+    runs = [run for own in options for run in own]
+    ignored = {"seed"} if _differ(sides, "data_fingerprint") else {"seed", "text"}
+    facts = []
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [[format_value(run.get(name)) for run in own] for own in options]
+        if (
+            len({value for own in values for value in own}) > 1
+            and (role(name) == "model") == of_model
+            and role(name) not in ignored
+            and not name.startswith(OPTIONS_OF_FACTS)
+            and not _is_of_one_class(name, runs)
+        ):
+            facts.append(
+                Fact(name.removesuffix("._target_"), [_format_values(own, str) for own in values], equal=False)
+            )
+    return facts
+
+
+def _is_of_one_class(name: str, runs: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether some runs lack an option because they have an object of another class."""
+    groups = accumulate(name.split(".")[:-1], "{}.{}".format)
+    classes = [f"{group}._target_" for group in groups if f"{group}._target_" != name]
+    return any(name not in run for run in runs) and any(len({run.get(each) for run in runs}) > 1 for each in classes)
+
+
 def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mapping[str, str]) -> list[str]:
     """Return a sentence for each reason why the difference may not come from the models.
 
@@ -87,6 +126,7 @@ def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mappi
         *_unequal_scores(sides, signatures),
         *_unequal_training(sides),
         *_unequal_decoding(sides),
+        *_unequal_options(sides),
         *(sentence for side in sides for sentence in _unequal_runs(side)),
         *_few_seeds(sides),
         *_weak_test_set(test_set),
@@ -127,6 +167,19 @@ def _unequal_decoding(sides: Sequence[Side]) -> list[str]:
     if _differ(sides, "weights"):
         found.append("The weights are selected differently (best, last or an average of checkpoints).")
     return found
+
+
+def _unequal_options(sides: Sequence[Side]) -> list[str]:
+    if lacking := [str(run.path) for side in sides for run in side.runs if run.config is None]:
+        return [f"The options of {', '.join(lacking)} are unknown, because config.yaml is missing: copy it, too."]
+    if facts := option_facts(sides, of_model=False):
+        return [f"Options outside the model differ: {describe_options(facts)}."]
+    return []
+
+
+def describe_options(facts: Sequence[Fact]) -> str:
+    """Return the options with the values of each side."""
+    return ", ".join(f"{fact.name} ({' | '.join(map(str, fact.values))})" for fact in facts)
 
 
 def _unequal_runs(side: Side) -> list[str]:

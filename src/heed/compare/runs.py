@@ -12,6 +12,7 @@ import numpy as np
 
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
+from heed.runs.config import find_config
 from heed.runs.results import read_results
 
 
@@ -23,6 +24,8 @@ class Run:
     results: Mapping[str, Any]
     """The contents of ``results.json``."""
     translations: list[str]
+    config: Mapping[str, Any] | None
+    """The options in ``config.yaml``; None if the file is missing or cannot be read."""
 
     @property
     def has_model(self) -> bool:
@@ -74,6 +77,25 @@ def read_sides(groups: Sequence[tuple[str, Sequence[Path]]], split: str | None) 
     test_set = _read_test_set(paths[0], split)
     runs = {path: _read_run(path, results[path], test_set, paths[0]) for path in paths}
     return test_set, [Side(name, [runs[path] for path in group]) for name, group in groups]
+
+
+def read_other_sides(
+    groups: Sequence[tuple[str, Sequence[Path]]], sides: Sequence[Side], split: str
+) -> tuple[list[tuple[TestSet, list[Side]]], list[str]]:
+    """Read the test sets besides ``split`` that all runs translated.
+
+    Returns:
+        The test sets with the sides, and a warning for each that cannot be compared.
+    """
+    tests = [run.results["tests"] for side in sides for run in side.runs]
+    found, warnings = [], []
+    for other in tests[0]:
+        if other != split and all(other in own for own in tests):
+            try:
+                found.append(read_sides(groups, other))
+            except HeedError as error:
+                warnings.append(f"The verdict does not cover {other}: {error}")
+    return found, warnings
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:
@@ -148,7 +170,7 @@ def _read_run(path: Path, results: Mapping[str, Any], test_set: TestSet, first: 
             )
     translations = _read_lines(path, split, "hyp")
     _check_line_count(path, split, "hyp", translations, test_set.sources)
-    return Run(path, results, translations)
+    return Run(path, results, translations, find_config(path))
 
 
 def _read_lines(path: Path, split: str, suffix: str) -> list[str]:

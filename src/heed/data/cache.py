@@ -41,7 +41,8 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
                 remove(path)
                 with replacing(path) as partial:
                     build(partial)
-                    _checksum_file(path).write_text(_checksum(partial))
+                    with replacing(_checksum_file(path), durable=True) as manifest:
+                        manifest.write_text(_checksum(partial))
     except OSError as error:
         raise HeedError(
             f"Cannot write the cache entry {path} ({error.strerror or error}): set cache_dir=DIR to a writable folder, "

@@ -66,6 +66,12 @@ class Corpus:
         return tuple(dict.fromkeys((*(part.direction for part in self.valid.values()), *self.train.directions)))
 
     @property
+    def digests(self) -> dict[str, str]:
+        """Digests of the training, validation and test text, by the option that names it."""
+        valid, tests = (text_fingerprint(*(part.text for part in sets.values())) for sets in (self.valid, self.tests))
+        return {"data.train": self.train.fingerprint, "data.valid": valid, "data.test": tests}
+
+    @property
     def fingerprint(self) -> str:
         """Digest of all text after cleaning; independent of the machine."""
         held_out = text_fingerprint(*(part.text for part in (*self.valid.values(), *self.tests.values())))

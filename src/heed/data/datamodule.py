@@ -146,6 +146,7 @@ class TranslationData(L.LightningDataModule):
         bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The text is segmented anew in every epoch, as
             a function of the planner's seed, the epoch and the pair. 0: no dropout.
         with_tests: whether to load the test sets too.
+        resume: refuse a checkpoint of other text.
 
     Raises:
         HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence or a training
@@ -153,9 +154,18 @@ class TranslationData(L.LightningDataModule):
     """
 
     def __init__(
-        self, corpus: Corpus, tokenizer: Tokenizer, planner: Planner, *, bpe_dropout: UnitInterval, with_tests: bool
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        planner: Planner,
+        *,
+        bpe_dropout: UnitInterval,
+        with_tests: bool,
+        resume: bool = False,
     ) -> None:
         super().__init__()
+        self.resume = resume
+        self._digests = corpus.digests
         _check_tags(corpus, tokenizer)
         self.corpus = corpus
         self.tokenizer = tokenizer.towards(corpus.tgt_lang)
@@ -310,11 +320,23 @@ class TranslationData(L.LightningDataModule):
         return [self._evaluation_dataloader(name) for name in self.evaluated]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.cursor[0], "step": self.cursor[1], "text": self.corpus.train.fingerprint}
+        return {"epoch": self.cursor[0], "step": self.cursor[1], "digests": self._digests}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue at the position of a checkpoint.
+
+        Raises:
+            HeedError: with ``resume``, if a text is not that of the checkpoint.
+        """
         self.cursor = (state_dict["epoch"], state_dict["step"])
-        if state_dict.get("text", self.corpus.train.fingerprint) != self.corpus.train.fingerprint:
+        before = state_dict.get("digests", self._digests)
+        changed = [option for option, digest in self._digests.items() if before[option] != digest]
+        if self.resume and changed:
+            raise HeedError(
+                f"resume=true: the text of {' and '.join(changed)} is not that of the checkpoint: restore the text, or "
+                "start a new run from the checkpoint with ckpt_path=."
+            )
+        if "data.train" in changed:
             print_line(
                 "The training text or the weights of its mixture are not those of the checkpoint: some sentences may "
                 "be drawn twice or not at all in this epoch."

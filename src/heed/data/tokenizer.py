@@ -147,7 +147,7 @@ class Tokenizer:
         folder.mkdir(parents=True, exist_ok=True)
         for name, model in zip(_files(joint=self.joint), self.models, strict=False):
             assert model is not None
-            with replacing(folder / name) as file:
+            with replacing(folder / name, durable=True) as file:
                 file.write_bytes(model)
 
     @classmethod

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
+from heed.decoding.fused import for_search
 from heed.decoding.search import (
     BeamSize,
     History,
@@ -68,7 +69,7 @@ class BeamSearch(Search):
     def __call__(
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
-        device = src.device
+        model, device = for_search(model), src.device
         limits = self.limits(model, src_mask)
         penalties = self._penalties(max(limits), device)
         history = History(len(limits), device)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from heed import kernels
+from heed.decoding.fused import for_search
 from heed.decoding.search import (
     Hypothesis,
     LengthExtra,
@@ -64,6 +65,7 @@ class SampleSearch(Search):
     def __call__(
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
+        model = for_search(model)
         # One row per sample; those of a sentence are consecutive.
         limits = [limit for limit in self.limits(model, src_mask) for _ in range(self.n_best)]
         uniform = self._uniform(src, src_mask, limits).to(_float64_device(src.device))

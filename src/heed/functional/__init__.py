@@ -5,7 +5,7 @@ Layers call the functions of the same names in :mod:`heed.kernels`, which comput
 
 from heed.functional.attention import attend
 from heed.functional.dropout import dropout
-from heed.functional.linear import cast_for_matmul, linear, prepared_linear, repeated_linear
+from heed.functional.linear import cast_for_matmul, prepared_linear, repeated_linear
 from heed.functional.loss import cross_entropy, r_drop
 from heed.functional.masks import causal_mask, masked_softmax
 from heed.functional.recurrence import recur
@@ -17,7 +17,6 @@ __all__ = [
     "causal_mask",
     "cross_entropy",
     "dropout",
-    "linear",
     "masked_softmax",
     "prepared_linear",
     "r_drop",

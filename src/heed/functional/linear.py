@@ -11,13 +11,6 @@ from torch import Tensor
 LinearMap = Callable[[Float[Tensor, "*B I"]], Float[Tensor, "*B O"]]
 
 
-def linear(
-    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
-) -> Float[Tensor, "*B O"]:
-    """Return x Wᵀ + b."""
-    return F.linear(x, weight, bias)
-
-
 def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:
     """Return the function x ↦ x Wᵀ + b, where W and b are concatenated from the pairs (W, b).
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from heed.functional.linear import LinearMap, linear, repeated_linear
+from heed.functional.linear import LinearMap, repeated_linear
 
 CellState = tuple[Tensor, ...]
 """The state of a layer, each part "B D": (h, c) for an LSTM, (h,) for the others. h is also the output."""
@@ -76,7 +77,7 @@ def recur(
         The output at every position, and the state after the last one.
     """
     input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
-    gates = linear(x, input_weight, input_bias).unbind(1)
+    gates = F.linear(x, input_weight, input_bias).unbind(1)
     return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
 
 

@@ -38,7 +38,6 @@ def write_model_card(
     folder: Path,
     results: Mapping[str, Any],
     *,
-    options: Sequence[str],
     splits: Mapping[str, CardSplit],
     word_counts: Mapping[str, int],
     directions: Sequence[tuple[str, str]],
@@ -49,7 +48,6 @@ def write_model_card(
     Args:
         folder: the model folder.
         results: the content of results.json.
-        options: the options that differ from the defaults.
         splits: the scored data sets by name, as in ``results``.
         word_counts: how often source words occur in the training data.
         directions: source and target language of each direction.
@@ -65,8 +63,9 @@ def write_model_card(
         keep_trailing_newline=True,
     )
     facts = _facts(folder, results, splits, word_counts, directions, license)
-    options = [option for option in options if option.partition("=")[0] not in LOCAL]
-    text = environment.get_template("model_card.md.j2").render(**{**results, **facts}, options=options, license=license)
+    options = [option for option in results["options"] if option.partition("=")[0] not in LOCAL]
+    shown = {**results, **facts, "options": options, "license": license}
+    text = environment.get_template("model_card.md.j2").render(shown)
     with replacing(folder / CARD) as file:
         file.write_text(text, encoding="utf-8")
 

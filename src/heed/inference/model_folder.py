@@ -3,10 +3,11 @@
 A model folder is self-contained and can be copied to another machine:
 
     model.safetensors   weights
-    config.yaml         format number, model family, architecture, languages, search settings
+    config.yaml         format number, model family, architecture, languages, search settings, digest of the weights
     tokenizer.model     or src.model and tgt.model
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,9 @@ from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import find_wrong_values, format_value, from_plain
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
+
+DIGEST = "weights_digest"
+"""The key of ``config.yaml`` with the SHA-256 of ``model.safetensors``. Without it, the weights are not checked."""
 
 FORMAT = 2
 """The ``format`` of the folders that `save` writes. Format 1, without a number, has older parameter names."""
@@ -63,11 +67,13 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
     config = {**header, **extra, **header}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / WEIGHTS) as file:
-            file.write_bytes(serialize(_parameters(model)))
+        weights = serialize(_parameters(model))
+        config[DIGEST] = hashlib.sha256(weights).hexdigest()
+        with replacing(folder / WEIGHTS, durable=True) as file:
+            file.write_bytes(weights)
         tokenizer.save(folder)
         # The config is written last: an incomplete folder has none, so `find` does not accept it.
-        with replacing(folder / CONFIG) as file:
+        with replacing(folder / CONFIG, durable=True) as file:
             file.write_text(yaml_text(config), encoding="utf-8")
 
 
@@ -147,12 +153,14 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     """Copy the weights of a model folder into a model of the same architecture.
 
     Raises:
-        HeedError: if the architectures differ, or a weight is NaN or infinite.
+        HeedError: if the architectures differ, the file was damaged since it was written, or a weight is NaN or
+            infinite.
     """
     path = folder / WEIGHTS
     config = _read_config(folder)
     parameters = _parameters(model)
     check_architecture(_rename(_read_shapes(path), config), parameters, path)
+    _check_digest(path, config)
     weights = _rename(load_file(path), config)
     check_finite(weights, path)
     with torch.no_grad():
@@ -242,6 +250,19 @@ def _read_shapes(path: Path) -> dict[str, Tensor]:
         if dtype not in DTYPES:
             raise HeedError(f"{path} holds {name} as {dtype}: heed reads {', '.join(DTYPES)}.")
     return {name: torch.empty(shape, device="meta") for name, (_, shape) in headers.items()}
+
+
+def _check_digest(path: Path, config: Mapping[str, Any]) -> None:
+    """Check that the weights are those that `save` wrote, unless the config has no digest of them."""
+    if DIGEST not in config:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != config[DIGEST]:
+        raise HeedError(
+            f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
+            f"{DIGEST} from {CONFIG} if you changed the weights yourself."
+        )
 
 
 def _rename(weights: dict[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Translate, score, align and evaluate text with a trained model, and extract its attention maps."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from itertools import islice
@@ -12,6 +12,7 @@ import torch
 from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
+from heed.decoding.fused import for_search
 from heed.errors import HeedError
 from heed.evaluation.alignment import align, to_gold
 from heed.evaluation.alignment.error_rate import Link
@@ -24,7 +25,8 @@ from heed.inference.directions import choose_direction, trained_directions
 from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line, pair_lengths
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
-from heed.kernels import packed_weights
+from heed.kernels import WeightPacker, prepared_linear
+from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import BOS, EOS
@@ -53,7 +55,7 @@ class Translator:
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
             the square of the sentence length.
-        packed: use weight layouts that are faster on this CPU (`heed.kernels.packing`); doubles the memory for weights.
+        packed: use weight layouts that are faster on this CPU (`heed.layers.packed`); doubles the memory for weights.
 
     Raises:
         HeedError: if a number or a setting of the search is wrong.
@@ -83,6 +85,7 @@ class Translator:
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
         self.packed = packed
+        self._packer = WeightPacker()
         self._saved_search = search
         self.search = self._build_search({})
         self.on_batch: Callable[[float], object] = _ignore
@@ -205,13 +208,13 @@ class Translator:
         sources, targets = as_list(sources), as_list(targets)
         src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=1)
         scores = [0.0] * len(sources)
-        with self._inference_mode():
+        with self._inference_mode() as model:
             for rows in self._batches(pair_lengths(src_ids, tgt_ids)):
-                src, src_mask = pad([src_ids[row] for row in rows], self.model.device)
-                tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], self.model.device)
-                tgt_out, tgt_mask = pad([tgt_ids[row] for row in rows], self.model.device)
+                src, src_mask = pad([src_ids[row] for row in rows], model.device)
+                tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], model.device)
+                tgt_out, tgt_mask = pad([tgt_ids[row] for row in rows], model.device)
                 with errors_name_line(1 + rows[0]):
-                    logits = self.model(src, src_mask, tgt_in)
+                    logits = model(src, src_mask, tgt_in)
                 gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
                 log_probs = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0)
                 for row, total in zip(rows, log_probs.sum(1).tolist(), strict=True):
@@ -314,14 +317,15 @@ class Translator:
         search = search or self.search
         empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
         results = [[empty] for _ in sources]
-        with self._inference_mode():
+        with self._inference_mode() as model:
+            model = for_search(model, self._packer.prepared_linear if self.packed else prepared_linear)
             for batch in self._batches([len(ids) + 1 for ids in sources]):
                 rows = [row for row in batch if sources[row]]
                 if not rows:
                     continue
-                src, src_mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
+                src, src_mask = pad([[*sources[row], EOS] for row in rows], model.device)
                 with errors_name_line(first_line + rows[0]):
-                    found = search(self.model, src, src_mask)
+                    found = search(model, src, src_mask)
                 for row, hypotheses in zip(rows, found, strict=True):
                     results[row] = hypotheses
         return results
@@ -405,10 +409,10 @@ class Translator:
     ) -> list[Attended]:
         """Return the attention maps of sentence pairs, given with their ids."""
         results: dict[int, Attended] = {}
-        with self._inference_mode():
+        with self._inference_mode() as model:
             for rows in self._batches(pair_lengths(src_ids, tgt_ids)):
                 with errors_name_line(first_line + rows[0]):
-                    maps = batch_maps(self.model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
+                    maps = batch_maps(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
                 for batch_row, row in enumerate(rows):
                     pair, ids = (sources[row], targets[row]), (src_ids[row], tgt_ids[row])
                     results[row] = attended_pair(maps, batch_row, tokenizer=self.tokenizer, pair=pair, ids=ids)
@@ -441,17 +445,13 @@ class Translator:
             self.on_batch(len(batch))
 
     @contextmanager
-    def _inference_mode(self) -> Iterator[None]:
-        """Run the model in eval mode, without gradients and autocast, then restore its mode."""
+    def _inference_mode(self) -> Iterator[Seq2Seq]:
+        """Yield the model in eval mode, without gradients and autocast, with packed weights; then restore its mode."""
         training = self.model.training
         self.model.eval()
         try:
-            with (
-                torch.inference_mode(),
-                torch.autocast(self.model.device.type, enabled=False),
-                packed_weights() if self.packed else nullcontext(),
-            ):
-                yield
+            with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
+                yield packed_copy(self.model, self._packer) if self.packed else self.model
         finally:
             self.model.train(training)
 

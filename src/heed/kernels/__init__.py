@@ -8,22 +8,21 @@ is listed in docs/performance.md.
 from heed.kernels.attention import attend
 from heed.kernels.choice import plain
 from heed.kernels.dropout import dropout
-from heed.kernels.linear import cast_for_matmul, linear, prepared_linear, repeated_linear
+from heed.kernels.linear import cast_for_matmul, prepared_linear, repeated_linear
 from heed.kernels.loss import cross_entropy, r_drop
 from heed.kernels.masks import causal_mask, masked_softmax
-from heed.kernels.packing import packed_weights
+from heed.kernels.packing import WeightPacker
 from heed.kernels.recurrence import recur
 from heed.kernels.topk import stable_topk
 
 __all__ = [
+    "WeightPacker",
     "attend",
     "cast_for_matmul",
     "causal_mask",
     "cross_entropy",
     "dropout",
-    "linear",
     "masked_softmax",
-    "packed_weights",
     "plain",
     "prepared_linear",
     "r_drop",

@@ -1,4 +1,4 @@
-"""Linear maps: with weights packed for inference, and repeated over time steps."""
+"""Linear maps, also repeated over time steps."""
 
 from functools import partial
 from typing import Any
@@ -11,32 +11,17 @@ from torch import Tensor
 from heed import functional
 from heed.functional.linear import LinearMap
 from heed.kernels.choice import is_plain, matmul_dtype
-from heed.kernels.packing import find_packed
 
 Uses = list[tuple[Tensor, Tensor]]
 """From a backward pass: for every use of a weight, the gradient of its output and its input."""
 
 
-def linear(
-    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
-) -> Float[Tensor, "*B O"]:
-    """Compute :func:`heed.functional.linear`, inside ``packed_weights()`` with a packed copy of the weight."""
-    packed = find_packed(weight)
-    if packed is None or torch.is_grad_enabled() or is_plain():
-        return functional.linear(x, weight, bias)
-    return packed.product(x, bias)
-
-
 def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:
-    """Compute :func:`heed.functional.prepared_linear`, inside ``packed_weights()`` with packed weights."""
-    packed = None if is_plain() else find_packed(*(weight for weight, _ in maps))
-    if packed is not None:
-        biases = [bias for _, bias in maps if bias is not None]
-        return partial(packed.product, bias=torch.cat(biases) if biases else None)
-    if len(maps) == 1:  # nothing to concatenate, so nothing to copy
-        (weight, bias), *_ = maps
-        return partial(F.linear, weight=weight, bias=bias)
-    return functional.prepared_linear(*maps)
+    """Compute :func:`heed.functional.prepared_linear`, without copying a single weight."""
+    if len(maps) > 1 or is_plain():
+        return functional.prepared_linear(*maps)
+    (weight, bias), *_ = maps
+    return partial(F.linear, weight=weight, bias=bias)
 
 
 def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:

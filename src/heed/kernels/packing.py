@@ -1,8 +1,7 @@
-"""Weights of a trained model laid out for the CPU while the model is used for inference."""
+"""Weights laid out for the CPU, for products during inference."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cache, cached_property, partial
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +10,10 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from heed import compat
+from heed.functional.linear import LinearMap
+from heed.kernels.choice import is_plain
 from heed.kernels.cpu import max_onednn_rows
+from heed.kernels.linear import prepared_linear
 
 Weights = tuple[Float[Tensor, "_ I"], ...]
 
@@ -19,48 +21,30 @@ MIN_ONEDNN_PRODUCTS = 2**17
 """Multiplications above which oneDNN is faster than MKL: a call of it costs more."""
 
 
-@contextmanager
-def packed_weights() -> Iterator[None]:
-    """Inside this context, ``kernels.linear`` multiplies by copies of fp32 weights laid out for the CPU.
+class WeightPacker:
+    """Packs weights, and keeps their packed copies as long as the weights exist. The weights are not changed."""
 
-    Packed copies are kept between contexts, as long as their weights exist. Each context compares them once with the
-    weights, which may have changed in between; they must not change inside. Models are not touched: they train, move,
-    and are copied and pickled as usual.
-    """
-    global _current
-    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        yield
-        return
-    before, _current = _current, {}
-    try:
-        yield
-    finally:
-        _current = before
+    def __init__(self) -> None:
+        self._known: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        """Packed copies, by the first of the weights."""
 
+    def prepared_linear(self, *maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:
+        """Compute :func:`heed.functional.prepared_linear` with packed weights, where they can be used.
 
-_current: "dict[tuple[int, ...], tuple[Weights, PackedWeight | None]] | None" = None
-"""By the ids of weights, these and their packed copies as verified in this context. None outside a context."""
-_known: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
-"""By the first of the weights."""
+        Known copies are compared with the weights, which may have changed since the last call.
+        """
+        weights = tuple(weight for weight, _ in maps)
+        if is_plain() or not (torch.backends.mkl.is_available() and all(map(_is_fp32_on_cpu, weights))):  # type: ignore[no-untyped-call]
+            return prepared_linear(*maps)
+        packed: PackedWeight | None = self._known.get(weights[0])  # type: ignore[no-untyped-call]
+        if packed is None or not packed.is_current(weights):
+            packed = self._known[weights[0]] = PackedWeight(*(weight.detach() for weight in weights))
+        biases = [bias for _, bias in maps if bias is not None]
+        return partial(packed.product, bias=torch.cat(biases) if biases else None)
 
-
-def find_packed(*weights: Tensor) -> "PackedWeight | None":
-    """Return packed copies of the concatenated weights, making them if needed; None where they cannot be used."""
-    if _current is None:
-        return None
-    key = tuple(map(id, weights))
-    if (found := _current.get(key)) is None:
-        usable = all(map(_is_fp32_on_cpu, weights))
-        found = _current[key] = weights, _pack(weights) if usable else None
-    return found[1]
-
-
-def _pack(weights: "Weights") -> "PackedWeight":
-    """Return the known packed copies of the weights if they have not changed, else new ones."""
-    known: PackedWeight | None = _known.get(weights[0])  # type: ignore[no-untyped-call]
-    if known is None or not known.is_current(weights):
-        known = _known[weights[0]] = PackedWeight(*(weight.detach() for weight in weights))
-    return known
+    def __reduce__(self) -> tuple[type["WeightPacker"], tuple[()]]:
+        """Start without packed copies where this is copied or unpickled."""
+        return WeightPacker, ()
 
 
 class PackedWeight:

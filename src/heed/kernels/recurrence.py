@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -27,7 +28,7 @@ def recur(
         return functional.recur(cell, weights, x, state, lengths=lengths, mask=mask)
     if mask is not None or (lengths is None and not _is_faster_fused(x)):
         input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
-        gates = functional.linear(x, input_weight, input_bias).unbind(1)
+        gates = F.linear(x, input_weight, input_bias).unbind(1)
         return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
     if lengths is None:
         out, final = weights(x, _as_initial(state))

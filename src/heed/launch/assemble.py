@@ -64,6 +64,7 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         parts["batching"],
         bpe_dropout=parts["tokenizer"].bpe_dropout,
         with_tests=config["test"],
+        resume=config["resume"],
     )
     if corpus.train.is_mixture:
         names = [part.name for part in corpus.train.corpora]

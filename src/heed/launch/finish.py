@@ -8,6 +8,7 @@ from typing import Any
 
 import lightning as L
 
+from heed.data.corpus import Corpus
 from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
@@ -32,7 +33,7 @@ def write_run(
     """Write ``translations/``, ``model/`` with its model card, and ``results.json``, and log the results.
 
     Args:
-        options: the options that differ from the defaults, for the model card.
+        options: the options that differ from the defaults.
 
     Returns:
         The content of results.json.
@@ -93,35 +94,34 @@ def write_run(
         **({} if corpora is None else {"corpora": corpora}),
         "model_dir": str(run.path / "model"),
         "git": _git_commit(),
+        "options": list(options),
         "config_hash": config_hash(config),
         "data_fingerprint": corpus.fingerprint,
         "tokenizer_hash": tokenizer.hash,
     }
     evaluated = {split: (scores, loss) for split, (scores, loss, _) in module.results.items()}
     results = build_results(facts, evaluated, validated=data.validated)
-    _write_card(run, results, module, options)
+    write_card(run, corpus, results)
     run.write_results(results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
 
 
-def _write_card(run: RunFolder, results: Mapping[str, Any], module: TranslationModule, options: Sequence[str]) -> None:
-    """Write ``model/README.md``."""
-    data = module.data
-    scores = scores_by_split(results)
+def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> None:
+    """Write ``model/README.md`` from results and from the translations in the run folder."""
+    sets = {**corpus.valid, **corpus.tests}
     splits = {
-        split: CardSplit(text.src, text.tgt, translations, scores[split], data.directions[split].tgt_lang, _tags(text))
-        for split, (_, _, translations) in module.results.items()
-        for text in [data.texts[split]]
+        split: CardSplit(text.src, text.tgt, run.read_translations(split), scores, direction.tgt_lang, _tags(text))
+        for split, scores in scores_by_split(results).items()
+        for text, direction in [sets[split]]
     }
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
     write_model_card(
         run.path / "model",
         results,
-        options=options,
         splits=splits,
         word_counts=counts,
-        directions=[(direction.src_lang, direction.tgt_lang) for direction in data.corpus.directions],
+        directions=[(direction.src_lang, direction.tgt_lang) for direction in corpus.directions],
         license=run.config["license"],
     )
 

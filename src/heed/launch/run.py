@@ -1,5 +1,6 @@
 """The plan of one run: build, fit, test, and write the results."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +22,14 @@ from heed.launch.processes import detect_launch, is_first_process
 from heed.launch.summary import results_summary, run_summary
 from heed.launch.weights import chosen_weights
 from heed.progress import print_line
+from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.pruning import find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
+from heed.training.trainer import resolve_precision
 
 
 def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
@@ -45,6 +48,7 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     dry_run(cfg)
+    _choose_precision(cfg, folder)
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
@@ -52,6 +56,8 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
         write_hydra_folder(cfg, folder)
     assembly = assemble(cfg, folder, callbacks)
     trainer, module, data = assembly.trainer, assembly.module, assembly.data
+    if is_first:
+        _check_room(folder, module, has_average=config["weights"] == "ema")
     print_line(run_summary(folder, trainer, module, data, differences=differences))
     if cfg.init_from:
         print_line(describe_start(cfg.init_from))
@@ -77,6 +83,26 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
             print_line(results_summary(folder, results, example=data.texts[data.validated[0]].src[0]))
             return results
     return None
+
+
+def _choose_precision(cfg: Any, folder: Path) -> None:
+    """Replace ``trainer.precision=auto`` by what it means on this machine, or, for a resumed run, where it started."""
+    trainer = cfg.trainer
+    before = find_config(folder) if cfg.resume and trainer.precision == "auto" else None
+    chosen = before["trainer"]["precision"] if before else trainer.precision
+    trainer.precision = resolve_precision(chosen, trainer.accelerator)
+
+
+def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -> None:
+    """Raise a HeedError if the disk has too little room for a checkpoint: weights, their average, optimizer state."""
+    moments = 2 if "betas" in module.configure_optimizers().defaults else 0
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
+    needed, free = (1 + moments + has_average) * weights, shutil.disk_usage(folder).free
+    if needed > free:
+        raise HeedError(
+            f"{folder} has {free / 1e6:,.0f} MB of free space, but a checkpoint of this model needs about "
+            f"{needed / 1e6:,.0f} MB: make room, or set hydra.run.dir=DIR to a folder on another disk."
+        )
 
 
 @contextmanager

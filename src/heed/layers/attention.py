@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from heed import kernels
 from heed.functional.masks import Mask
-from heed.layers.linear import Linear
 from heed.layers.positions import RelativePositions
 from heed.options import validated
 
@@ -124,8 +123,8 @@ class ParameterFreeAttention(Attention):
 class MultiHeadAttention(Attention):
     """Concat(head_1 … head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani et al. 2017, §3.2.2)."""
 
-    query: Linear
-    output: Linear
+    query: nn.Linear
+    output: nn.Linear
 
     def __init__(
         self, *, d_model: int, num_heads: int, scaled: bool, dropout: float, positions: RelativePositions
@@ -133,9 +132,9 @@ class MultiHeadAttention(Attention):
         super().__init__(scaled=scaled, dropout=dropout, positions=positions)
         assert d_model % num_heads == 0
         self.num_heads = num_heads
-        self.query = Linear(d_model, d_model)
-        self.key_value = Linear(d_model, 2 * d_model)
-        self.output = Linear(d_model, d_model)
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+        self.output = nn.Linear(d_model, d_model)
         for weight in (self.query.weight, *self.key_value.weight.chunk(2), self.output.weight):
             nn.init.xavier_uniform_(weight)
         for bias in (self.query.bias, self.key_value.bias, self.output.bias):

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.layers.linear import Linear
 
 
 class ScoreFunction(nn.Module, ABC):
@@ -70,7 +69,7 @@ class GeneralScore(DotScore):
 
     def __init__(self, *, query_width: int, state_width: int) -> None:
         super().__init__()
-        self.weight = Linear(state_width, query_width, bias=False)
+        self.weight = nn.Linear(state_width, query_width, bias=False)
 
     def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
         keys: Tensor = self.weight(states)
@@ -89,10 +88,10 @@ class AdditiveScore(ScoreFunction):
 
     def __init__(self, *, query_width: int, state_width: int, width: int, coverage: bool) -> None:
         super().__init__()
-        self.query = Linear(query_width, width, bias=False)
-        self.state = Linear(state_width, width, bias=False)
-        self.coverage = Linear(1, width, bias=False) if coverage else None
-        self.v = Linear(width, 1, bias=False)
+        self.query = nn.Linear(query_width, width, bias=False)
+        self.state = nn.Linear(state_width, width, bias=False)
+        self.coverage = nn.Linear(1, width, bias=False) if coverage else None
+        self.v = nn.Linear(width, 1, bias=False)
 
     def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
         keys: Tensor = self.state(states)
@@ -120,7 +119,7 @@ class LocationScore(ScoreFunction):
 
     def __init__(self, *, query_width: int, max_source: int) -> None:
         super().__init__()
-        self.weight = Linear(query_width, max_source, bias=False)
+        self.weight = nn.Linear(query_width, max_source, bias=False)
 
     def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
         """Return the states unchanged.

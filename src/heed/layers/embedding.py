@@ -1,9 +1,9 @@
 """Token embeddings, which also serve as the output layer."""
 
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from heed import kernels
 from heed.symbols import PAD
 
 
@@ -25,4 +25,4 @@ class TokenEmbedding(nn.Embedding):
 
     def logits(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """Return the inner product of each state with the embedding of each token."""
-        return kernels.linear(states, self.weight)
+        return F.linear(states, self.weight)

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.layers.linear import Linear
 
 
 def swiglu(x: Float[Tensor, "*B FF"]) -> Float[Tensor, "*B F"]:
@@ -31,8 +30,8 @@ class FeedForward(nn.Module):
     def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
         super().__init__()
         parts = 2 if activation == "swiglu" else 1
-        self.widen = Linear(d_model, parts * d_ff)
-        self.narrow = Linear(d_ff, d_model)
+        self.widen = nn.Linear(d_model, parts * d_ff)
+        self.narrow = nn.Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
         self.dropout = dropout
         for weight in (*self.widen.weight.chunk(parts), self.narrow.weight):

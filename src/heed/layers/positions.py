@@ -15,7 +15,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.layers.linear import Linear
 from heed.options import AtLeast1, format_value, raise_problems, validated
 
 
@@ -36,7 +35,7 @@ class PositionVectors(AbsolutePositions, ABC):
 
     def __init__(self, *, d_model: int, merge: str) -> None:
         super().__init__()
-        self.merge = Linear(2 * d_model, d_model, bias=False) if merge == "concat" else None
+        self.merge = nn.Linear(2 * d_model, d_model, bias=False) if merge == "concat" else None
         if self.merge is not None:
             nn.init.xavier_uniform_(self.merge.weight)
 

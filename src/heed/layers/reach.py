@@ -5,7 +5,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.layers.linear import Linear
 
 
 class Reach(nn.Module):
@@ -66,8 +65,8 @@ class PredictiveReach(Reach):
     def __init__(self, *, query_width: int, window: int) -> None:
         super().__init__()
         self.window = window
-        self.W_p = Linear(query_width, query_width, bias=False)
-        self.v_p = Linear(query_width, 1, bias=False)
+        self.W_p = nn.Linear(query_width, query_width, bias=False)
+        self.v_p = nn.Linear(query_width, 1, bias=False)
 
     def forward(
         self,

@@ -18,6 +18,7 @@ def heads_off(model: Transformer, heads: Iterable[tuple[str, int, int]]) -> Iter
 
     ``with heads_off(model, {("cross", 0, 3)}): …`` sets ξ_h = 0 for the fourth head of the cross-attention of the first
     decoder layer (Michel et al. 2019, §2.3): its context is replaced by zeros before W^O. Attention maps do not change.
+    Search and scoring use the hooks that do this; search steps are not fused meanwhile.
 
     Args:
         heads: (attention, layer, head), where attention is encoder_self, decoder_self or cross, as in `AttentionMaps`.

@@ -13,7 +13,6 @@ from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import build_score_function
 from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import TokenEmbedding
-from heed.layers.linear import Linear
 from heed.layers.reach import build_reach
 from heed.layers.recurrence import RecurrentLayer
 from heed.models.rnn_config import AttentionConfig, RNNConfig
@@ -195,14 +194,14 @@ class RNN(TrainableSeq2Seq):
         if attention.input_feeding or attention.is_bahdanau:
             # The first layer reads [E y; h̃_{t-1}] or [E y; c_t]. Its input matrix is split into two, so that the part
             # for the embeddings can be applied to all positions at once.
-            self.context_gates = Linear(width, CELLS[config.cell].gates * width, bias=False)
+            self.context_gates = nn.Linear(width, CELLS[config.cell].gates * width, bias=False)
         self.attention: SourceAttention | None = None
         if attention.score != "none":
             self.attention = SourceAttention(attention, width=width)
             # W_c in h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5). Also in Bahdanau's order, to
             # simplify the maxout layer, which reads s_{t-1}, y_{t-1} and c_t (Bahdanau et al. 2015, appendix A.2.2).
-            self.combine = Linear(2 * width, width, bias=False)
-        self.readout = Linear(width, config.d_embedding, bias=False)
+            self.combine = nn.Linear(2 * width, width, bias=False)
+        self.readout = nn.Linear(width, config.d_embedding, bias=False)
         """To the width of the output layer, which may be the target embedding."""
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.kernels.choice import is_plain
 from heed.layers.attention import (
     Attention,
     CrossAttention,
@@ -24,7 +23,6 @@ from heed.layers.feedforward import FeedForward
 from heed.layers.norms import NORMS
 from heed.layers.positions import RelativePositions
 from heed.layers.residual import Residual
-from heed.models.fused_decoder import FusedDecoder
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
@@ -117,8 +115,6 @@ class TransformerState(DecoderState):
     memory: ProjectedMemory
     length: int
     """The number of target positions so far, the same for all rows."""
-    fused: FusedDecoder | None = None
-    """The decoder as it takes search steps; None: by its layers."""
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "TransformerState":
         past = tuple(cache and cache.reorder(rows) for cache in self.past)
@@ -166,7 +162,7 @@ class Transformer(TrainableSeq2Seq):
         maps: bool = False,
     ) -> Memory:
         x = self.dropout(self.src_positions(self.src_embedding(src)))
-        mask = _key_mask(src_mask)
+        mask = key_mask(src_mask)
         weights = []
         for layer in self.encoder:
             output, layer_weights = layer(x, mask, maps=maps)
@@ -193,20 +189,12 @@ class Transformer(TrainableSeq2Seq):
         state = self._initial_state(memory)
         # A search reads the keys and values at every step: make each head contiguous once.
         layers = tuple(layer.contiguous() for layer in state.memory.layers)
-        memory_layers = replace(state.memory, layers=layers)
-        return replace(state, memory=memory_layers, fused=FusedDecoder.of(self) if self._may_fuse() else None)
-
-    def _may_fuse(self) -> bool:
-        return not (self.training or torch.is_grad_enabled() or is_plain() or _autocasts(self.device))
+        return replace(state, memory=replace(state.memory, layers=layers))
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
     ) -> tuple[DecoderOutput, TransformerState]:
         assert isinstance(state, TransformerState)
-        if state.fused is not None and self._may_fuse() and not maps:
-            x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length)
-            logits, past = state.fused(x.squeeze(1), state.past, state.memory.layers, _key_mask(state.memory.mask))
-            return DecoderOutput(logits[:, None]), replace(state, past=past, length=state.length + 1)
         x, layers, state = self._run_decoder(tokens[:, None], state, maps=maps)
         return DecoderOutput(self.output.logits(x), _attention_maps(None, layers) if maps else None), state
 
@@ -228,7 +216,7 @@ class Transformer(TrainableSeq2Seq):
         """
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         length = state.length + tokens.shape[1]
-        memory_mask = _key_mask(state.memory.mask)
+        memory_mask = key_mask(state.memory.mask)
         caches, weights = [], []
         for layer, past, memory in zip(self.decoder, state.past, state.memory.layers, strict=True):
             output, present, layer_weights = layer(x, past, memory, memory_mask, maps=maps)
@@ -238,13 +226,9 @@ class Transformer(TrainableSeq2Seq):
         return self.decoder_norm(x), weights, replace(state, past=tuple(caches), length=length)
 
 
-def _key_mask(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
+def key_mask(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
     """Return a padding mask in the shape that attention takes: the same keys for all heads and queries."""
     return None if mask is None else mask[:, None, None, :]
-
-
-def _autocasts(device: torch.device) -> bool:
-    return torch.is_autocast_enabled(device.type)
 
 
 def _attention_maps(encoder_self: Float[Tensor, "L H B S S"] | None, layers: Iterable[LayerMaps]) -> AttentionMaps:

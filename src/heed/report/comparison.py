@@ -14,7 +14,7 @@ from heed.compare.comparison import Comparison, compare
 from heed.compare.evidence import choose_challenge, collect_evidence
 from heed.compare.models import Evidence
 from heed.compare.pairs import PairReport
-from heed.compare.runs import read_sides
+from heed.compare.runs import read_other_sides, read_sides
 from heed.errors import HeedError, argument
 from heed.evaluation.significance import METRICS, Spread, wilson
 from heed.evaluation.symptoms import SYMPTOMS
@@ -33,7 +33,7 @@ def write_comparison(
 
     Args:
         groups: the name and the run folders of each side.
-        split: the test set; None for the first one that all runs translated.
+        split: the test set; None for all that all runs translated, with details about the first one.
         challenge: a challenge set, as for `choose_challenge`.
         out: folder for the files.
 
@@ -42,9 +42,13 @@ def write_comparison(
     """
     test_set, sides = read_sides(groups, split)
     challenge_set, contrasts = choose_challenge(challenge, sides)
-    comparison = compare(test_set, sides)
+    others, uncovered = read_other_sides(groups, sides, test_set.split)
+    if split is not None and others:
+        uncovered = [f"The verdict is about {split} only, not about {', '.join(other.split for other, _ in others)}."]
+        others = []
+    comparison = compare(test_set, sides, others)
     evidence, warnings = collect_evidence(comparison, sides, challenge_set, contrasts)
-    comparison = replace(comparison, warnings=[*comparison.warnings, *warnings])
+    comparison = replace(comparison, warnings=[*uncovered, *comparison.warnings, *warnings])
     plain = {**comparison.to_plain(), "challenge": evidence.to_plain([side.name for side in sides])}
     pages = {
         "compare.json": json.dumps(plain, indent=2, ensure_ascii=False) + "\n",

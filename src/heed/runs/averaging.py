@@ -12,7 +12,7 @@ from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_finite
-from heed.runs.checkpoint_format import check_checkpoint_format
+from heed.runs.checkpoint_format import check_checkpoint_format, check_undamaged
 
 EMA = "ema"
 """Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
@@ -66,6 +66,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     """
     check_regular(path)
     try:
+        check_undamaged(path)
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:  # of the file system, or of torch for a file that is cut off
         raise HeedError(f"{path} cannot be read, or is damaged ({error.strerror}).") from error

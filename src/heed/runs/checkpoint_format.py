@@ -1,5 +1,6 @@
-"""The version number of heed's checkpoint files."""
+"""The version number of heed's checkpoint files, and the check for damage."""
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,17 @@ Format 1 has no number. Its parameters have other names, and its optimizer state
 
 class CheckpointFormatError(HeedError):
     """A checkpoint of another version of heed. Its run cannot be resumed."""
+
+
+def check_undamaged(path: Path) -> None:
+    """Compare the content of a checkpoint with the CRCs in its archive: torch writes them, but does not check them.
+
+    Raises:
+        Exception: of many kinds, if the archive is damaged.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise zipfile.BadZipFile(damaged)
 
 
 def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path, *, if_older: str) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from heed.errors import HeedError
 from heed.files import read_yaml, replacing, yaml_text
@@ -12,12 +12,44 @@ from heed.renamed import RENAMED, rename_keys
 
 CONFIG = "config.yaml"
 
-CONTROL = (
-    "resume", "ckpt_path", "trainer", "callbacks", "logger", "debug", "experiment", "cache_dir", "test",
-    "license", "data.preparation", "data.command", "data.num_jobs", "module.max_skipped_steps",
-    "module.activation_checkpointing", "module.compile",
-)  # fmt: skip
-"""Options that do not change the result of a training step, so that a resumed run may change them."""
+Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
+"""What an option changes.
+
+harmless: neither weights nor scores, except by rounding. A resumed run may change it.
+limit: where training starts or ends. A resumed run may change it.
+seed: random numbers. Runs of one system differ in it.
+text: where the text is. A digest tells whether the text is the same.
+model: the model, which is what `heed compare` compares.
+condition: anything else. Systems that differ in it are not compared under equal conditions.
+"""
+
+ROLES: Mapping[str, Role] = {
+    **dict.fromkeys(
+        (
+            "name", "resume", "logger", "cache_dir", "test", "license",
+            "data.cache_dir", "data.preparation", "data.command", "data.num_jobs",
+            "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.log_every",
+            "callbacks.sample_translations", "callbacks.attention_maps",
+            "module.max_skipped_steps", "module.activation_checkpointing", "module.compile",
+        ),
+        "harmless",
+    ),
+    **dict.fromkeys(("ckpt_path", "trainer.max_steps", "trainer.max_epochs", "trainer.max_time"), "limit"),
+    **dict.fromkeys(("seed", "batching.seed"), "seed"),
+    **dict.fromkeys(("data.root", "data.valid", "data.test"), "text"),
+    "model": "model",
+}  # fmt: skip
+"""The roles of options, and of groups with all options in them. All others are conditions."""
+
+
+def role(name: str) -> Role:
+    """Return what an option, such as "model.dropout", changes."""
+    parts = name.split(".")
+    groups = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    if found := next((ROLES[group] for group in groups if group in ROLES), None):
+        return found
+    # A text of a mixture has other options beside its files.
+    return "text" if name == "data.train" or parts[-1] == "files" else "condition"
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -41,25 +73,35 @@ def find_config(run: Path) -> dict[str, Any] | None:
 
 def write_config(run: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.yaml``."""
-    with replacing(run / CONFIG) as partial:
+    with replacing(run / CONFIG, durable=True) as partial:
         partial.write_text(yaml_text(dict(config)), encoding="utf-8")
 
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the options outside `CONTROL` that differ between a run's config and that of its resumption."""
+    """Return the options that differ between a run's config and that of its resumption, and must not."""
     return [name for key in now for name in _differences(key, before.get(key), now[key])]
+
+
+def effective_options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the options that change what is computed, by their dotted names."""
+    found: dict[str, Any] = {}
+    for key, option in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(option, Mapping):
+            found |= effective_options(option, f"{name}.")
+        elif role(name) != "harmless":
+            found[name] = _class_name(config) if key == "_target_" else option
+    return found
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
-    kept = dict(_effective(config))
-    kept["limits"] = {key: config["trainer"].get(key) for key in ("max_steps", "max_epochs", "max_time")}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(effective_options(config), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
     """Yield the names of the options that differ; for an object of another class, only its own name."""
-    if _is_control(name):
+    if role(name) in ("harmless", "limit"):
         return
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
         if before != now:
@@ -70,22 +112,6 @@ def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
         for key in {**now, **before}:
             if not key.startswith("_"):
                 yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
-
-
-def _effective(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the options that change the computation, with their dotted names."""
-    for key, option in config.items():
-        name = f"{prefix}{key}"
-        if _is_control(name):
-            continue
-        if isinstance(option, Mapping):
-            yield from _effective(option, f"{name}.")
-        else:
-            yield name, _class_name(config) if key == "_target_" else option
-
-
-def _is_control(name: str) -> bool:
-    return name in CONTROL or name.rpartition(".")[2] == "cache_dir"
 
 
 def _class_name(config: Mapping[str, Any]) -> str:

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import replacing
 from heed.runs import results
-from heed.runs.config import write_config
+from heed.runs.config import read_config, write_config
 from heed.runs.resume import starting_checkpoint
-
-if TYPE_CHECKING:
-    pass
 
 COUNTED_PAIRS = 1_000_000
 """Training pairs in which words are counted: enough to tell whether a word is rare."""
@@ -39,6 +36,9 @@ class RunFolder:
             HeedError: if the options differ from those of the run to resume, or the checkpoint is missing.
         """
         checkpoint = starting_checkpoint(self.path, self.config)
+        if self.config["resume"]:
+            # The weights of the run still come from there.
+            self.config = {**self.config, "ckpt_path": read_config(self.path).get("ckpt_path")}
         if write:
             write_config(self.path, self.config)
         return checkpoint
@@ -51,6 +51,10 @@ class RunFolder:
             _write_lines(folder / f"{split}.{suffix}", lines)
         if text.meta is not None:
             _write_lines(folder / f"{split}.meta.jsonl", text.meta)
+
+    def read_translations(self, split: str) -> list[str]:
+        """Return the translations of a split, one for each sentence."""
+        return (self.path / "translations" / f"{split}.hyp").read_bytes().decode().split("\n")[:-1]
 
     def write_word_counts(
         self, training_sources: Callable[[int], Iterable[str]], pairs: int, evaluated: Iterable[ParallelText]

@@ -30,6 +30,7 @@ FIELDS: dict[str, Any] = {
     **dict.fromkeys(("format", "seed", "params", "steps", "tokens"), int),
     **dict.fromkeys(("epochs", "train_seconds", "tokens_per_second"), float),
     "search": Mapping[str, Any],
+    "options": list[str],
     "decode_seconds": Mapping[str, float],
     "valid": Mapping[str, Any] | None,
     "test": Mapping[str, Any] | None,
@@ -93,7 +94,7 @@ def scores_by_split(results: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def write_results(run: Path, results: Mapping[str, Any]) -> None:
     """Write ``results.json``, which marks the run as finished."""
-    with replacing(run / RESULTS) as partial:
+    with replacing(run / RESULTS, durable=True) as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 OnBatch = Callable[[int, float], object]
 
 _ON_CPU = threading.Lock()
-"""Models on the CPU take turns: one uses all cores, and `heed.kernels.packing` is for one thread at a time."""
+"""Models on the CPU take turns, because one uses all cores."""
 
 
 @dataclass(eq=False)

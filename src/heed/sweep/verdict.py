@@ -1,6 +1,5 @@
 """The end of a study: the best configurations with other seeds, compared, and the winner as a preset."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,10 +12,10 @@ from optuna.trial import FrozenTrial, TrialState
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
-from heed.files import replacing
 from heed.inference.loading import load
 from heed.launch.configuration import build_part
 from heed.launch.differences import find_differences
+from heed.launch.finish import write_card
 from heed.report.comparison import write_comparison
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
@@ -130,7 +129,7 @@ def pooled_deviation(configurations: Sequence[Confirmed]) -> float | None:
 
 
 def score_tests(run: Path) -> dict[str, dict[str, Any]]:
-    """Translate the test sets with the model of a finished run, and write translations and scores to its folder.
+    """Translate the test sets with the model of a finished run, and add them to its results and its model card.
 
     Returns:
         The scores by test set. A run that has them already is not translated again.
@@ -138,19 +137,19 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
     results = read_results(run / RESULTS)
     if results["tests"]:
         return dict(results["tests"])
-    config = read_config(run)
-    corpus: Corpus = build_part(config["data"], where="data.").load()
+    folder = RunFolder(run, read_config(run))
+    corpus: Corpus = build_part(folder.config["data"], where="data.").load()
     translator = load(run)
     scored = {}
     for name, (text, direction) in corpus.tests.items():
         translations = translator.in_direction(str(direction)).translate(text.src)
-        RunFolder(run, config).write_translations(name, text, translations)
+        folder.write_translations(name, text, translations)
         scores = corpus_scores(translations, text.tgt, tgt_lang=direction.tgt_lang)
         scored[name] = (scores, float("nan"))  # the loss is not measured here
     results["tests"] = plain_scores(scored)
     results["test"] = next(iter(results["tests"].values()), None)
-    with replacing(run / RESULTS) as partial:
-        partial.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_card(folder, corpus, results)
+    folder.write_results(results)
     return dict(results["tests"])
 
 

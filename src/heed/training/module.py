@@ -275,14 +275,19 @@ class TranslationModule(L.LightningModule):
         found = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
         if self.comet is not None:
             valid = self.data.texts[name]
-            with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
-                found["comet"] = self.comet.score(valid.src, translations, [valid.tgt]).value
+            comet = None
+            if self.trainer.is_global_zero:
+                with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
+                    comet = self.comet.score(valid.src, translations, [valid.tgt]).value
+            found["comet"] = self.trainer.strategy.broadcast(comet)
         return found
 
     # ---- test
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
+        # In fp32, so that the losses of runs in different precisions can be compared.
+        with torch.autocast(self.device.type, enabled=False):
+            self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
 
     def on_test_epoch_end(self) -> None:
         self.results = {split: self._gather(split) for split in self.data.evaluated}
@@ -317,8 +322,11 @@ class TranslationModule(L.LightningModule):
         references = self.data.texts[split].tgt
         assert len(rows) == len(references), "each sentence is evaluated exactly once"
         self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
+        scores = None
+        if self.trainer.is_global_zero:
+            scores = corpus_scores(translations, references, tgt_lang=self.data.directions[split].tgt_lang)
         return SplitResult(
-            scores=corpus_scores(translations, references, tgt_lang=self.data.directions[split].tgt_lang),
+            scores=self.trainer.strategy.broadcast(scores),
             loss=sum(part.nll for part in outputs) / sum(part.tgt_tokens for part in outputs),
             translations=translations,
         )

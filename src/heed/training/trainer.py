@@ -4,7 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import lightning as L
 import torch
@@ -22,8 +22,12 @@ from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.options import AtLeast1
+from heed.runs.checkpoint_format import check_undamaged
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
+
+Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", 32]
+"""Precisions of training; 32 is 32-true. The weights are fp32 in all of them."""
 
 CheckpointCount = Annotated[int, Interval(ge=-1)]
 """A number of checkpoints; -1: all."""
@@ -51,7 +55,7 @@ def build_trainer(
     devices: int | str | list[int],
     num_nodes: AtLeast1,
     strategy: str,
-    precision: int | str,
+    precision: Precision,
     max_steps: AtLeast1 | None,
     max_epochs: AtLeast1 | None,
     max_time: str | None,
@@ -67,7 +71,7 @@ def build_trainer(
         folder: of the run; callbacks find it as ``trainer.default_root_dir``.
         selection: compares validations, for the best checkpoints and for early stopping.
         callbacks: the optional ones (`build_callbacks` adds those of every run).
-        precision: as in Lightning, or "auto": bf16 on hardware that is fast in it.
+        precision: as in Lightning, or "auto": see `resolve_precision`.
         max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
         validate_every: optimizer steps between two validations.
         log_every: optimizer steps between two reports of training metrics.
@@ -96,7 +100,7 @@ def build_trainer(
             f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use "
             "trainer.strategy=ddp."
         )
-    flag: int | str | None = resolve_precision(precision, accelerator)
+    flag: str | None = resolve_precision(precision, accelerator)
     plugins: list[Any] = [AtomicCheckpointIO()]
     if SLURMEnvironment.detect() and not TorchElasticEnvironment.detect():
         # Otherwise Lightning saves in the middle of a step at SIGUSR1 and requeues the job: see StopOnSignal.
@@ -138,10 +142,10 @@ def build_trainer(
         raise HeedError(f"Lightning rejects these trainer options: {error}") from error
 
 
-def resolve_precision(precision: int | str, accelerator: str) -> Any:
+def resolve_precision(precision: Precision, accelerator: str) -> Any:
     """Return Lightning's precision flag; "auto" is bf16 on GPUs that have it and on CPUs that are faster in it."""
     if precision != "auto":
-        return precision
+        return "32-true" if precision == 32 else precision
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
     is_fast = torch.cuda.is_bf16_supported() if on_gpu else has_fast_bf16_matmul()
     return "bf16-mixed" if is_fast else "32-true"
@@ -176,7 +180,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path = Path(path)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as partial, partial.open("wb") as file:
+        with replacing(path, durable=True) as partial, partial.open("wb") as file:
             try:
                 torch.save(checkpoint, file)
             except RuntimeError as error:
@@ -192,6 +196,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             HeedError: if the file is missing, damaged or not a checkpoint of heed.
         """
         try:
+            check_undamaged(Path(path))
             checkpoint = torch.load(path, map_location=map_location or "cpu", weights_only=weights_only)
         except FileNotFoundError as error:
             raise HeedError(f"There is no checkpoint {path}.") from error

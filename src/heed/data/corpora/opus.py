@@ -151,7 +151,7 @@ class OpusCorpus:
         paths = [file for pairs in files.values() for pair in pairs.values() for file in pair]
         sizes = {file: (download / file).stat().st_size for file in paths}
         content = {"folder": download.name, "files": files, "sizes": sizes}
-        with replacing(folder / "manifest.json") as file:
+        with replacing(folder / "manifest.json", durable=True) as file:
             file.write_text(json.dumps(content, indent=1))
 
     def _run(self, command: Sequence[str], log: Path) -> None:

@@ -261,7 +261,7 @@ def _write_manifest(folder: Path, shards: Sequence[Shard]) -> None:
         "longest": longest,
         "shards": [vars(shard) for shard in shards],
     }
-    with replacing(folder / "manifest.json") as file:
+    with replacing(folder / "manifest.json", durable=True) as file:
         file.write_text(json.dumps({"digest": _digest(json.dumps(content)), **content}, indent=1))
 
 

@@ -202,5 +202,5 @@ def _array_files(folder: Path) -> list[Path]:
 
 
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    with replacing(folder / "selection.json") as file:
+    with replacing(folder / "selection.json", durable=True) as file:
         file.write_text(json.dumps(manifest, ensure_ascii=False, indent=1), encoding="utf-8")

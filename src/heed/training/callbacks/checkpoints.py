@@ -122,7 +122,7 @@ def find_checkpoints(callbacks: list[Callback]) -> Checkpoints:
 
 def _link(file: Path, copy: Path) -> None:
     """Give a file a second name with a hard link, or copy it where the file system has no hard links."""
-    with replacing(copy) as partial:
+    with replacing(copy, durable=True) as partial:
         try:
             os.link(file, partial)
         except OSError:

@@ -27,34 +27,42 @@ class CountCorpora(Callback):
         self.nll: dict[str, float] = {}
         """Negative log-likelihood of a target token in the latest report, in nats, by corpus."""
         self._reported = self.tokens.clone()
-        self._sums: torch.Tensor | None = None
+        self._sums = torch.zeros(len(names))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sentences": self.sentences, "tokens": self.tokens, "nll": self.nll}
+        """Return the state of all processes. All of them have to call it."""
+        return {
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "nll": self.nll,
+            "reported": self._reported,
+            "sums": _sum_over_processes(self._sums).cpu(),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.sentences, self.tokens, self.nll = (state_dict[name] for name in ("sentences", "tokens", "nll"))
-        self._reported = self.tokens.clone()
+        names = ("sentences", "tokens", "nll", "reported", "sums")
+        self.sentences, self.tokens, self.nll, self._reported, self._sums = (state_dict[name] for name in names)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        # A restored sum is that of all processes.
+        own = self._sums if trainer.is_global_zero else torch.zeros_like(self._sums)
+        self._sums = own.to(pl_module.device)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
         drawn = torch.tensor(batch.corpora)
         self.sentences, self.tokens = self.sentences + drawn[:, 0], self.tokens + drawn[:, 1]
-        nll = outputs["nll_of_corpora"]
-        self._sums = nll if self._sums is None else self._sums + nll
+        self._sums = self._sums + outputs["nll_of_corpora"]
         if trainer.global_step % self.log_every == 0:
             self._report(trainer)
 
     def _report(self, trainer: L.Trainer) -> None:
         """Log the loss since the last report. All processes have to call it."""
-        assert self._sums is not None
-        if torch.distributed.is_initialized():
-            torch.distributed.all_reduce(self._sums)
         tokens = (self.tokens - self._reported).tolist()
-        sums = self._sums.tolist()
+        sums = _sum_over_processes(self._sums).tolist()
         self.nll |= {name: nll / count for name, nll, count in zip(self.names, sums, tokens, strict=True) if count}
-        self._reported, self._sums = self.tokens, None
+        self._reported, self._sums = self.tokens, torch.zeros_like(self._sums)
         for logger in trainer.loggers:
             logger.log_metrics({f"train/nll/{name}": nll for name, nll in self.nll.items()}, step=trainer.global_step)
 
@@ -65,3 +73,10 @@ class CountCorpora(Callback):
             name: {"sentences": sentences, "tgt_tokens": tokens, "nll": self.nll.get(name)}
             for name, sentences, tokens in counts
         }
+
+
+def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
+    total = values.clone()
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(total)
+    return total

@@ -1,18 +1,15 @@
-"""How often a search waits for the device: counted on a CPU, with stop checks as rare as on an accelerator."""
+"""Searches with stop checks as rare as on an accelerator."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search, beam, search
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
-from tests.syncs import counted
 
 EVERY = 8
 SOURCES = ([7, EOS], [5, 6, 9, 22, 11, 8, EOS], [9, 9, 4, EOS], [20, 21, EOS], [4, 5, 6, EOS])
@@ -34,12 +31,6 @@ def batch() -> tuple[Tensor, Tensor]:
     return src, torch.arange(src.shape[1]) < lengths[:, None]
 
 
-@pytest.fixture
-def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (search, beam):
-        monkeypatch.setattr(module, "steps_between_stop_checks", lambda device: EVERY)
-
-
 @pytest.fixture(params=["transformer", "rnn"])
 def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Seq2Seq]) -> Seq2Seq:
     torch.manual_seed(5)
@@ -48,33 +39,6 @@ def model(request: pytest.FixtureRequest, tiny_model: Callable[..., Seq2Seq]) ->
         for parameter in model.parameters():
             parameter.mul_(2.5)
     return model
-
-
-@pytest.mark.usefixtures("accelerator")
-@pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "nucleus"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_search_waits_at_most_once_in_eight_tokens(
-    kind: str, dtype: torch.dtype, model: Seq2Seq, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = model.to(dtype)
-    step, encode = model.step, model.encode
-    steps = []
-    against_eos = 4 * F.one_hot(torch.tensor(EOS), 29)
-
-    def reluctant_step(*args: Any, **kwargs: Any) -> Any:
-        """A step after which EOS is improbable: long translations of different lengths."""
-        output, state = step(*args, **kwargs)
-        steps.append(1)
-        return replace(output, logits=output.logits - against_eos), state
-
-    monkeypatch.setattr(model, "step", reluctant_step)
-    with counted(monkeypatch) as encoding:
-        encode(*batch())  # once per batch, not per token; an RNN packs by lengths on the host
-    with counted(monkeypatch) as seen:
-        searches(60)[kind](model, *batch())
-    assert len(steps) > 40
-    at_start_and_end = 6
-    assert len(seen) - len(encoding) <= len(steps) / EVERY + at_start_and_end, seen
 
 
 @pytest.mark.parametrize("kind", ["greedy", "beam", "sample", "nucleus"])

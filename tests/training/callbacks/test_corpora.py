@@ -1,0 +1,67 @@
+"""Counts and losses of the corpora of a mixture, in one process and in several, with and without interruption."""
+
+from copy import deepcopy
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import lightning as L
+import pytest
+import torch
+
+from heed.data.datamodule import StepShard
+from heed.training.callbacks import corpora
+from heed.training.callbacks.corpora import CountCorpora
+
+STEPS = [((n % 4, 5 * (n % 4) + 1), (3, 11 + n)) for n in range(1, 14)]
+"""Sentences and target tokens of each corpus, in every step."""
+
+
+def take_steps(callback: CountCorpora, first: int, last: int, *, part: float = 1.0) -> list[dict[str, float]]:
+    """Count some steps, of which this process has a part, and return what is logged."""
+    logged: list[dict[str, float]] = []
+    logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append({"step": step, **metrics}))
+    for number in range(first, last + 1):
+        nll = torch.tensor([part * 0.3 * number, part * 7.1 / number])
+        trainer = Mock(spec=L.Trainer, global_step=number, loggers=[logger])
+        shard = StepShard(0, number, 0, 0, 0, (), last=False, corpora=STEPS[number - 1])
+        callback.on_train_batch_end(trainer, L.LightningModule(), {"nll_of_corpora": nll}, shard, number)
+    return logged
+
+
+def resume(callback: CountCorpora, *, rank: int = 0) -> CountCorpora:
+    """Return a new callback with the state of another one."""
+    resumed = CountCorpora(callback.names, callback.log_every)
+    resumed.load_state_dict(deepcopy(callback.state_dict()))
+    start(resumed, rank=rank)
+    return resumed
+
+
+def start(callback: CountCorpora, *, rank: int = 0) -> None:
+    callback.on_train_start(Mock(spec=L.Trainer, is_global_zero=rank == 0), L.LightningModule())
+
+
+@pytest.mark.parametrize("stop", [1, 5, 7, 12])
+def test_a_resumed_run_reports_the_losses_of_an_uninterrupted_one(stop: int) -> None:
+    whole, first = CountCorpora(["a", "b"], log_every=5), CountCorpora(["a", "b"], log_every=5)
+    start(whole)
+    start(first)
+    logged = take_steps(whole, 1, 13)
+    before = take_steps(first, 1, stop)
+    resumed = resume(first)
+    assert [*before, *take_steps(resumed, stop + 1, 13)] == logged
+    assert resumed.results() == whole.results()
+    assert [metrics["step"] for metrics in logged] == [5, 10]
+
+
+def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = CountCorpora(["a", "b"], log_every=5)
+    take_steps(whole, 1, 5)
+    # Only the first process reports here, after the other one has counted the step.
+    ranks = [CountCorpora(["a", "b"], log_every) for log_every in (5, 100)]
+    monkeypatch.setattr(corpora, "_sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
+    for rank, part in ((1, 0.75), (0, 0.25)):
+        take_steps(ranks[rank], 1, 3, part=part)
+    ranks[:] = [resume(callback, rank=rank) for rank, callback in enumerate(ranks)]
+    for rank, part in ((1, 0.75), (0, 0.25)):
+        take_steps(ranks[rank], 4, 5, part=part)
+    assert ranks[0].nll == pytest.approx(whole.nll)
