@@ -21,24 +21,22 @@ train: setup  ## train a transformer on the built-in corpus; other options: make
 	$(BIN)/python train.py $(TRAIN)
 
 check: setup  ## lint, format, types, import rules (seconds)
-	scripts/check
+	$(BIN)/python scripts/test.py check
 
 # Unit tests. Excludes the markers slow, reliability, docs, browser and full.
-test-fast: setup  ## the unit tests (minutes)
-	scripts/test fast
+test-fast: setup  ## the unit tests (one minute)
+	$(BIN)/python scripts/test.py fast
 
 # Excludes the markers browser and full. This is what CI runs.
-test: setup  ## check, then the tests that CI runs (about half an hour on two cores)
-	scripts/check
-	scripts/test
+test: setup  ## check, then the tests that CI runs (eight minutes on two idle cores)
+	$(BIN)/python scripts/test.py
 
 # Also tests in headless Chromium, 3,000 fuzz cases, and the soak test.
-test-full: setup  ## check, all tests, a long fuzz test and the soak test (hours)
-	scripts/check
-	scripts/test full
+test-full: setup  ## check, all tests, a long fuzz test and the soak test (two hours)
+	$(BIN)/python scripts/test.py full
 
 test-wheel: setup  ## build the wheel and train from it in an empty environment
-	scripts/test-wheel
+	$(BIN)/python scripts/test.py wheel
 
 docs: setup  ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

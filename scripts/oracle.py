@@ -64,11 +64,12 @@ TRANSFORMER = (
     "model.num_heads=4",
     "model.encoder_layers=2",
     "model.decoder_layers=2",
+    "model.dropout=0.1",
     "optimizer.lr=5e-3",
 )
 VARIANTS = {
     "transformer": TRANSFORMER,
-    "rnn": ("model=rnn", "model.d_embedding=48", "model.d_model=64", "optimizer.lr=5e-3"),
+    "rnn": ("model=rnn", "model.d_embedding=48", "model.d_model=64", "model.dropout=0.2", "optimizer.lr=5e-3"),
     "muon": (*TRANSFORMER[:-1], "optimizer=muon", "optimizer.lr=1e-2"),
     "r-drop-bpe-dropout": (*TRANSFORMER, "module.r_drop=2.0", "tokenizer.bpe_dropout=0.1"),
     "ema": (*TRANSFORMER, "callbacks.ema.decay=0.95", "weights=ema"),
@@ -88,13 +89,13 @@ def main() -> int:
     parser.add_argument("--names", type=Path, metavar="FILE", help="JSON: old parameter names to new ones")
     parser.add_argument("--only", action="append", choices=VARIANTS, help="a variant; may be given several times")
     arguments = parser.parse_args()
-    names = json.loads(arguments.names.read_text()) if arguments.names else {}
+    names = json.loads(arguments.names.read_text(encoding="utf-8")) if arguments.names else {}
     if arguments.write:
         arguments.reference.parent.mkdir(parents=True, exist_ok=True)
-        arguments.reference.write_text(json.dumps(measure(arguments.only), indent=1) + "\n")
+        arguments.reference.write_text(json.dumps(measure(arguments.only), indent=1) + "\n", encoding="utf-8")
         return 0
-    reference = json.loads(arguments.reference.read_text())
-    ours = json.loads(arguments.against.read_text()) if arguments.against else measure(arguments.only)
+    reference = json.loads(arguments.reference.read_text(encoding="utf-8"))
+    ours = json.loads(arguments.against.read_text(encoding="utf-8")) if arguments.against else measure(arguments.only)
     if arguments.only:
         reference["variants"] = {name: reference["variants"][name] for name in arguments.only}
     exact = reference["machine"] == ours["machine"]
@@ -118,7 +119,10 @@ def measure(only: list[str] | None = None, *, steps: int = STEPS, seed: int = 1)
     with tempfile.TemporaryDirectory(prefix="heed-oracle-") as folder:
         variants = {name: _train_variant(name, Path(folder) / name, steps=steps, seed=seed) for name in names}
     commit = subprocess.run(
-        ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"), capture_output=True, text=True
+        ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
     return {"commit": commit.stdout.strip(), "machine": machine(), "variants": variants}
 
@@ -128,7 +132,7 @@ def machine() -> dict[str, str]:
     import numpy as np
     import torch
 
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     pairs = (line.partition(":") for line in reversed(lines))
     facts = {key.strip(): value.strip() for key, _, value in pairs}
     return {
@@ -151,7 +155,7 @@ def _train_variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[st
     if attempt.status != 0:
         raise SystemExit(f"{name}: exit status {attempt.status}\n{attempt.stderr}")
     (finished,) = (path.parent for path in folder.glob("runs/oracle/*/results.json"))
-    results = json.loads((finished / "results.json").read_text())
+    results = json.loads((finished / "results.json").read_text(encoding="utf-8"))
     losses = [event["losses"] for event in attempt.events if event["event"] == "step"]
     scores = {split: results["tests"][split] for split in sorted(results["tests"])} | {"valid": results["valid"]}
     return {

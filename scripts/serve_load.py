@@ -81,7 +81,9 @@ def main() -> int:
 def server(run: Path, options: Sequence[str]) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """Run the server at a free port until the end of the context."""
     command = [sys.executable, "-m", "heed", "serve", str(run), "--port", "0", "--no-split-sentences", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
+    ) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             address = re.search(r"http://[\d.]+:(\d+)", line)

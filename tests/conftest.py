@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests import cpu, forkserver, type_checks  # before heed: importing a function of heed adds the checks
+from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
 # isort: split
 import pytest
@@ -14,6 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
 from omegaconf import DictConfig
 
+from heed.compat import REQUEUE_SIGNAL
 from heed.launch import command as launch_command
 from heed.launch.compose import compose as launch_compose
 from heed.layers.attention import SelfAttentionConfig
@@ -31,8 +32,11 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+collect_ignore = systems.not_collected()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz-cases", type=int, default=300, help="cases of the fuzz test (default: %(default)s)")
+    parser.addoption("--fuzz-cases", type=int, default=60, help="cases of the fuzz test (default: %(default)s)")
     parser.addoption("--cpu-report", type=Path, metavar="FILE", help="write the CPU seconds of each test as JSON")
 
 
@@ -82,8 +86,10 @@ def slow_modules_first(items: list[pytest.Item], *, workers: int) -> list[pytest
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     type_checks.start_test()
+    if sys.platform == "win32" and (posix := item.get_closest_marker("posix")):
+        pytest.skip(f"Windows lacks {posix.args[0]}")
 
 
 TRANSFORMER = TransformerConfig(
@@ -190,7 +196,7 @@ def command(
         return status, capsys.readouterr().err
 
     monkeypatch.chdir(tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, REQUEUE_SIGNAL) if number is not None}
     yield run
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -17,7 +17,6 @@ On systems other than Linux, the processes are ordinary ones.
 
 import atexit
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
@@ -35,9 +34,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+if sys.platform != "win32":
+    import fcntl
+
 FOLDER = "HEED_TESTS_FORKSERVER"
 """Environment variable: the folder of the server's socket, which all processes of a test session share."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
+    if hasattr(signal, name)  # Windows has two of them
+]
 PRELOADED = (
     "torch.distributed.run", "torch.utils.serialization.config", "hydra.core.override_parser.overrides_parser",
     "lightning.pytorch", "datasets", "sacrebleu", "matplotlib.figure", "PIL.PngImagePlugin",

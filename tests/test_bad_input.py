@@ -119,7 +119,7 @@ SETTINGS = [
     (["schedule=cosine", "trainer.max_steps=9"], "schedule.total_steps=9",
      ["schedule=cosine", "trainer.max_steps=999"]),
     (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
-    (["model.num_heads=3"], "model.d_model=256 must be a multiple of", ["model.num_heads=2"]),
+    (["model.num_heads=3"], "model.d_model=128 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
     (["ckpt_path=a", "init_from=b"], "ckpt_path and init_from contradict each other", None),
 ]  # fmt: skip

@@ -1,5 +1,11 @@
-"""The private interfaces of libraries that heed uses still exist and work as heed expects."""
+"""What some systems lack is replaced; the private interfaces of libraries still exist and work as heed expects."""
 
+import io
+import mmap
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
@@ -20,6 +26,63 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from heed import compat
+from tests import like_windows
+
+# ---- operating systems
+
+
+def test_usable_cores_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert compat.usable_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert compat.usable_cores() == 7
+
+
+def test_the_memory_is_unknown_without_sysconf(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = compat.memory_bytes()
+    assert size is None or size > 2**28
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    assert compat.memory_bytes() is None
+
+
+def test_the_requeue_signal_and_its_status_are_those_of_slurm_scripts() -> None:
+    assert getattr(signal, "SIGUSR1", None) == compat.REQUEUE_SIGNAL
+    assert getattr(os, "EX_TEMPFAIL", 75) == compat.REQUEUE_STATUS
+
+
+def test_advice_about_mapped_files_changes_no_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        compat.read_randomly(mapped)
+        compat.release_pages(mapped)
+        assert mapped[:] == b"content"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_windows_waits_until_a_replaced_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    like_windows.refuse_open_files(monkeypatch.setattr)
+    old, new = tmp_path / "old", tmp_path / "new"
+    for path in (old, new):
+        path.write_text(path.name, encoding="utf-8")
+    reader = old.open(encoding="utf-8")
+    with pytest.raises(PermissionError):
+        compat.replace(new, old)
+    monkeypatch.setattr(compat, "WINDOWS", True)
+    monkeypatch.setattr(compat.time, "sleep", lambda seconds: reader.close())
+    compat.replace(new, old)
+    assert old.read_text(encoding="utf-8") == "new"
+
+
+def test_windows_prints_utf_8_into_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_windows, expected in ((False, b"?"), (True, "−".encode())):
+        monkeypatch.setattr(compat, "WINDOWS", is_windows)
+        pipe = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="replace", write_through=True)
+        monkeypatch.setattr(sys, "stdout", pipe)
+        compat.print_in_utf8()
+        print("−", end="")
+        assert pipe.buffer.getvalue() == expected  # type: ignore[attr-defined]
+
 
 # ---- hydra
 
@@ -195,3 +258,9 @@ def test_modified_modules_are_noticed(what: str) -> None:
     if isinstance(handle, RemovableHandle):
         handle.remove()
         assert compat.is_unmodified(linear)
+
+
+def test_processes_are_running_until_they_end() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert compat.is_running(process.pid)
+    assert not compat.is_running(process.pid)

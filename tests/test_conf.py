@@ -105,4 +105,11 @@ def test_the_learning_rate_of_the_user_overrides_that_of_corpus_and_optimizer(co
     assert compose("optimizer.lr=0.5").optimizer.lr == 0.5
     assert compose("data=synthetic", "optimizer=muon").optimizer.lr == 1e-2
     # `make train` has the learning rate of its published score.
-    assert (compose().optimizer.lr, compose().schedule.warmup_steps) == (1.5e-3, 250)
+    assert (compose().optimizer.lr, compose().schedule.warmup_steps) == (3e-3, 100)
+
+
+def test_models_are_narrower_on_the_built_in_corpus_only(compose: Compose) -> None:
+    for family, (built_in, others) in {"transformer": (128, 256), "rnn": (256, 512)}.items():
+        assert compose(f"model={family}").model.d_model == built_in
+        assert compose(f"model={family}", "model.d_model=16").model.d_model == 16
+        assert compose(f"model={family}", "data=multi30k").model.d_model == others

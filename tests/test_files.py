@@ -1,6 +1,8 @@
 """Writing files."""
 
 import os
+import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import torch
 
 from heed.data.cache import build_once
 from heed.errors import HeedError
-from heed.files import is_device, replacing
+from heed.files import is_device, remove_unfinished, replacing
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from heed.runs.results import write_results
@@ -42,6 +44,37 @@ def test_pipes_and_devices_are_written_to_and_not_replaced(tmp_path: Path) -> No
 )
 def test_devices_are_recognised(path: str, expected: bool) -> None:
     assert is_device(Path(path)) == expected
+
+
+def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "a [1].txt"
+    with replacing(path) as first:
+        first.write_text("first")
+        with replacing(path) as second:
+            second.write_text("sec")
+            assert first.read_text() == "first"
+        assert path.read_text() == "sec"
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+    reference = tmp_path / "reference"
+    reference.touch()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(reference.stat().st_mode)
+
+
+def test_files_of_killed_writers_are_removed_after_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "a [1].txt"
+    others = [tmp_path / name for name in ("a [1].txt.partial", "a [1].txt.gz.partial", "b.0123abcd.partial")]
+    killed, running = (tmp_path / f"{path.name}.0123abc{digit}.partial" for digit in "de")
+    killed.mkdir()
+    for file in (*others, running, killed / "file"):
+        file.touch()
+    for old in (killed, *others):
+        os.utime(old, times=(0, time.time() - 25 * 60 * 60))
+    with replacing(path) as partial:
+        partial.touch()
+    assert set(tmp_path.iterdir()) == {path, running, *others}
+    remove_unfinished(tmp_path)
+    assert set(tmp_path.iterdir()) == {path, *others[:2]}
 
 
 def test_what_a_run_needs_after_a_power_cut_is_on_the_disk_before_and_after_it_is_renamed(

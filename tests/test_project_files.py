@@ -1,9 +1,11 @@
 """CHANGELOG, CITATION, CONTRIBUTING, the Makefile and the files for GitHub agree with the code."""
 
+import json
 import re
 import subprocess
 import sys
 import textwrap
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +17,11 @@ from torch.testing import assert_close
 from heed.renamed import RENAMED
 
 ROOT = Path(__file__).parent.parent
+SPEC = spec_from_file_location("entry", ROOT / "scripts" / "test.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+entry = module_from_spec(SPEC)  # not `import test`, which is a package of Python's library
+SPEC.loader.exec_module(entry)
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
@@ -103,11 +110,13 @@ def test_issue_forms_have_what_github_requires(form: Path) -> None:
         assert field["attributes"]["label"]
 
 
-def test_the_workflow_runs_the_tests_on_the_lowest_and_the_newest_python() -> None:
+def test_the_workflow_runs_the_tests_on_the_lowest_and_the_newest_python_and_on_all_systems() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
-    job = workflow["jobs"]["test"]
+    job, others = workflow["jobs"]["test"], workflow["jobs"]["other-systems"]
     assert "make test" in [step.get("run") for step in job["steps"]]
     assert "3.11" in job["strategy"]["matrix"]["python"]
+    assert "python scripts/test.py" in [step.get("run") for step in others["steps"]]
+    assert others["strategy"]["matrix"]["system"] == ["windows-latest", "macos-latest"]
 
 
 def test_hooks_run_the_tools_of_the_environment() -> None:
@@ -115,11 +124,37 @@ def test_hooks_run_the_tools_of_the_environment() -> None:
     (repository,) = config["repos"]
     assert repository["repo"] == "local"
     assert {hook["language"] for hook in repository["hooks"]} == {"system"}
-    # The checks of scripts/check, in the same order.
-    commands = re.findall(
-        r"^(ruff \w+|mypy|lint-imports)", (ROOT / "scripts" / "check").read_text("utf-8"), re.MULTILINE
-    )
     entries = [
         hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude") for hook in repository["hooks"]
     ]
-    assert entries == commands
+    assert entries == [name for name in entry.CHECKS if not name.startswith("mypy for ")]
+
+
+def test_the_checks_read_the_code_as_every_system_does() -> None:
+    """mypy knows which names of Python's library a system has."""
+    command = next(command for name, command in entry.CHECKS.items() if name == "mypy for win32")
+    assert command[:3] == ["mypy", "--platform", "win32"]
+    assert command[-1] == "src/heed"
+
+
+def test_the_two_parts_of_the_tests_are_all_that_ci_runs() -> None:
+    unit, others = entry.UNIT, f"not ({entry.UNIT}) and {entry.CI}"
+    for number in range(2**5):
+        marks = {
+            name: bool(number >> place & 1)
+            for place, name in enumerate(["slow", "reliability", "docs", "browser", "full"])
+        }
+        in_unit, in_others, in_ci = (eval(expression, marks) for expression in (unit, others, entry.CI))
+        assert in_unit + in_others == in_ci
+
+
+def test_cpu_seconds_are_printed_with_the_slowest_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reports = [tmp_path / name for name in ("unit.json", "others.json")]
+    for report, seconds in zip(reports, (2, 30), strict=True):
+        report.write_text(json.dumps({"total": 450, "tests": {f"test_{seconds}": seconds}}))
+    entry.print_cpu_seconds(reports, checks=70.0, limit=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["   30.0 test_30", "    2.0 test_2", "970 CPU seconds in all, 70 of them for the checks"]
+    assert lines[3].startswith("WARNING: more than 960 CPU seconds.")
+    entry.print_cpu_seconds(reports, checks=70.0, limit=False)
+    assert "WARNING" not in capsys.readouterr().out

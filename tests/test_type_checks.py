@@ -1,4 +1,4 @@
-"""Types and shapes are checked in tests, in the first calls of each test and in some of the later ones."""
+"""Types and shapes are checked in unit tests, in the first calls of each test and in some of the later ones."""
 
 import pytest
 import torch
@@ -18,7 +18,9 @@ def is_refused(x: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("test", [1, 2])
-def test_every_test_checks_the_first_calls_and_some_later_ones(test: int) -> None:
+def test_every_test_checks_the_first_calls_and_some_later_ones(test: int, pytestconfig: pytest.Config) -> None:
+    if not pytestconfig.getoption("--jaxtyping-packages"):
+        pytest.skip("scripts/test.py adds the checks")
     right, wrong = torch.zeros(5), torch.zeros(5, dtype=torch.complex64)
     assert is_refused(wrong)
     assert not any(is_refused(right) for _ in range(type_checks.ALWAYS))

@@ -1,4 +1,4 @@
-"""Checks of argument types and shapes, which jaxtyping adds to heed's functions in tests (see pyproject.toml)."""
+"""Checks of argument types and shapes, which jaxtyping adds to heed's functions in tests (see scripts/test.py)."""
 
 from collections import Counter
 from collections.abc import Callable

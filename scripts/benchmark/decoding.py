@@ -209,7 +209,7 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     data = ["data=multi30k", f"data.root={arguments.data.resolve()}"] if arguments.data else ["data=synthetic"]
     steps = arguments.steps
     settings = [
-        *("model=transformer", "model.d_ff=1024", *data, "logger=none", "test=false"),
+        *("model=transformer", "model.d_model=256", "model.d_ff=1024", *data, "logger=none", "test=false"),
         *(f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null"),
         *(
             "trainer=cpu",
@@ -221,7 +221,13 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     print(f"decode: training a model for {steps} steps", flush=True)
     command = [sys.executable, str(ROOT / "train.py"), *settings]
     done = subprocess.run(
-        command, env=os.environ, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env=os.environ,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
     )
     if done.returncode:
         raise HeedError(f"{' '.join(command)}\nended with exit status {done.returncode}:\n{done.stdout[-2000:]}")

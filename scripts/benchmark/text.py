@@ -25,7 +25,7 @@ def write_text(folder: Path, pairs: int, *, seed: int = 1) -> tuple[Path, Path]:
     weights = 1 / np.arange(1, VOCABULARY + 1)
     edges = np.cumsum(weights / weights.sum())
     partial = [file.with_name(f"{file.name}.partial") for file in files]
-    with partial[0].open("w") as src, partial[1].open("w") as tgt:
+    with partial[0].open("w", encoding="utf-8") as src, partial[1].open("w", encoding="utf-8") as tgt:
         for start in range(0, pairs, BLOCK):
             lengths = np.clip(rng.lognormal(2.85, 0.5, min(BLOCK, pairs - start)), 3, 80).astype(np.int64)
             words = np.searchsorted(edges, rng.random(int(lengths.sum()))).clip(max=VOCABULARY - 1)

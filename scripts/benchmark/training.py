@@ -30,10 +30,10 @@ from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
 
 SIZES = {
-    "d256": ["model=transformer", "model.d_ff=1024"],
+    "d256": ["model=transformer", "model.d_model=256", "model.d_ff=1024", "model.dropout=0.1"],
     "tiny": ["model=transformer_tiny"],
     "smallest": ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"],
-    "rnn": ["model=rnn"],
+    "rnn": ["model=rnn", "model.d_embedding=256", "model.d_model=512", "model.dropout=0.2"],
 }
 """Options of ``train.py``. ``smallest`` is for testing the benchmark."""
 

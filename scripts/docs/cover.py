@@ -1,7 +1,7 @@
 """Draw docs/cover.png: the cross-attention of one model when it writes the pronoun of two similar sentences.
 
-    heed train trainer.max_steps=3000 schedule.warmup_steps=100 hydra.run.dir=runs/cover
-    heed attend --model runs/cover --npz maps.npz \\
+    heed train hydra.run.dir=runs/transformer
+    heed attend --model runs/transformer --npz maps.npz \\
         "The animal didn't cross the street because it was too tired." \\
         "The animal didn't cross the street because it was too wide."
     python scripts/docs/cover.py maps.npz docs/cover.png

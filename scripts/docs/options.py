@@ -19,7 +19,7 @@ ORDER = ("data", "tokenizer", "model", "module", "batching", "optimizer", "sched
 """The first groups; then all others, and last those that heed chooses itself."""
 OWN_PAGE = ("experiment", "hydra")
 """Groups that other pages describe, and those of Hydra."""
-AUTOMATIC = ("data_training", "data_optimizer", "data_schedule")
+AUTOMATIC = ("data_training", "data_model", "data_optimizer", "data_schedule")
 """Groups whose files are chosen by the corpus, not by users."""
 KEY = re.compile(r"(?P<indent> *)(?P<key>[\w./=]+):(?: +(?P<value>.*?))?(?: +# (?P<comment>.*))?$")
 """A line of a file that sets an option."""

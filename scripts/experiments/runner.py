@@ -145,7 +145,9 @@ class ExperimentRunner:
             command.append("resume=true")
         # Several trainings on one thread each are faster than one training on several threads.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+        )
         if done.returncode:
             last_lines = "\n".join(done.stdout.strip().splitlines()[-5:])
             raise HeedError(f"{' '.join(command)}\nended with exit status {done.returncode}:\n{last_lines}")

@@ -65,14 +65,14 @@ def main() -> int:
         "scenarios": scenarios,
     }
     arguments.out.with_suffix(".json").write_text(
-        json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
     )
     page = table(outcomes) if outcomes else ""
     if scenarios:
         rows = "".join(f"| {name} | {_cell(found)} |\n" for name, found in scenarios.items())
         page += f"\n| scenario | outcome |\n| --- | --- |\n{rows}"
     page += f"\n{minutes:.0f} minutes, seed {arguments.seed}, torch {torch.__version__}.\n"
-    arguments.out.with_suffix(".md").write_text(page)
+    arguments.out.with_suffix(".md").write_text(page, encoding="utf-8")
     print(page)
     for outcome in failed:
         print(f"{outcome.setting} {outcome.number}:", *outcome.problems, sep="\n  ", file=sys.stderr)

@@ -163,7 +163,7 @@ def compare(run: Path, steps: Steps, reference: Path, reference_steps: Steps, *,
 
 
 def _different_results(run: Path, reference: Path) -> tuple[str, ...]:
-    ours, theirs = (json.loads((folder / "results.json").read_text()) for folder in (run, reference))
+    ours, theirs = (json.loads((folder / "results.json").read_text(encoding="utf-8")) for folder in (run, reference))
     return tuple(
         key for key in sorted({*ours, *theirs}) if key not in TIME_DEPENDENT and ours.get(key) != theirs.get(key)
     )

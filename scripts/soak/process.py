@@ -111,9 +111,9 @@ def _install_entry_point(events: Path) -> None:
     """Write package metadata through which Lightning finds the observer."""
     folder = events / "site" / "heed_soak_observer-0.dist-info"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: heed_soak_observer\nVersion: 0\n")
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: heed_soak_observer\nVersion: 0\n", encoding="utf-8")
     group = "[lightning.pytorch.callbacks_factory]\nobserver = heed_soak_observer:observers\n"
-    (folder / "entry_points.txt").write_text(group)
+    (folder / "entry_points.txt").write_text(group, encoding="utf-8")
 
 
 def train_command(*overrides: str) -> list[str]:
@@ -145,8 +145,8 @@ class Process:
         self._start_time = time.monotonic()
 
         def limit() -> None:
-            if file_size is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+            assert file_size is not None
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -157,7 +157,7 @@ class Process:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=limit,
+                preexec_fn=limit if file_size is not None else None,
             )
 
     def read_events(self) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ class Process:
         self.process.poll()
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
-                state, _, group = stat.read_text().rpartition(")")[2].split()[:3]
+                state, _, group = stat.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
             except OSError:  # the process has ended
                 continue
             if int(group) == self.process.pid and state != "Z":

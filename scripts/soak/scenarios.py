@@ -109,7 +109,9 @@ def clock_goes_back(folder: Path, references: References) -> list[str]:
         attempts.append(run(command, folder, events=events, changes=changes[number], kill=kill))
     problems = _differences(attempts, folder, references)
     if not problems:
-        results = json.loads((finished_run(folder / "runs" / TRANSFORMER.name) / "results.json").read_text())
+        results = json.loads(
+            (finished_run(folder / "runs" / TRANSFORMER.name) / "results.json").read_text(encoding="utf-8")
+        )
         # Steps lost by a kill do not count, so the time is less than that of all attempts.
         if not 0 < results["train_seconds"] < sum(attempt.seconds for attempt in attempts):
             problems.append(f"train_seconds is {results['train_seconds']}")
@@ -151,7 +153,7 @@ def same_second(folder: Path, references: References) -> list[str]:
         both = run_concurrently([[*command, "seed=1"], [*command, "seed=2"]], work)
         problems += [problem for attempt in both for problem in attempt.problems()]
         files = sorted((work / "runs" / TRANSFORMER.name).glob("*/results.json"))
-        results = [json.loads(path.read_text()) for path in files]
+        results = [json.loads(path.read_text(encoding="utf-8")) for path in files]
         if sorted(result["seed"] for result in results) != [1, 2]:
             problems.append(f"{len(files)} folders with results, seeds {[result['seed'] for result in results]}")
         elif results[0]["valid"] == results[1]["valid"]:

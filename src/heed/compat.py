@@ -1,12 +1,17 @@
-"""Private interfaces of libraries, in one place, sorted by library.
+"""What only some operating systems have, and private interfaces of libraries, in one place, sorted by library.
 
-Each function names the library and version it was written for; tests/test_compat.py fails when the library changes.
-Libraries are imported inside the functions and by name, so that importing this module loads none of them.
+Functions for libraries name the library and the version they were written for; tests/test_compat.py fails when the
+library changes. Libraries are imported inside the functions and by name, so that importing this module loads none of
+them.
 """
 
+import io
+import mmap
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -17,6 +22,100 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
+
+# ---- operating systems
+
+WINDOWS = os.name == "nt"
+
+REQUEUE_SIGNAL: signal.Signals | None = getattr(signal, "SIGUSR1", None)
+"""The signal with which SLURM's ``--signal`` announces the end of a job's time; None on Windows, which lacks it."""
+
+REQUEUE_STATUS = 75
+"""The exit status after `REQUEUE_SIGNAL`. It is ``os.EX_TEMPFAIL``, which Windows does not define."""
+
+
+def print_in_utf8() -> None:
+    """Let this process print any character. Windows has UTF-8 for terminals only, and cp1252 for pipes and files."""
+    for stream in (sys.stdout, sys.stderr):
+        if WINDOWS and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+
+
+def usable_cores() -> int:
+    """Return the number of CPU cores that this process may use; without Linux, the number that the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int | None:
+    """Return the size of this machine's memory; None on Windows, which has no ``sysconf``."""
+    if hasattr(os, "sysconf"):
+        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return None
+
+
+def read_randomly(mapped: mmap.mmap) -> None:
+    """Tell the system not to read ahead (128 kB on Linux) in a memory-mapped file."""
+    _advise(mapped, "MADV_RANDOM")
+
+
+def release_pages(mapped: mmap.mmap) -> None:
+    """Give the memory of a memory-mapped file's pages back to the system, which may otherwise keep them for long."""
+    _advise(mapped, "MADV_DONTNEED")
+
+
+def _advise(mapped: mmap.mmap, advice: str) -> None:
+    if hasattr(mapped, "madvise"):  # not on Windows
+        mapped.madvise(getattr(mmap, advice))
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename a file or folder to ``target``, which it replaces.
+
+    Windows refuses this while another program, such as a virus scanner, has one of them open: try again for two
+    seconds.
+    """
+    deadline = time.monotonic() + 2
+    while True:
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            if not WINDOWS or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+def is_running(process: int) -> bool:
+    """Return whether there is a process with this number. On Windows, where a signal would end it: always True."""
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the disk has the content of a file, so that it survives a power cut."""
+    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk has the names of the files in a folder. Windows cannot open folders: there, do nothing."""
+    if WINDOWS:
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
 
 # ---- hydra
 
@@ -169,23 +268,3 @@ def norms(tensors: "Sequence[Tensor]") -> "Sequence[Tensor]":
     import torch
 
     return torch._foreach_norm(list(tensors))
-
-
-# ---- operating systems
-
-
-def sync_file(path: Path) -> None:
-    """Wait until the disk has the content of a file, so that it survives a power cut."""
-    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
-        os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until the disk has the names of the files in a folder. Windows cannot open folders: there, do nothing."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,14 +1,17 @@
 """Read files with a size limit, write them completely or not at all, and report a full disk."""
 
 import errno
+import glob
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from heed.compat import sync_file, sync_folder
+from heed.compat import replace, sync_file, sync_folder
 from heed.errors import HeedError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -42,7 +45,8 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
     """Yield a temporary path in the same folder; if the block succeeds, it replaces ``path`` (a file or a folder).
 
     If the block fails, the temporary file is removed and the old content of ``path`` is kept. ``path`` never holds a
-    partly written file.
+    partly written file: each writer has a temporary path of its own, and the last one to finish decides the content.
+    The temporary file of a killed process stays; whoever writes ``path`` after a day removes it.
 
     Args:
         into_devices: if ``path`` is a device or a pipe such as /dev/stdout, yield ``path`` itself.
@@ -59,8 +63,8 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
         return
     if not path.name:
         raise HeedError(f"{path}/ is a folder that cannot be replaced: give another path.")
-    partial = path.with_name(f"{path.name}.partial")
-    remove(partial)
+    remove_unfinished(path.parent, glob.escape(path.name), min_age=DAY)
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with writing(path):
             yield partial
@@ -69,7 +73,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
                     if file.is_file():
                         sync_file(file)
             try:
-                partial.replace(path)
+                replace(partial, path)
             except IsADirectoryError as error:
                 raise HeedError(f"{path} is a folder: give the path of a file.") from error
             if durable:
@@ -80,6 +84,23 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
         raise HeedError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         remove(partial)
+
+
+DAY = 24 * 60 * 60
+"""Seconds after which a temporary file is taken for that of a killed process."""
+
+
+def remove_unfinished(folder: Path, name: str = "*", *, min_age: float = 0.0) -> None:
+    """Delete temporary files of `replacing` that killed processes left in a folder.
+
+    Args:
+        name: pattern of the names of the files that they were to replace, or of their paths in the folder ("**/*").
+        min_age: seconds since their last change. 0 requires that no other process writes these paths.
+    """
+    for path in list(folder.glob(f"{name}.{'[0-9a-f]' * 8}*.partial")):
+        with suppress(OSError):  # its writer has just finished, or another user owns it
+            if path.stat().st_mtime <= time.time() - min_age:
+                remove(path)
 
 
 def remove(path: Path) -> None:

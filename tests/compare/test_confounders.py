@@ -95,7 +95,7 @@ def test_options_outside_the_model_are_conditions_and_those_of_the_model_are_com
         return {
             "seed": 1, "name": family, "batching": {"seed": 1, "batch_tokens": 100}, "weights": "best",
             "data": {"train": [["a", "b"]], "noise": None}, "optimizer": {"_target_": "torch.AdamW", "lr": 0.1},
-            "tokenizer": {"sampling": 0.0}, "module": {"label_smoothing": 0.1}, "search": {"beam": 5},
+            "tokenizer": {"bpe_dropout": 0.0}, "module": {"label_smoothing": 0.1}, "search": {"beam": 5},
             "trainer": {"precision": "32-true", "devices": 1, "max_steps": 5}, "model": own, **changes,
         }  # fmt: skip
 
@@ -111,7 +111,7 @@ def test_options_outside_the_model_are_conditions_and_those_of_the_model_are_com
     assert option_facts(equal, of_model=True) == [Fact("model", ["R", "T"], equal=False)]
     changed = sides(
         data={"train": [["a", "b"]], "noise": {"typos": 0.3}}, optimizer={"_target_": "torch.SGD", "lr": 0.2, "m": 1},
-        tokenizer={"sampling": 0.3}, module={"label_smoothing": 0.0}, batching={"seed": 2, "batch_tokens": 200},
+        tokenizer={"bpe_dropout": 0.3}, module={"label_smoothing": 0.0}, batching={"seed": 2, "batch_tokens": 200},
         model={"_target_": "heed.T", "dropout": 0.3}, trainer={"precision": "bf16-mixed", "max_steps": 6},
     )  # fmt: skip
     assert find_confounders(TEST_SET, changed, SIGNATURES) == [

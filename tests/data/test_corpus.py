@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,36 @@ def test_reverse_swaps_text_and_languages(folder: Path) -> None:
     assert (corpus.src_lang, corpus.tgt_lang) == ("de", "en")
     assert sentence_pairs(corpus.train) == list(zip(GERMAN, ENGLISH, strict=True))
     assert sentence_pairs(corpus.tests["test"].text) == [("Das Letzte.", "The last.")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"train": "[[{}/train.de,{}/train.en]]"},
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en, that of "
+            "[{0}/train.de,{0}/train.en] in data.train: swap",
+        ),
+        ({"test": "[[{}/test.de,{}/test.en]]"}, "data.test: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but"),
+        (
+            {"train": "[[{}/train.en,{}/train.de],[{}/test.de,{}/test.en]]"},
+            "data.train: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but its direction is en-de, that of",
+        ),
+        (
+            {"valid": "{en-de: [[{}/val.en,{}/val.de]], de-en: [[{}/val.en,{}/val.de]]}", "test": "null"},
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en: swap",
+        ),
+        (
+            {"src_lang": "de", "tgt_lang": "en"},
+            "data.train: [{0}/train.en,{0}/train.de] is en-de by its suffixes, but its direction is de-en: swap",
+        ),
+    ],
+)
+def test_files_whose_suffixes_contradict_the_direction_are_refused(
+    folder: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(HeedError, match=re.escape(message.format(folder))):
+        load_files(folder, **options)
 
 
 @pytest.mark.parametrize(

@@ -342,6 +342,7 @@ train_tokenizer(toy_language(), Path(sys.argv[1]))
 """
 
 
+@pytest.mark.posix("SIGKILL")
 def test_a_killed_training_leaves_nothing_for_the_next(tmp_path: Path) -> None:
     killed = forkserver.run(
         [sys.executable, "-c", KILLED, str(tmp_path)],

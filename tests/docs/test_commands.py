@@ -134,7 +134,7 @@ def test_the_first_screen_of_the_readme(
     """Train, translate, inspect, compare and the lines of Python, with few sentences and steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.partition("## Train, translate, inspect, compare")[2].partition("More:")[0]
-    Path("in.txt").write_text("The woman didn't see the old bank.\n", encoding="utf-8")
+    Path("in.txt").write_text("The woman didn't see the dog.\n", encoding="utf-8")
     ran = []
     for program, *words in commands(section):
         if program == "echo" or len(words) < 2:  # a command without arguments is only mentioned

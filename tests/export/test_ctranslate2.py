@@ -64,6 +64,22 @@ UNSUPPORTED = {
 }
 
 
+def test_the_check_uses_the_validation_set_of_the_first_direction(tmp_path: Path) -> None:
+    texts = tmp_path / "translations"
+    texts.mkdir()
+    for name in ("valid-en-de.src", "valid-de-en.ref", "valid-de-en.src", "valid-en-de.ref"):
+        (texts / name).write_text(f"{name}\n")
+
+    def check(run: Path, *directions: str) -> parity.CheckSet:
+        return parity.check_sentences(run, None, lambda path: path.read_text().splitlines(), directions)
+
+    for run in (tmp_path, tmp_path / "model"):
+        assert check(run, "de-en", "en-de").sources == ["valid-de-en.src"]
+        assert check(run, "en-de", "de-en").references == ["valid-en-de.ref"]
+    with pytest.raises(HeedError, match=r"has no validation set of fr-de .* --check FILE"):
+        check(tmp_path, "fr-de", "de-en")
+
+
 @pytest.mark.parametrize(("reason", "config"), UNSUPPORTED.items(), ids=UNSUPPORTED)
 def test_refusals_say_what_stands_in_the_way(heed_cli: Heed, tmp_path: Path, reason: str, config: Any) -> None:
     run = write_run(tmp_path / "run", config)

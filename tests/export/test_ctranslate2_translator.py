@@ -65,8 +65,10 @@ def test_beam_search_does_not_depend_on_the_batch(tmp_path: Path) -> None:
 
 def test_the_export_is_made_once_for_the_same_model(tmp_path: Path, translate: Heed) -> None:
     model = write_model(tmp_path / "model", transformer())
-    assert "exporting" in translate(model)[2]
-    assert "exporting" not in translate(model)[2]
+    err = translate(model)[2]
+    assert "exporting" in err
+    assert "it is not compared with heed, because" in err
+    assert "export" not in translate(model)[2]
     (export,) = (path for path in (model / "ctranslate2").iterdir() if path.is_dir())
     (export / "model.bin").write_bytes(b"damaged")
     assert "exporting" in translate(model)[2]

@@ -129,7 +129,7 @@ def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
     scores = score_tests(folder)
     scored = (folder / "model" / "README.md").read_text(encoding="utf-8")
     assert all(f"| {name} | BLEU | {scores[name]['bleu']:.2f} |" in scored for name in ("test", "long"))
-    assert [part in scored for part in text.split("\n## ") if part.startswith(("Data", "Training", "Use"))] == [
-        True
-    ] * 3
+    unchanged = [part for part in text.split("\n## ") if part.startswith(("Data", "Training"))]
+    assert len(unchanged) == 2
+    assert all(part in scored for part in unchanged)
     assert json.loads((folder / "results.json").read_text())["tests"] == scores

@@ -149,7 +149,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage", [pytest.param(name, marks=[pytest.mark.posix("named pipes")] * ("pipe" in name)) for name in DAMAGES]
+)
 def test_damaged_folders_are_refused_in_one_sentence(folder: Path, damage: str) -> None:
     change, message = DAMAGES[damage]
     change(folder)

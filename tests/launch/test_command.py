@@ -3,9 +3,14 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch import distributed
+
+from heed.errors import HeedError
+from tests import forkserver
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
@@ -16,7 +21,7 @@ PROGRAMS = {
 
 def run(program: str, *arguments: str, folder: Path, timeout: int = 300) -> subprocess.CompletedProcess[str]:
     command = [*PROGRAMS[program], *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
+    return forkserver.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def test_importing_the_package_loads_neither_torch_nor_hydra() -> None:
@@ -64,16 +69,26 @@ def test_presets_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_lightning_starts_the_processes_of_a_run_and_of_a_grid(tmp_path: Path) -> None:
+def test_lightning_starts_the_processes_of_the_jobs_of_a_grid(tmp_path: Path) -> None:
     """The jobs of a grid have command lines of their own."""
     write_pairs(tmp_path)
     two = ("trainer=ddp_cpu", "trainer.devices=2", *FILES)
-    done = run("heed train", *two, "hydra.run.dir=run", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["device"].startswith("2 × cpu")
     done = run("heed train", "-m", "seed=1,2", *two, "hydra.sweep.dir=grid", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "grid").glob("*/results.json"))) == 2
+    results = [json.loads(path.read_text()) for path in (tmp_path / "grid").glob("*/results.json")]
+    assert [result["device"][:7] for result in results] == ["2 × cpu", "2 × cpu"]
+
+
+def test_a_failed_run_leaves_the_process_group(
+    command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail() -> None:
+        distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+        raise HeedError("x")
+
+    monkeypatch.setattr("heed.launch.command.train", fail)
+    assert command() == (2, "train.py: x\n")
+    assert not distributed.is_initialized()
 
 
 FILES = [

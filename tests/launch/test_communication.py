@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forkserver
 from tests.launch.test_elastic import start
 from tests.launch.test_processes import free_port
 
@@ -47,7 +48,7 @@ except RuntimeError as error:
 def test_a_failed_exchange_is_explained(mode: str, detail: str) -> None:
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     first, other = (
-        subprocess.Popen(
+        forkserver.Popen(
             [sys.executable, "-c", EXCHANGE, mode, rank], env=environment, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True,
         )
@@ -62,6 +63,26 @@ def test_a_failed_exchange_is_explained(mode: str, detail: str) -> None:
     ), printed
 
 
+def find_second_process(process: subprocess.Popen[str]) -> int | None:
+    """Return the process that Lightning's launcher has started, if any."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return next((int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text()), None)
+
+
+@pytest.mark.slow
+@pytest.mark.reliability
+def test_a_process_whose_parent_is_killed_before_their_group_exists_ends_with_a_message(tmp_path: Path) -> None:
+    process = start(tmp_path, tmp_path / "run", 2)
+    limit = time.monotonic() + 60
+    while find_second_process(process) is None:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    process.kill()
+    _, printed = process.communicate(timeout=60)  # until the second process has closed stderr too
+    assert "train.py: The first process of this run has ended: see its output.\n" in printed
+
+
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_whose_second_process_is_killed_ends_with_a_message(tmp_path: Path) -> None:
@@ -72,8 +93,8 @@ def test_a_run_whose_second_process_is_killed_ends_with_a_message(tmp_path: Path
         while not list(folder.glob("checkpoints/last-*.ckpt")):
             assert time.monotonic() < limit
             time.sleep(0.01)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        (second,) = (int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text())
+        second = find_second_process(process)
+        assert second is not None
         os.kill(second, signal.SIGKILL)
         _, printed = process.communicate(timeout=60)
     finally:

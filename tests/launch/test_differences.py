@@ -1,7 +1,6 @@
 """The announcement names the options that differ from the defaults."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
@@ -42,10 +41,3 @@ def test_long_lines_are_wrapped() -> None:
     assert lines[0].startswith("Options:  data.option_0= ")
     assert all(line.startswith(" " * 10 + "data") for line in lines[1:])
     assert options_line([]) == "Options:  the defaults"
-
-
-def test_a_run_prints_them(run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
-    run("x", "data.train=60", "data.valid=6", "data.test=4", "data.long=4", "model=rnn", "model.d_model=8",
-        "model.d_embedding=8", "trainer.max_steps=1", "trainer.validate_every=1", "search=greedy")  # fmt: skip
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("Options:"))
-    assert line.startswith("Options:  model=rnn search=greedy logger=none")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forkserver
+
 ROOT = Path(__file__).parents[2]
 # Adam divides by the gradient's size, so gradients that are 0 up to rounding would give random updates: SGD.
 TINY = ["data.train=120", "data.valid=10", "data.test=6", "data.long=4", "model=transformer_tiny", "model.d_model=16",
@@ -25,7 +27,7 @@ def start(tmp_path: Path, folder: Path, processes: int, *options: str) -> subpro
     """Start a run on some processes, in a process group of its own."""
     trainer = ["trainer=ddp_cpu", f"trainer.devices={processes}"] if processes > 1 else ["trainer=cpu"]
     words = [*TINY, *trainer, f"cache_dir={tmp_path}/cache", f"hydra.run.dir={folder}", *options]
-    return subprocess.Popen(
+    return forkserver.Popen(
         [sys.executable, str(ROOT / "train.py"), *words],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -45,6 +47,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_killed_on_two_processes_resumes_on_one_and_on_three(tmp_path: Path) -> None:

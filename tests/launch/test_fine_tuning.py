@@ -1,6 +1,7 @@
 """``init_from=``: what a run inherits from a trained model, and its scores before training."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,35 @@ from typing import Any
 import pytest
 import yaml
 
+from heed.launch import command as launch_command
+from heed.launch.compose import compose
+
 Command = Callable[..., tuple[int, str]]
 
 
-@pytest.fixture
-def parent(command: Command, options: list[str]) -> Path:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a small RNN whose architecture differs from every preset."""
+    folder = tmp_path_factory.mktemp("trained")
     small = ["model=rnn", "model.d_embedding=12", "model.d_model=8", "model/attention=dot", "model.dropout=0.15"]
-    status, err = command(*options, *small, "trainer.max_steps=3", "hydra.run.dir=parent")
-    assert status == 0, err
-    return Path("parent")
+    overrides = [*write_options(folder), *small, "trainer.max_steps=3", f"cache_dir={folder}/cache"]
+    launch_command.train(compose(overrides, folder=folder / "parent"))
+    return folder / "parent"
+
+
+@pytest.fixture
+def parent(command: Command, trained: Path) -> Path:
+    """A copy of the trained run in the working directory."""
+    return shutil.copytree(trained, Path("parent"))
 
 
 @pytest.fixture
 def options(tmp_path: Path) -> list[str]:
+    return write_options(tmp_path)
+
+
+def write_options(tmp_path: Path) -> list[str]:
+    """Write a small corpus and return the options of its training."""
     lines = [f"{'a b c d e f'[: 1 + i % 11]} {i}" for i in range(12)]
     (tmp_path / "a.xx").write_text("".join(f"{line}\n" for line in lines))
     (tmp_path / "a.yy").write_text("".join(f"{line[::-1]}\n" for line in lines))

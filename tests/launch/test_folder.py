@@ -1,15 +1,20 @@
 """What is printed, and what is kept, when a run fails."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
 
 from heed.errors import HeedError
+from heed.launch import folder as launch_folder
 from heed.launch.folder import claim_folder, report_on_failure
 from heed.runs.checkpoint_format import CheckpointFormatError
+from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
+from tests import like_windows
 
 
 @pytest.fixture
@@ -81,3 +86,23 @@ def test_a_given_folder_is_used_as_it_is(
             claim_folder(compose("name=x", "hydra.run.dir=runs/x", folder=home)),
         ):
             pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_the_folder_is_removed_where_a_held_lock_cannot_be(
+    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def locked_on_windows(folder: Path) -> Iterator[None]:
+        try:
+            with locked(folder):
+                yield
+        finally:
+            (folder / LOCK).unlink()  # filelock does this on Windows
+
+    like_windows.refuse_open_files(monkeypatch.setattr)
+    monkeypatch.setattr(launch_folder, "locked", locked_on_windows)
+    cfg = compose(folder=tmp_path / "run")
+    with pytest.raises(RuntimeError), claim_folder(cfg):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,8 @@ TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=r
 def test_a_run_has_hydras_files(command: Callable[..., tuple[int, str]]) -> None:
     status, err = command(*TINY, "name=x", "batching.seed=3")
     assert status == 0, err
+    (line,) = (line for line in err.splitlines() if line.startswith("Options:"))
+    assert line.startswith("Options:  model=rnn search=greedy trainer=cpu logger=none"), line
     (folder,) = Path("runs/x").iterdir()
     assert sorted(path.name for path in (folder / ".hydra").iterdir()) == [
         "config.yaml",

@@ -10,6 +10,7 @@ import pytest
 
 from heed.launch.multirun import confounders
 from heed.runs.table import read_runs, sort_runs, table
+from tests import forkserver
 from tests.wandb_file import read_wandb
 
 TRAIN = Path(__file__).parents[2] / "train.py"
@@ -33,6 +34,7 @@ def test_a_grid_of_attentions_names_what_else_it_varies(overrides: list[str], va
     assert f"also varies {varied}" in "".join(lines) or varied is None
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     # The jobs with gradient_clip_val=1 fail: Lightning does not clip gradients under manual optimization.
@@ -43,7 +45,7 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     # Without a wandb login.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     environment |= {"HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
+    done = forkserver.run(
         [sys.executable, TRAIN, "-m", *settings], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip

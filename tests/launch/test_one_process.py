@@ -21,6 +21,7 @@ class NaNLoss(Callback):
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])

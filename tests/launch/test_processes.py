@@ -7,8 +7,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from heed.errors import HeedError
+from heed.launch.processes import Launch, check_world_size, detect_launch
+from tests import forkserver
 
 ROOT = Path(__file__).parents[2]
 TRAIN = ROOT / "train.py"
@@ -22,7 +28,7 @@ Process = subprocess.Popen[str]
 
 
 def start(folder: Path, command: Sequence[str | Path], **environment: str) -> Process:
-    return subprocess.Popen(
+    return forkserver.Popen(
         [str(word) for word in command], cwd=folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
     )  # fmt: skip
@@ -38,6 +44,10 @@ def free_port() -> str:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return str(listener.getsockname()[1])
+
+
+def torchrun() -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", f"--master-port={free_port()}"]
 
 
 def only_run(folder: Path) -> Path:
@@ -66,6 +76,7 @@ def test_two_runs_of_one_name_started_at_once_have_two_folders(tmp_path: Path, a
     assert losses(runs[0]) != losses(runs[1])
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_cannot_be_resumed_twice_at_once(tmp_path: Path) -> None:
@@ -84,19 +95,12 @@ def test_a_run_cannot_be_resumed_twice_at_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.reliability
 def test_every_launcher_writes_one_folder_and_the_same_metrics(tmp_path: Path) -> None:
-    torchrun = [Path(sys.executable).parent / "torchrun", f"--master-port={free_port()}"]
     command = [TRAIN, *TINY, *TWO]
-    plain = tmp_path / "plain"
-    by_torchrun, on_two_nodes, by_slurm = (tmp_path / name for name in ("torchrun", "nodes", "slurm"))
-    for folder in (plain, by_torchrun, on_two_nodes, by_slurm):
+    plain, by_torchrun, by_slurm = (tmp_path / name for name in ("plain", "torchrun", "slurm"))
+    for folder in (plain, by_torchrun, by_slurm):
         folder.mkdir()
     assert wait_for([start(plain, [sys.executable, *command])])[0][0] == 0
-    assert wait_for([start(by_torchrun, [*torchrun, "--nproc-per-node=2", *command])])[0][0] == 0
-
-    nodes = [*torchrun, "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
-    each = [*command, "trainer.devices=1", "trainer.num_nodes=2"]
-    both = [start(on_two_nodes, [*nodes, f"--node-rank={rank}", *each]) for rank in range(2)]
-    assert [status for status, _ in wait_for(both)] == [0, 0]
+    assert wait_for([start(by_torchrun, [*torchrun(), "--nproc-per-node=2", *command])])[0][0] == 0
 
     # The environment of the two tasks of a job that srun starts.
     job = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "heed", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2",
@@ -109,25 +113,31 @@ def test_every_launcher_writes_one_folder_and_the_same_metrics(tmp_path: Path) -
     assert [status for status, _ in wait_for(tasks)] == [0, 0]
 
     expected = losses(only_run(plain))
-    for folder in (by_torchrun, on_two_nodes, by_slurm):
+    for folder in (by_torchrun, by_slurm):
         assert losses(only_run(folder)) == expected, folder
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
-def test_a_launcher_with_a_trainer_for_one_process_is_an_error(tmp_path: Path) -> None:
-    torchrun = [Path(sys.executable).parent / "torchrun", f"--master-port={free_port()}", "--nproc-per-node=2"]
-    ((status, err),) = wait_for([start(tmp_path, [*torchrun, TRAIN, *TINY, "trainer=cpu"])])
-    assert status != 0
-    assert "torchrun started 2 processes, but the trainer is for 1" in err
+def test_torchrun_on_two_nodes_writes_one_folder(tmp_path: Path) -> None:
+    nodes = [*torchrun(), "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
+    each = [TRAIN, *TINY, *TWO, "trainer.devices=1", "trainer.num_nodes=2"]
+    both = [start(tmp_path, [*nodes, f"--node-rank={rank}", *each]) for rank in range(2)]
+    assert [status for status, _ in wait_for(both)] == [0, 0]
+    assert losses(only_run(tmp_path))
 
 
-@pytest.mark.slow
-@pytest.mark.reliability
-def test_a_slurm_job_without_tasks_per_node_is_an_error(tmp_path: Path) -> None:
+def test_a_launcher_with_a_trainer_for_one_process_is_an_error() -> None:
+    launch = Launch("torchrun", rank=0, world_size=2, address="127.0.0.1", port=1)
+    trainer: Any = SimpleNamespace(world_size=1)
+    with pytest.raises(HeedError, match="torchrun started 2 processes, but the trainer is for 1"):
+        check_world_size(trainer, launch)
+
+
+def test_a_slurm_job_without_tasks_per_node_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     job = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "heed", "SLURM_NTASKS": "2", "SLURM_NODELIST": "127.0.0.1"}
-    ((status, err),) = wait_for([start(tmp_path, [sys.executable, TRAIN, *TINY, "trainer=ddp_cpu"], **job)])
-    assert status == 2
-    assert "--ntasks-per-node=2" in err
-    assert "Traceback" not in err
-    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(HeedError, match="--ntasks-per-node=2"):
+        detect_launch()

@@ -136,6 +136,7 @@ TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=r
         "hydra.run.dir=run"]  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_run_by_old_names_and_its_resumption(command: Command) -> None:
     """The run that is resumed has a config.yaml as older versions wrote it."""
     renamed._warn.cache_clear()

@@ -109,6 +109,7 @@ def wait_for_steps(run: Path, steps: int) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
 def test_the_batch_script_of_the_docs_requeues_its_job_and_resumes(tmp_path: Path) -> None:

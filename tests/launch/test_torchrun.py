@@ -45,6 +45,7 @@ def workers(process: subprocess.Popen[str]) -> list[int]:
     return [int(child) for child in children if "train.py" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.reliability
 def test_signals_under_torchrun_save_a_checkpoint(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Killed and resumed runs equal uninterrupted ones; and the soak test detects differences."""
 
 import json
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from safetensors.torch import save_file
 from soak.comparison import check_plan, compare, lineage
 from soak.process import Attempt, Kill
 from soak.trial import TRANSFORMER, VALIDATE_EVERY, References, Setting, kill_and_resume
+
+from tests import forkserver
 
 pytestmark = pytest.mark.reliability
 
@@ -27,13 +31,20 @@ EVERYTHING = Setting(
 """Everything with a state or random numbers, in one run."""
 
 
+KILLS = [
+    Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
+    Kill("preparation", 0, 0.1),
+    Kill("checkpoint", 4, 0.002),
+]
+
+
 @pytest.mark.slow
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    kills = [
-        Kill("preparation", 0, 0.1),
-        Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
-        Kill("checkpoint", 4, 0.002),
-    ]
+@pytest.mark.parametrize("kills", [KILLS[:1], pytest.param(KILLS[1:], marks=pytest.mark.full)], ids=["once", "twice"])
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Kill]
+) -> None:
+    forks = SimpleNamespace(Popen=forkserver.Popen, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr("soak.process.subprocess", forks)
     references = References(tmp_path)
     outcome = kill_and_resume(
         EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, references=references, planned=kills

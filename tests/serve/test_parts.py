@@ -1,14 +1,17 @@
 """Text nodes of HTML, detection of languages, names."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+import heed
+from heed.files import read_yaml, yaml_text
 from heed.inference.languages import language_name
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
-from heed.serve.models import model_names
+from heed.serve.models import load_model, model_names
 
 
 def texts(html: str) -> list[str]:
@@ -95,6 +98,21 @@ def test_languages_without_sentences_are_not_known() -> None:
 
 def test_names_of_languages() -> None:
     assert [language_name(code) for code in ("de", "pt_BR", "tlh")] == ["German", "Portuguese (BR)", "tlh"]
+
+
+def test_languages_are_learned_from_the_validation_sets_of_all_directions(run_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(run_folder / "model", tmp_path / "model")
+    config = read_yaml(tmp_path / "model" / "config.yaml")
+    three = {**config, "directions": [["en", "de"], ["fr", "de"]]}
+    (tmp_path / "model" / "config.yaml").write_text(yaml_text(three), encoding="utf-8")
+    (tmp_path / "translations").mkdir()
+    for name in ("valid.src", "valid.ref"):
+        (tmp_path / "translations" / name).write_text(name)
+    assert load_model(tmp_path, "x", heed.load).samples == {"en": ["valid.src"], "de": ["valid.ref"]}
+    for name in ("valid-fr-de.src", "valid-fr-de.ref"):
+        (tmp_path / "translations" / name).write_text(name)
+    samples = {"en": ["valid.src"], "de": ["valid.ref", "valid-fr-de.ref"], "fr": ["valid-fr-de.src"]}
+    assert load_model(tmp_path, "x", heed.load).samples == samples
 
 
 def test_names_of_models(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from heed.cli import (
     train,
     translate,
 )
+from heed.compat import print_in_utf8
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if sys.stdout is None:
             raise HeedError("Standard output is closed: give a file or a pipe to write to (> FILE).")
+        print_in_utf8()
         try:
             args = build_parser().parse_args(argv)
             _check_working_directory()

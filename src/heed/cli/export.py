@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace) -> None:
         packed=True,
     )
     out = _output(args, translator)
-    check = check_sentences(args.model, args.check, read_file)
+    check = check_sentences(args.model, args.check, read_file, translator.directions)
     report = _export(args, translator, search, out, check)
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])

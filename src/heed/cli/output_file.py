@@ -3,10 +3,11 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from heed.compat import replace
 from heed.errors import HeedError
 from heed.files import is_device, remove, replacing, writing
 
@@ -16,7 +17,7 @@ class ResumableOutput:
 
     Until it is complete it is named ``FILE.partial``, beside ``FILE.partial.json`` with the settings that it is written
     with. A killed process leaves both; the next one continues after the last complete block of lines, so that the file
-    is the same as without the interruption.
+    is the same as without the interruption. Within `locked`, no other process writes them.
 
     Args:
         path: the complete file. Into a device such as /dev/stdout, the lines are written directly.
@@ -31,6 +32,34 @@ class ResumableOutput:
         self.is_device = is_device(path)
         self.partial = path.with_name(f"{path.name}.partial")
         self.sidecar = path.with_name(f"{path.name}.partial.json")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing the file within the block.
+
+        Raises:
+            HeedError: if another process writes it, or its folder cannot be written to.
+        """
+        if self.is_device:
+            yield
+            return
+        from filelock import FileLock, Timeout
+
+        file = self.path.with_name(f"{self.path.name}.partial.lock")
+        try:
+            lock = FileLock(file, blocking=False).acquire()
+        except Timeout as error:
+            raise HeedError(
+                f"{self.path} is being written by another process: wait until it ends, or name another file."
+            ) from error
+        except OSError as error:
+            raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
+        with lock:
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # Windows: FileLock removes it
+                    file.unlink()
 
     def lines_done(self, *, resume: bool) -> int:
         """Return how many lines of the input an earlier process has finished, after cutting off what follows them.
@@ -62,7 +91,7 @@ class ResumableOutput:
             with writing(self.path), self.path.open("wb") if self.is_device else self.partial.open("ab") as file:
                 yield file
             if not self.is_device:
-                self.partial.replace(self.path)
+                replace(self.partial, self.path)
         except OSError as error:
             raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
         remove(self.sidecar)
@@ -76,8 +105,8 @@ class ResumableOutput:
             raise HeedError(f"{self.sidecar} is damaged: start again without --resume.")
         if changed := sorted(name for name in {**saved, **self.settings} if saved.get(name) != self.settings.get(name)):
             raise HeedError(
-                f"{self.partial} was written with another value of {', '.join(changed)}: give the same options, or "
-                "start again without --resume."
+                f"{self.partial} was written with another value of {', '.join(changed)}: give the same options and "
+                "files, or start again without --resume."
             )
 
     def _complete_lines(self) -> tuple[int, int]:

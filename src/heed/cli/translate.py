@@ -1,8 +1,8 @@
 """``heed translate``: translate standard input or a file."""
 
 import argparse
+import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -84,6 +84,7 @@ def _run(args: argparse.Namespace) -> None:
         from heed.cli.output_file import ResumableOutput
 
         output = ResumableOutput(args.output, _settings(args, stream), block=LINES_AT_ONCE)
+        stack.enter_context(output.locked())
         _translate_stream(translator, args, stream, output)
 
 
@@ -93,6 +94,8 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
     if args.resume and not (args.input and args.output):
         raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
+    if args.resume and args.input.exists() and not args.input.is_file():
+        raise HeedError(f"--resume reads the input again, and {args.input} is no regular file.")
     if args.resume and args.n_best is not None and not args.json:
         raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
     if args.output and args.output.is_dir():  # an empty name is the current folder
@@ -224,19 +227,17 @@ def _open_input(path: Path) -> BinaryIO:
 
 
 def _settings(args: argparse.Namespace, stream: BinaryIO) -> dict[str, Any]:
-    """Return what the output depends on: the options, the model's files and the size of the input."""
-    from heed.inference.model_folder import CONFIG, WEIGHTS, find
+    """Return what the output depends on: the options, and digests of the input and of each model's files."""
+    from heed.inference.model_folder import digest
 
     ignored = ("run", "input", "output", "resume", "device", "model")
     options = {name: value for name, value in vars(args).items() if name not in ignored}
-    files = [find(folder) / name for folder in args.model for name in (CONFIG, WEIGHTS)]
-    size = os.fstat(stream.fileno()).st_size if args.input else None
-    return {
-        **options,
-        "model": [str(folder.resolve()) for folder in args.model],
-        "model_files": [[file.stat().st_size, file.stat().st_mtime_ns] for file in files],
-        "input": [str(args.input.resolve()) if args.input else None, size],
-    }
+    lines = hashlib.blake2b()
+    if args.input and args.input.is_file():
+        while block := stream.read(2**20):
+            lines.update(block)
+        stream.seek(0)
+    return {**options, "model": [digest(folder) for folder in args.model], "input": lines.hexdigest()}
 
 
 COMMAND = Command("translate", "Translate standard input or a file, line by line.", _add_options, _run)

@@ -1,12 +1,13 @@
 """Files and folders that are built once."""
 
+import glob
 import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from heed.errors import HeedError
-from heed.files import remove, replacing
+from heed.files import remove, remove_unfinished, replacing
 from heed.progress import Progress
 
 FORMAT = 1
@@ -39,10 +40,11 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
         with FileLock(f"{path}.lock"):
             if not _is_intact(path):
                 remove(path)
+                remove_unfinished(path.parent, glob.escape(path.name))
                 with replacing(path) as partial:
                     build(partial)
                     with replacing(_checksum_file(path), durable=True) as manifest:
-                        manifest.write_text(_checksum(partial))
+                        manifest.write_text(_checksum(partial), encoding="utf-8")
     except OSError as error:
         raise HeedError(
             f"Cannot write the cache entry {path} ({error.strerror or error}): set cache_dir=DIR to a writable folder, "
@@ -54,7 +56,7 @@ def build_once(path: Path, build: Callable[[Path], None]) -> Path:
 def _is_intact(path: Path) -> bool:
     """Return whether the entry is exactly what `build_once` wrote."""
     try:
-        return _checksum_file(path).read_text() == _checksum(path)
+        return _checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -69,7 +71,7 @@ def _checksum(path: Path) -> str:
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     if missing := next((file for file in files if not file.is_file()), None):
         raise FileNotFoundError(missing)
-    entry = f"{path.parent.name}/{path.name.removesuffix('.partial')}"
+    entry = f"{path.parent.name}/{path.name}"
     with Progress(f"Checking {entry}", total=sum(file.stat().st_size for file in files), unit="B") as bar:
         for file in files:
             digest.update(f"{file.name if file != path else ''}\n".encode())

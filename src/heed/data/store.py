@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from heed.compat import read_randomly, release_pages
 from heed.data.preparation.arrays import VERIFIED_BYTES, files_digest
 from heed.data.preparation.encode import Shard, shard_files, shard_path
 from heed.data.ragged import Ragged, gather, take
@@ -140,7 +141,7 @@ class PairStore:
     def _forget(self) -> None:
         """Give the memory of the pages that were read back to the system, which may keep them as long as it likes."""
         for mapped in self._maps:
-            mapped.madvise(mmap.MADV_DONTNEED)
+            release_pages(mapped)
 
 
 def _chunk_sums(lengths: npt.NDArray[np.integer[Any]], chunk: int) -> IntArray:
@@ -157,7 +158,7 @@ class PreparedPairs(PairStore):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            manifest = json.loads((folder / "manifest.json").read_text())
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
             self.shards = [Shard(**shard) for shard in manifest["shards"]]
             self.longest: tuple[int, int, int] = manifest["longest"]
             """Tokens of the longest source, the longest target and the longest pair, without EOS."""
@@ -192,7 +193,7 @@ def _map(file: Path) -> tuple[npt.NDArray[Any], mmap.mmap | None]:
         if not np.prod(shape):
             return np.empty(shape, dtype), None
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        mapped.madvise(mmap.MADV_RANDOM)  # without it, the system reads 128 kB around every chunk
+        read_randomly(mapped)
         return np.frombuffer(mapped, dtype, offset=stream.tell(), count=int(np.prod(shape))).reshape(shape), mapped
 
 

@@ -124,7 +124,7 @@ def cached_export(path: Path, translator: Translator, search: Any) -> Path:
     """Return the folder ``ctranslate2/DIGEST`` in a model folder, after exporting the model to it if it is missing.
 
     The digest is that of the model's files and of the versions of heed and CTranslate2. The export is checked on the
-    run's validation sentences, if they are there.
+    run's validation sentences; without them a line on stderr says that it is not checked.
 
     Args:
         path: the run or model folder.
@@ -139,7 +139,7 @@ def cached_export(path: Path, translator: Translator, search: Any) -> Path:
     except HeedError as error:
         raise HeedError(f"{error} {ADVICE}") from error
     folder = model_folder.find(path)
-    cache = folder / "ctranslate2" / _digest(folder, translator)
+    cache = folder / "ctranslate2" / _digest(folder)
     if not os.access(cache.parent if cache.parent.exists() else folder, os.W_OK):
         raise HeedError(f"{folder} cannot be written, and the engine ctranslate2 keeps its export there. {ADVICE}")
 
@@ -147,8 +147,9 @@ def cached_export(path: Path, translator: Translator, search: Any) -> Path:
         print(f"heed: exporting {folder} to CTranslate2, once.", file=sys.stderr)
         partial.mkdir()
         try:
-            check = check_sentences(path, None, _read_lines)
+            check = check_sentences(path, None, _read_lines, translator.directions)
         except HeedError:  # a model folder without its run
+            print("heed: it is not compared with heed, because the run's validation set is not there.", file=sys.stderr)
             to_ctranslate2.convert(translator, search, partial)
         else:
             to_ctranslate2.write(translator, search, partial, check, quantization=None)
@@ -156,14 +157,10 @@ def cached_export(path: Path, translator: Translator, search: Any) -> Path:
     return build_once(cache, export)
 
 
-def _digest(folder: Path, translator: Translator) -> str:
+def _digest(folder: Path) -> str:
     """Return the digest of a model folder's files and of the versions of heed and CTranslate2."""
-    facts = f"heed {__version__}, ctranslate2 {require('ctranslate2').__version__}, {translator.tokenizer.hash}"
-    digest = hashlib.blake2b(facts.encode(), digest_size=8)
-    for name in (model_folder.CONFIG, model_folder.WEIGHTS):
-        with (folder / name).open("rb") as file:
-            digest.update(hashlib.file_digest(file, "blake2b").digest())
-    return digest.hexdigest()
+    facts = f"heed {__version__}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
+    return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from heed.evaluation.scores import corpus_scores
 from heed.inference.batching import pad
 from heed.inference.search_settings import LENGTH_LIMITS, search_settings
 from heed.inference.translator import Translator
+from heed.runs.folder import validation_files
 from heed.symbols import BOS, EOS
 
 SENTENCES = 200
@@ -93,28 +94,32 @@ class Report:
         }
 
 
-def check_sentences(run: Path, file: Path | None, read: Callable[[Path], list[str]]) -> CheckSet:
+def check_sentences(
+    run: Path, file: Path | None, read: Callable[[Path], list[str]], directions: Sequence[str]
+) -> CheckSet:
     """Return the sentences for the check of a run's export.
 
     Args:
         run: a run, or its model folder.
         file: sentences instead of the run's validation set; None for the validation set.
         read: returns the lines of a file.
+        directions: of the model; the export is for the first one.
 
     Raises:
         HeedError: there are none.
     """
     if file is not None:
         return CheckSet(_not_blank(read(file), file)[:SENTENCES], None, file.name)
-    for folder in (run / "translations", run.parent / "translations"):
-        if (folder / "valid.src").is_file():
-            sources, references = read(folder / "valid.src"), read(folder / "valid.ref")
-            pairs = [pair for pair in zip(sources, references, strict=False) if pair[0].strip()][:SENTENCES]
-            _not_blank([source for source, _ in pairs], folder / "valid.src")
-            return CheckSet([src for src, _ in pairs], [ref for _, ref in pairs], "the validation set")
-    raise HeedError(
-        f"{run} has no translations/valid.src, with which an export is checked: give sentences with --check FILE."
-    )
+    files = validation_files(run, directions).get(directions[0])
+    if files is None:
+        raise HeedError(
+            f"{run} has no validation set of {directions[0]} (translations/valid.src), with which an export is "
+            "checked: give sentences with --check FILE."
+        )
+    sources, references = map(read, files)
+    pairs = [pair for pair in zip(sources, references, strict=False) if pair[0].strip()][:SENTENCES]
+    _not_blank([source for source, _ in pairs], files[0])
+    return CheckSet([src for src, _ in pairs], [ref for _, ref in pairs], "the validation set")
 
 
 def _not_blank(lines: list[str], path: Path) -> list[str]:

@@ -61,7 +61,7 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, q
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
-        folder = file.with_suffix(".folder")
+        folder = file.with_suffix(".folder.partial")
         remove(folder)
         try:
             report = _write_package(folder / name, translator, search, check, quantization=quantization)

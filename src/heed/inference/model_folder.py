@@ -100,6 +100,20 @@ def find(path: Path) -> Path:
     )
 
 
+def digest(path: Path) -> str:
+    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer.
+
+    Raises:
+        HeedError: if there is no model folder.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    folder = find(path)
+    for name in (CONFIG, WEIGHTS, *sorted(file.name for file in folder.glob("*.model"))):
+        with (folder / name).open("rb") as file:
+            total.update(name.encode() + hashlib.file_digest(file, "blake2b").digest())
+    return total.hexdigest()
+
+
 def load(path: str | Path) -> ModelFolder:
     """Load a model, in eval mode on the CPU, with its tokenizer and configuration.
 

@@ -29,4 +29,4 @@ def max_onednn_rows() -> int:
 @cache
 def _flags() -> set[str]:
     cpuinfo = Path("/proc/cpuinfo")
-    return set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    return set(cpuinfo.read_text(encoding="utf-8").split()) if cpuinfo.exists() else set()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import hydra
 from omegaconf import DictConfig
 
+from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_in_utf8
 from heed.launch import program
 from heed.launch.errors import JobFailedError, explain_error
 from heed.launch.renamed import rename_command_line
@@ -48,8 +49,9 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # SLURM announces the end of a job's time with it: see heed.training.callbacks.signals.
-    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(os.EX_TEMPFAIL))
+    if REQUEUE_SIGNAL is not None:  # see heed.training.callbacks.signals
+        signal.signal(REQUEUE_SIGNAL, lambda *_: sys.exit(REQUEUE_STATUS))
+    print_in_utf8()
     rename_command_line()
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:
@@ -64,3 +66,6 @@ def main() -> None:
             raise error from error.__cause__
         print(f"{program.name()}: {message}", file=sys.stderr)
         sys.exit(2)
+    finally:
+        if "heed.launch.processes" in sys.modules:  # a run has started
+            sys.modules["heed.launch.processes"].leave_process_group()

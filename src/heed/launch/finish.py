@@ -136,6 +136,6 @@ def _git_commit() -> str | None:
     here = Path(__file__).parent
     command = ("git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -12,8 +12,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import read_write
 
 from heed.errors import HeedError
+from heed.files import remove_unfinished
 from heed.launch import program
-from heed.launch.processes import agree_on_folder, detect_launch, is_first_process
+from heed.launch.processes import agree_on_folder, announce_parent, detect_launch, is_first_process, watch_parent
 from heed.progress import print_line
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.checkpoints import latest_checkpoint
@@ -41,6 +42,7 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
     is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
     is_first = is_first_process(launch)
     with ExitStack() as lock:
+        lock.callback(_remove_empty, home)
 
         def claim() -> Path:
             if is_given:
@@ -49,25 +51,33 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
                 folder = newest_unfinished(home)
             else:
                 folder = create(home, f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
+            lock.callback(_remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
+            for part in ("", "checkpoints", "model"):
+                remove_unfinished(folder / part)
             return folder
 
+        if launch or is_first:
+            folder = agree_on_folder(launch, claim)
+            announce_parent()
+        else:  # Lightning passes the folder to the processes that it starts on their command line
+            folder = given
+            watch_parent()
+        with read_write(job):
+            job.run.dir = job.runtime.output_dir = str(folder)
         try:
-            # Lightning passes the folder to the processes that it starts on their command line.
-            folder = agree_on_folder(launch, claim) if launch or is_first else given
-            with read_write(job):
-                job.run.dir = job.runtime.output_dir = str(folder)
-            try:
-                yield folder
-            except BaseException as error:
-                if is_first:
-                    end_other_processes()
-                    report_on_failure(folder, error, resumed=cfg.resume)
-                raise
-        finally:
-            with suppress(OSError):  # not empty
-                home.rmdir()
+            yield folder
+        except BaseException as error:
+            if is_first:
+                end_other_processes()
+                report_on_failure(folder, error, resumed=cfg.resume)
+            raise
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # not empty
+        folder.rmdir()
 
 
 def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> None:

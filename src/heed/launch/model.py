@@ -1,10 +1,9 @@
 """Build the model of a run, and explain why one is too large."""
 
-import os
-
 import torch
 
 from heed import models
+from heed.compat import memory_bytes
 from heed.errors import HeedError, first_line
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 
@@ -17,8 +16,8 @@ def build_model(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, jo
     """
     model = build_on_meta(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
     needed = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
+    memory = memory_bytes()
+    if memory is not None and needed > memory:
         raise HeedError(
             f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
             "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."

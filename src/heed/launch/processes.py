@@ -1,6 +1,9 @@
 """The processes of one run: detect their launcher, and let them agree on the run's folder."""
 
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +15,12 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import distributed
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
+from heed.compat import is_running
 from heed.errors import HeedError
+from heed.launch import program
+
+PARENT = "HEED_PARENT_PROCESS"
+"""Environment variable with the number of the process whose children Lightning's launcher starts."""
 
 TIMEOUT = timedelta(minutes=5)
 """How long a process waits for the first one to claim a folder."""
@@ -88,6 +96,29 @@ def leave_process_group() -> None:
     """Destroy torch's process group, if there is one: threads of gloo may abort a process that exits with one."""
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
+
+
+def announce_parent() -> None:
+    """Tell the processes that Lightning will start from this one its number, for `watch_parent`."""
+    os.environ[PARENT] = str(os.getpid())
+
+
+def watch_parent() -> None:
+    """Exit with status 2 and a message if the parent of this process ends before the process group exists.
+
+    Torch would wait half an hour for it. Once the group exists, exchanges with an ended process fail.
+    """
+    parent = int(os.environ.get(PARENT, os.getppid()))
+
+    def watch() -> None:
+        while not distributed.is_initialized():
+            if not is_running(parent):
+                message = f"{program.name()}: The first process of this run has ended: see its output."
+                print(message, file=sys.stderr, flush=True)  # print_line prints in the first process only
+                os._exit(2)
+            time.sleep(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 _agreements = 0

@@ -70,7 +70,8 @@ def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():
         for file in (CONFIG, "wandb/id", LOCK, *HYDRA_FILES):
-            (folder / file).unlink(missing_ok=True)
+            with suppress(PermissionError):  # of Windows for the lock while it is held; its release removes it there
+                (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
         with suppress(OSError):  # not empty
             path.rmdir()

@@ -1,6 +1,6 @@
 """The files of one run, ``runs/NAME/TIME``: start or resume it, and write what it produces."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,23 @@ class RunFolder:
     def write_results(self, content: Mapping[str, Any]) -> None:
         """Write ``results.json``, which marks the run as finished."""
         results.write_results(self.path, content)
+
+
+def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[Path, Path]]:
+    """Return the source and reference file of a run's validation set in each direction, as far as they are there.
+
+    Args:
+        path: the run, or its model folder.
+        directions: of the model, such as "en-de". A run with one validation set writes it as "valid", in the first one.
+    """
+    names = {"valid": directions[0], **{f"valid-{direction}": direction for direction in directions}}
+    found = {}
+    for folder in (path.parent / "translations", path / "translations"):
+        for name, direction in names.items():
+            src, ref = folder / f"{name}.src", folder / f"{name}.ref"
+            if src.is_file() and ref.is_file():
+                found[direction] = src, ref
+    return found
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

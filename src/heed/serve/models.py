@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from heed.errors import HeedError
 from heed.inference.languages import language_name
+from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
 if TYPE_CHECKING:
@@ -140,13 +141,11 @@ def load_model(path: Path, name: str, load: "Callable[[Path], Translator]") -> S
         HeedError: if the model cannot be loaded.
     """
     translator = load(path)
-    texts = path / "translations"
-    languages = {translator.src_lang: texts / "valid.src", translator.tgt_lang: texts / "valid.ref"}
-    samples = {
-        language: file.read_text(encoding="utf-8", errors="replace").split("\n")
-        for language, file in languages.items()
-        if file.is_file()
-    }
+    samples: dict[str, list[str]] = {}
+    for direction, files in validation_files(path, translator.directions).items():
+        route = Route(name, translator.in_direction(direction))
+        for language, file in zip((route.source, route.target), files, strict=True):
+            samples.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
     return ServedModel(name, translator, samples)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from heed.compat import WINDOWS, usable_cores
 from heed.errors import HeedError
 from heed.launch import program
 from heed.progress import print_line
@@ -34,10 +35,12 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
         while any(worker.poll() is None for worker in workers):
             time.sleep(POLL_SECONDS)
             watch()
-    except BaseException:
-        # Ctrl-C reaches the workers of a terminal by itself; they save a checkpoint and queue their trials.
-        for worker in workers:
-            worker.terminate()
+    except BaseException as error:
+        # Ctrl-C reaches the workers of a terminal by itself; they save a checkpoint and queue their trials. On Windows,
+        # terminate() would kill them before that.
+        if not (WINDOWS and isinstance(error, KeyboardInterrupt)):
+            for worker in workers:
+                worker.terminate()
         for worker in workers:
             worker.wait()
         raise
@@ -81,5 +84,5 @@ def worker_devices(number: int, count: int) -> dict[str, str]:
     if gpus:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus)))).split(",")
         return {"CUDA_VISIBLE_DEVICES": ",".join(visible[number::count] or [visible[number % gpus]])}
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // count)))}

@@ -142,8 +142,8 @@ def _run_id(folder: Path) -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         of_agent = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
-        path.write_text(of_agent or secrets.token_hex(4))
-    return path.read_text().strip()
+        path.write_text(of_agent or secrets.token_hex(4), encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
 
 
 def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:

@@ -4,7 +4,7 @@
 and no traceback; it leaves no partial file and executes no code from a file. Cases that are valid by construction must
 exit with 0.
 
-``tests/reliability/test_fuzz.py`` runs a few hundred cases. To run more::
+``tests/reliability/test_fuzz.py`` runs 60 cases, in `make test-full` 3,000. To run more::
 
     python -m tests.reliability.fuzz --cases 10000 --seed 1
 """

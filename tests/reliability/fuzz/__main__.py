@@ -1,14 +1,17 @@
 """Command line of the fuzz test: ``python -m tests.reliability.fuzz --cases 10000 --seed 1``."""
 
 import argparse
+import atexit
+import os
 import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests import forkserver
 from tests.reliability.fuzz.campaign import FaultError, explore
 from tests.reliability.fuzz.case import Case
-from tests.reliability.fuzz.execute import outcome
+from tests.reliability.fuzz.execute import ENVIRONMENT, outcome
 from tests.reliability.fuzz.home import build_home
 from tests.reliability.fuzz.oracle import verdict
 from tests.reliability.fuzz.surfaces import SURFACES
@@ -23,6 +26,9 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true", help="do not search for a smaller case of a fault")
     parser.add_argument("--replay", metavar="CASE", help="run one case of a fault report")
     args = parser.parse_args()
+    os.environ.update(ENVIRONMENT)
+    forkserver.begin_session()
+    atexit.register(forkserver.end_session)
     with TemporaryDirectory(prefix="fuzz-home-") as folder:
         home = build_home(Path(folder))
         if args.replay:

@@ -4,7 +4,6 @@ A case cannot affect the memory, signals, open files or global state of the test
 """
 
 import faulthandler
-import multiprocessing
 import os
 import resource
 import shutil
@@ -14,11 +13,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing.context import ForkServerContext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import datasets
+import huggingface_hub.constants
+import torch
+
+from tests import forkserver
 from tests.reliability.fuzz.case import Case, joined
 
 ROOT = Path(__file__).parents[3]
@@ -83,18 +86,23 @@ def _states(sandbox: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in files}
 
 
+RUN = "import sys; from tests.reliability.fuzz.execute import run_case; run_case(sys.argv[1], float(sys.argv[2]))"
+
+
 def _forked(case: Case, sandbox: Path, limit: float) -> int | None:
-    process = _server().Process(target=_run, args=(case, sandbox, limit))
-    process.start()
-    process.join(limit)
-    assert process.pid is not None
-    late = process.is_alive()
-    if late:
+    plan = replace(case, damages=(), stdin=case.stdin and ())  # both are in the sandbox
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    process = forkserver.Popen([sys.executable, "-c", RUN, str(plan), str(limit)], cwd=sandbox, env=environment)
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
         os.kill(process.pid, DUMP)
-        process.join(1)
-    _kill_group(process.pid)
-    process.join()
-    return None if late else process.exitcode
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        return None
+    finally:
+        _kill_group(process.pid)
+        process.wait()
 
 
 def _spawned(case: Case, sandbox: Path, limit: float) -> int | None:
@@ -127,16 +135,14 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _server() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "tests.reliability.fuzz.preload"])
-    return context
-
-
-def _run(case: Case, sandbox: Path, limit: float) -> None:
-    """Do what a new interpreter and the console script do, in the forked process."""
+def run_case(plan: str, limit: float) -> None:
+    """Do what a new interpreter and the console script do, in the forked process, whose folder is the sandbox."""
+    case = Case.parse(plan)
+    # They have read the environment of the server.
+    huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    torch.set_num_threads(1)
+    sys.path.remove("")
     os.setsid()
-    os.chdir(sandbox)
     for descriptor, target in enumerate(_streams(case)):
         if target is None:
             os.close(descriptor)

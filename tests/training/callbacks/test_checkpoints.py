@@ -87,7 +87,7 @@ def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted
     # Files left by kills: of a later step, of an earlier step that should have been removed, and a partial one.
     for name in ("best-0000009", "best-0000001", "last-0000003"):
         (checkpoints / f"{name}.ckpt").write_bytes((checkpoints / known[-1]).read_bytes())
-    (checkpoints / "best-0000007.ckpt.partial").write_bytes(b"PK")
+    (checkpoints / "best-0000007.ckpt.0123abcd.partial").write_bytes(b"PK")
     with (stopped / "metrics.csv").open("a") as file:
         file.write("7,0,1.5e-05,6.5,6.4,1.2,,,,,\r\n8,0,1.6")
     resumed = run("stopped", *end, "resume=true")

@@ -126,6 +126,7 @@ class FilesCorpus:
         """
         valid = {direction: self._read(entries, direction) for direction, entries in self.valid.items()}
         own = next(iter(self.valid)) or self._guess_direction(valid[None])
+        self._check_suffixes(own)
         train = [
             MixtureEntry(
                 name,
@@ -170,6 +171,27 @@ class FilesCorpus:
                 f"are {', '.join(sorted(map(str, known)))}."
             )
         return max(filter(None, named), key=lambda direction: len(str(direction)), default=own)
+
+    def _check_suffixes(self, own: Direction) -> None:
+        """Check that the suffixes of no pair of files say that its sides are swapped.
+
+        Raises:
+            HeedError: naming the pair, and the training files from whose suffixes its direction was guessed.
+        """
+        first = next(iter(self.texts.values()))
+        is_guessed = None in self.valid and not (first.direction or any(self.fields.languages))
+        origin = f", that of [{','.join(first.entries[0])}] in data.train" if is_guessed else ""
+        sets = [("train", text.entries, text.direction or own) for text in self.texts.values()]
+        sets += [("valid", entries, direction or own) for direction, entries in self.valid.items()]
+        sets += [("test", entries, self._direction_of_test(name, own)) for name, entries in self.tests.items()]
+        for key, entries, direction in sets:
+            for entry in entries:
+                src, tgt = guess_languages_from_names(entry, self.fields) if len(entry) == 2 else (None, None)
+                if src and tgt and (src == direction.tgt_lang or tgt == direction.src_lang):
+                    raise HeedError(
+                        f"data.{key}: [{','.join(entry)}] is {src}-{tgt} by its suffixes, but its direction is "
+                        f"{direction}{origin}: swap the two files."
+                    )
 
     def _guess_direction(self, valid: ParallelText) -> Direction:
         """Return the languages of the first training text: given, or guessed from names or from the script."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from heed.compat import WINDOWS
 from heed.data.cleaning import Cleaning
 from heed.data.corpora.files import FilesCorpus
 from heed.data.corpus import Corpus
@@ -152,7 +153,7 @@ class OpusCorpus:
         sizes = {file: (download / file).stat().st_size for file in paths}
         content = {"folder": download.name, "files": files, "sizes": sizes}
         with replacing(folder / "manifest.json", durable=True) as file:
-            file.write_text(json.dumps(content, indent=1))
+            file.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def _run(self, command: Sequence[str], log: Path) -> None:
         if not command or shutil.which(command[0]) is None:
@@ -166,7 +167,7 @@ class OpusCorpus:
         with announced("Downloading with mtdata", corpora, expected_seconds=60), log.open("wb") as output:
             status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output).returncode
         if status:
-            lines = log.read_text(errors="replace").split("\n")
+            lines = log.read_text(errors="replace", encoding="utf-8").split("\n")
             reason = next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {status}")
             raise HeedError(f"mtdata could not download the corpora: {reason:.300} (see {log}).")
 
@@ -174,7 +175,7 @@ class OpusCorpus:
 def _split_command(command: str) -> list[str]:
     """Return the words of a command line."""
     try:
-        return shlex.split(command)
+        return shlex.split(command, posix=not WINDOWS)  # there a backslash separates folders
     except ValueError as error:
         raise HeedError(f"data.command={command} cannot be split into words: {error}.") from error
 
@@ -206,7 +207,7 @@ def _find_files(folder: Path) -> dict[str, PairsByID]:
     """
     signature = folder / "mtdata.signature.txt"
     try:
-        languages, ids = _parse_signature(signature.read_text())
+        languages, ids = _parse_signature(signature.read_text(encoding="utf-8"))
         return {role: {name: _pair(folder, role, name, languages[0]) for name in ids[role]} for role in ROLES}
     except (OSError, ValueError, KeyError) as error:
         raise HeedError(
@@ -250,7 +251,7 @@ def _open_download(folder: Path) -> Download:
         ValueError: if it is not finished, or a file is missing or has another size.
     """
     try:
-        content = json.loads((folder / "manifest.json").read_text())
+        content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         download = folder / content["folder"]
         if any((download / file).stat().st_size != size for file, size in content["sizes"].items()):
             raise ValueError("a file has another size")

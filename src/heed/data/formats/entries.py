@@ -125,10 +125,10 @@ def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
     """Return what each wildcard of a pattern stands for in a path that it matches; nothing for other paths."""
     expressions = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
     expression = ""
-    for number, piece in enumerate(re.split(WILDCARD, str(Path(pattern)))):
+    for number, piece in enumerate(re.split(WILDCARD, Path(pattern).as_posix())):
         is_wildcard = number % 2
         expression += f"({expressions.get(piece, piece.replace('[!', '[^'))})" if is_wildcard else re.escape(piece)
-    found = re.fullmatch(expression, str(path))
+    found = re.fullmatch(expression, path.as_posix())
     return found.groups() if found else ()
 
 

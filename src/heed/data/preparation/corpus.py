@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from heed.compat import usable_cores
 from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import Digests
 from heed.data.preparation.encode import (
@@ -65,7 +65,7 @@ class Preparation:
     """
 
     def __init__(self, *, num_proc: AtLeast1 | Literal["auto"], wait_minutes: Positive) -> None:
-        self.processes = len(os.sched_getaffinity(0)) if num_proc == "auto" else num_proc
+        self.processes = usable_cores() if num_proc == "auto" else num_proc
         self.wait_minutes = wait_minutes
 
 
@@ -262,7 +262,7 @@ def _write_manifest(folder: Path, shards: Sequence[Shard]) -> None:
         "shards": [vars(shard) for shard in shards],
     }
     with replacing(folder / "manifest.json", durable=True) as file:
-        file.write_text(json.dumps({"digest": _digest(json.dumps(content)), **content}, indent=1))
+        file.write_text(json.dumps({"digest": _digest(json.dumps(content)), **content}, indent=1), encoding="utf-8")
 
 
 def _digest(*content: Any) -> str:

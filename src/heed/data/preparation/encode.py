@@ -136,7 +136,7 @@ def merge_shard(task: MergeTask, advance: Advance) -> Shard:
     path = shard_path(task.folder, task.number)
     done = path.with_suffix(".json")
     if done.exists():
-        shard = Shard(**json.loads(done.read_text()))
+        shard = Shard(**json.loads(done.read_text(encoding="utf-8")))
         advance(shard.pairs)
         return shard
     keys: list[Digests] = []
@@ -167,7 +167,7 @@ def merge_shard(task: MergeTask, advance: Advance) -> Shard:
         files_digest(shard_files(path)),
     )
     with replacing(done) as partial:
-        partial.write_text(json.dumps(asdict(shard)))
+        partial.write_text(json.dumps(asdict(shard)), encoding="utf-8")
     advance(len(order))
     return shard
 

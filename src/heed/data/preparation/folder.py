@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from heed.compat import replace
 from heed.errors import HeedError
-from heed.files import remove
+from heed.files import remove, remove_unfinished
 from heed.progress import Progress, is_first_process
 
 Content = TypeVar("Content")
@@ -63,7 +64,8 @@ def open_or_build(
                 if not keep_failed:
                     remove(partial)
                 raise
-            partial.replace(folder)
+            remove_unfinished(partial, "**/*")  # of killed processes and their workers
+            replace(partial, folder)
             return load(folder)
     except OSError as error:
         raise HeedError(
@@ -97,7 +99,7 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
                 bar.update()
                 time.sleep(POLL)
     try:
-        owner.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        owner.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         yield
     finally:
         owner.unlink(missing_ok=True)
@@ -106,6 +108,6 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
 
 def _read_owner(owner: Path) -> str:
     try:
-        return owner.read_text()
+        return owner.read_text(encoding="utf-8")
     except OSError:  # not yet written, or removed again
         return "another process"

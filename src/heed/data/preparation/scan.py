@@ -78,7 +78,7 @@ def scan_part(task: ScanTask, advance: Advance) -> Scanned:
     done = _result_file(task.folder, task.number)
     if done.exists():
         advance(task.part.size)
-        return Scanned(**json.loads(done.read_text()))
+        return Scanned(**json.loads(done.read_text(encoding="utf-8")))
     held_out = [np.load(file) for file in task.held_out]
     runs, chars, counts = [], 0, np.zeros(NO_RULE + 1, dtype=np.int64)
     for run, blocks in enumerate(_runs(read_part(task.part, advance, swapped=task.swapped))):
@@ -93,7 +93,7 @@ def scan_part(task: ScanTask, advance: Advance) -> Scanned:
         _write_run(run_path(task.folder, task.number, run), np.concatenate(violated), np.concatenate(digests))
     scanned = Scanned(runs, counts.tolist(), chars)
     with replacing(done) as partial:
-        partial.write_text(json.dumps(asdict(scanned)))
+        partial.write_text(json.dumps(asdict(scanned)), encoding="utf-8")
     return scanned
 
 

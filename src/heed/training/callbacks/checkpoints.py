@@ -1,8 +1,8 @@
 """Save checkpoints, and keep the best ones by validation and the latest ones."""
 
-import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +73,8 @@ class Checkpoints(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.scores = trainer.strategy.broadcast(self.scores)
-        if trainer.is_global_zero:
-            for unfinished in self.folder.glob("*.partial"):
-                unfinished.unlink()
-            if self._restored:
-                self._remove_others(trainer.global_step)
+        if trainer.is_global_zero and self._restored:
+            self._remove_others(trainer.global_step)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
@@ -112,7 +109,9 @@ class Checkpoints(Checkpoint):
         candidates = [path for path in self.last if checkpoint_step(path) <= step]
         latest = candidates[: self.keep_last] if self.keep_last >= 0 else candidates
         for path in removed + [path for path in self.last if path not in latest]:
-            path.unlink(missing_ok=True)
+            # On Windows, a file that another program reads cannot be removed: try again after the next checkpoint.
+            with suppress(PermissionError):
+                path.unlink(missing_ok=True)
 
 
 def find_checkpoints(callbacks: list[Callback]) -> Checkpoints:
@@ -124,6 +123,6 @@ def _link(file: Path, copy: Path) -> None:
     """Give a file a second name with a hard link, or copy it where the file system has no hard links."""
     with replacing(copy, durable=True) as partial:
         try:
-            os.link(file, partial)
-        except OSError:
+            partial.hardlink_to(file)
+        except (OSError, NotImplementedError):
             shutil.copyfile(file, partial)

@@ -12,17 +12,20 @@ from lightning.fabric.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
 from torch import distributed
 
-from heed.compat import skip_sigterm_exchange, take_child_processes, uncount_started_batch
+from heed.compat import (
+    REQUEUE_SIGNAL,
+    REQUEUE_STATUS,
+    skip_sigterm_exchange,
+    take_child_processes,
+    uncount_started_batch,
+)
 from heed.data.datamodule import StepShard
 from heed.training.callbacks.checkpoints import Checkpoints
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = tuple(number for number in (signal.SIGINT, signal.SIGTERM, REQUEUE_SIGNAL) if number is not None)
 
 EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
-REQUEUE_STATUS = os.EX_TEMPFAIL
-"""The exit status (75) after SIGUSR1, by which SLURM's ``--signal`` announces the end of a job's time. A batch script
-knows from it that the run is to be resumed in another job."""
 
 
 class Interrupted(SystemExit):
@@ -33,7 +36,8 @@ class StopOnSignal(Callback):
     """At a signal, finishes the current step, saves a checkpoint and exits.
 
     A second SIGINT or SIGTERM exits immediately, but not under torchrun, which repeats the signals that it receives. A
-    second SIGUSR1 changes nothing.
+    second SIGUSR1 changes nothing. After SIGUSR1 the exit status is `REQUEUE_STATUS`: a batch script knows from it that
+    the run is to be resumed in another job.
 
     Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
     agree after every step whether one of them has received a signal. They exchange it over gloo, so that no process
@@ -75,7 +79,7 @@ class StopOnSignal(Callback):
                 signal.signal(number, handler)
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
-        is_requeue = number == signal.SIGUSR1
+        is_requeue = number == REQUEUE_SIGNAL
         if self._is_stop_requested:
             if is_requeue or TorchElasticEnvironment.detect():
                 return

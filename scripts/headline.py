@@ -1,0 +1,166 @@
+"""Train the default models on the built-in corpus with several seeds, and check what README says about them.
+
+    python scripts/headline.py --runs RUNS [--seeds 1 2 3 4 5] [--models transformer rnn]
+
+It trains with the command of README and translates the ten sentences of ``headline.tsv``: a phenomenon, a source that
+the grammar can generate, and the accepted translations in further columns. A run that RUNS has already is not trained
+again. The result is docs/results/headline.json. The exit status is 1 if a run misses an aim.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from heed.compare.challenge import contrastive_accuracy
+from heed.compare.models import load_translator
+from heed.data.synthetic import ContrastivePair, challenge
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results" / "headline.json"
+COLUMNS = {
+    "model": "model",
+    "seed": "seed",
+    "bleu": "BLEU",
+    "long": "BLEU, long",
+    "pronoun": "pronoun",
+    "far": "far reference",
+    "sentences": "sentences right",
+}
+MIN_BLEU, MIN_PRONOUNS = 97.0, 99.0
+"""The aims: test BLEU, and for the transformer the percentage of contrastive pronouns."""
+CONTRASTS_PER_TAG = 400
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with every translation that counts as right."""
+
+    tag: str
+    source: str
+    translations: tuple[str, ...]
+
+
+def _read_sentences() -> list[Sentence]:
+    lines = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return [Sentence(tag, source, tuple(right)) for tag, source, *right in (line.split("\t") for line in lines)]
+
+
+SENTENCES = _read_sentences()
+
+
+@cache
+def _contrasts() -> list[ContrastivePair]:
+    return [one for one in challenge(seed=1, per_tag=CONTRASTS_PER_TAG) if one.tag in ("pronoun", "far")]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a run is judged by."""
+
+    row: dict[str, Any]
+    """The row of the table."""
+    missed: list[tuple[Sentence, str]]
+    """Sentences with a wrong translation, and that translation."""
+    misses: list[str]
+    """The aims that the run misses."""
+
+
+def train(model: str, seed: int, run: Path) -> None:
+    """Train a default model on the built-in corpus, unless it has been trained."""
+    if not (run / "results.json").exists():
+        command = [
+            sys.executable,
+            "train.py",
+            f"model={model}",
+            f"seed={seed}",
+            f"hydra.run.dir='{run}'",
+            "logger=none",
+        ]
+        subprocess.run(command, cwd=ROOT, check=True)
+
+
+def score(run: Path) -> Score:
+    """Translate the sentences and score the challenge set with a trained model."""
+    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+    family = results["model"]
+    translator = load_translator(run)
+    found = translator.translate([sentence.source for sentence in SENTENCES])
+    pairs = zip(SENTENCES, found, strict=True)
+    missed = [(sentence, text) for sentence, text in pairs if text not in sentence.translations]
+    percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, _contrasts()).items()}
+    bleu = results["tests"]["test"]["bleu"]
+    misses = [
+        *([f"test BLEU {bleu:.1f} is below {MIN_BLEU}"] if bleu < MIN_BLEU else []),
+        *(
+            [f"{percent['pronoun']:.1f} % of the contrastive pronouns are below {MIN_PRONOUNS} %"]
+            if family == "transformer" and percent["pronoun"] < MIN_PRONOUNS
+            else []
+        ),
+        # An RNN may miss the reference to another sentence.
+        *(f"{one.source} → {text}" for one, text in missed if family == "transformer" or one.tag != "far"),
+    ]
+    row = {
+        "model": "transformer" if family == "transformer" else "RNN",
+        "seed": results["seed"],
+        "bleu": round(bleu, 1),
+        "long": round(results["tests"]["long"]["bleu"], 1),
+        **{tag: round(percent[tag], 1) for tag in ("pronoun", "far")},
+        "sentences": len(SENTENCES) - len(missed),
+    }
+    return Score(row, missed, misses)
+
+
+def write(scores: dict[str, Score], *, seeds: Sequence[int], machine: str) -> None:
+    """Write docs/results/headline.json."""
+    missed = "; ".join(f"{name}: {text}" for name, one in scores.items() for _, text in one.missed)
+    content: dict[str, Any] = {
+        "what": "The default models on the built-in corpus: test BLEU, BLEU on long sentences, contrastive accuracy in "
+        f"percent ({CONTRASTS_PER_TAG} contrasts per phenomenon, chance is 50), and how many of the {len(SENTENCES)} "
+        "sentences of scripts/headline.tsv are translated right.",
+        "command": "python scripts/headline.py --runs RUNS",
+        "machine": machine,
+        "date": date.today().isoformat(),
+        "seeds": ", ".join(map(str, seeds)),
+        "spread": "one run each",
+        "source": f"wrong translations: {missed}" if missed else "no wrong translations",
+        "columns": COLUMNS,
+    }
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in content.items()]
+    rows = [f"    {json.dumps(name)}: {json.dumps(one.row, ensure_ascii=False)}" for name, one in scores.items()]
+    text = "\n".join(["{", *lines, '  "rows": {', ",\n".join(rows), "  },", '  "values": {}', "}\n"])
+    RESULTS.write_text(text, encoding="utf-8")
+
+
+def main() -> int:
+    """Train, score, print and write.
+
+    Returns:
+        The exit status: 1 if a run misses an aim.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, required=True, help="folder of the runs, named MODEL-SEED")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--models", nargs="+", choices=["transformer", "rnn"], default=["transformer", "rnn"])
+    parser.add_argument("--machine", default=platform.processor() or platform.machine(), help="its description")
+    arguments = parser.parse_args()
+    scores = {}
+    for model in arguments.models:
+        for seed in arguments.seeds:
+            run = arguments.runs.resolve() / f"{model}-{seed}"
+            train(model, seed, run)
+            scores[f"{model}_{seed}"] = one = score(run)
+            print(*(f"{key} {value}" for key, value in one.row.items()), *one.misses, sep="  ", flush=True)
+    write(scores, seeds=arguments.seeds, machine=arguments.machine)
+    return int(any(one.misses for one in scores.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

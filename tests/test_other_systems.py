@@ -1,0 +1,140 @@
+"""heed works on Windows and macOS, as far as Linux can tell: see also ``python scripts/test.py check``."""
+
+import ast
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path, PureWindowsPath
+
+import pytest
+
+from heed.data.corpora import opus
+from heed.data.formats import entries
+from heed.runs.selection import Selection
+from heed.serve import server
+from heed.sweep import workers
+from heed.training.callbacks.checkpoints import Checkpoints
+from tests import like_windows, systems
+
+ROOT = Path(__file__).parent.parent
+
+TINY = ["logger=none", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "data.train=200",
+        "data.valid=10", "data.test=10", "data.long=2", "tokenizer.vocab_size=400", "model.d_model=8",
+        "model.num_heads=2", "model.d_ff=8", "model.encoder_layers=1", "model.decoder_layers=1"]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the other systems are simulated on Linux")
+def test_training_resuming_and_translating_need_nothing_that_another_system_lacks(tmp_path: Path) -> None:
+    (tmp_path / "source.txt").write_text("Ä dog sleeps .\n", encoding="utf-8")
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "USERNAME": "me",  # on Windows, Python takes it where other systems have os.getuid
+        # The default encoding is ASCII. On Windows it is neither that nor UTF-8.
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONUTF8": "0",
+    }
+    command = [sys.executable, "-X", "warn_default_encoding", "-m", "tests.like_windows", str(tmp_path), *TINY]
+    program = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, encoding="utf-8"
+    )
+    assert program.returncode == 0, program.stderr
+    assert program.stdout == "−\n"
+    assert len((tmp_path / "target.txt").read_text(encoding="utf-8").splitlines()) == 1
+    assert (tmp_path / "run" / "results.json").exists()
+
+
+def unnamed_encodings(file: Path) -> Iterator[str]:
+    """Yield the calls that open a file or a pipe as text and do not say in which encoding."""
+    text = file.read_text(encoding="utf-8")
+    if not any(word in text for word in ("read_text", "write_text", "open(", "text=True")):
+        return
+    for call in ast.walk(ast.parse(text)):
+        if not isinstance(call, ast.Call):
+            continue
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        name = ast.unparse(call.func).rpartition(".")[2]
+        modes = [word.value for word in (*call.args, given.get("mode")) if isinstance(word, ast.Constant)]
+        opens_text = name in ("open", "fdopen", "TextIOWrapper", "NamedTemporaryFile") and not any(
+            "b" in mode for mode in modes if isinstance(mode, str)
+        )
+        is_text = opens_text or "text" in given or (isinstance(call.func, ast.Attribute) and name in TEXT)
+        if is_text and not ("encoding" in given or OTHER_OPEN & {ast.unparse(call.func)}):
+            yield f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
+
+
+TEXT = {"read_text", "write_text"}
+"""Methods of paths."""
+OTHER_OPEN = {"os.open", "output.open", "archive.open", "run.open", "Image.open"}
+"""Functions with the name ``open`` that open no text."""
+
+
+def test_every_text_file_is_opened_in_a_named_encoding() -> None:
+    files = [file for folder in ("src", "scripts") for file in (ROOT / folder).rglob("*.py")]
+    assert [call for file in files for call in unnamed_encodings(file)] == []
+
+
+def test_a_pattern_with_backslashes_matches_files_of_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "Path", PureWindowsPath)
+    found = PureWindowsPath(r"corpora\news\part-1.en")
+    for pattern in (r"corpora\*\part-*.en", "corpora/*/part-*.en"):
+        assert entries._wildcard_text(pattern, found) == ("news", "1")
+    assert entries._wildcard_text(r"corpora\*.en", found) == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_a_checkpoint_that_another_program_reads_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like_windows.refuse_open_files(monkeypatch.setattr)
+    old, new = (tmp_path / f"last-000000{step}.ckpt" for step in (1, 2))
+    old.touch()
+    new.touch()
+    checkpoints = Checkpoints(tmp_path, selection=Selection(), keep_best=0, keep_last=1)
+    with old.open("rb"):
+        checkpoints._remove_others(2)
+        assert checkpoints.last == [new, old]
+    checkpoints._remove_others(2)
+    assert checkpoints.last == [new]
+
+
+def test_on_windows_no_other_program_can_listen_at_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_windows in (True, False):
+        monkeypatch.setattr(server, "WINDOWS", is_windows)
+        with server.listen("127.0.0.1", 0) as listener:
+            assert (listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == 0) == is_windows
+
+
+@pytest.mark.parametrize("is_windows", [True, False])
+def test_on_windows_the_workers_of_a_search_can_save_a_checkpoint_at_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_windows: bool
+) -> None:
+    called = []
+
+    class Worker:
+        def __getattr__(self, name: str) -> Callable[[], None]:
+            return lambda: called.append(name)
+
+    def press_ctrl_c(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "WINDOWS", is_windows)
+    monkeypatch.setattr(workers, "_start", lambda *_: Worker())
+    monkeypatch.setattr(workers.time, "sleep", press_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        workers.run_workers(1, tmp_path, watch=lambda: None)
+    assert called == ["poll", *([] if is_windows else ["terminate"]), "wait"]
+
+
+def test_on_windows_a_backslash_in_a_command_separates_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opus, "WINDOWS", True)
+    assert opus._split_command(r"C:\tools\mtdata.exe -v") == [r"C:\tools\mtdata.exe", "-v"]
+
+
+def test_files_that_other_systems_do_not_collect_exist() -> None:
+    assert {name for name in systems.not_collected("win32") if not (ROOT / "tests" / name).exists()} == set()
+    assert set(systems.not_collected("darwin")) == set(systems.LINUX)
+    assert systems.not_collected("linux") == []
