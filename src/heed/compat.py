@@ -89,7 +89,7 @@ def replace(source: Path, target: Path) -> None:
 
 def is_running(process: int) -> bool:
     """Return whether there is a process with this number. On Windows, where a signal would end it: always True."""
-    if sys.platform == "win32":
+    if WINDOWS:
         return True
     try:
         os.kill(process, 0)
