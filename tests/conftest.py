@@ -161,19 +161,13 @@ def run(
 ) -> Callable[..., Path]:
     """``run(name, *overrides)`` trains, tests and writes a run in this process, and returns its folder.
 
-    All tests of a process share the cache. Models that have learned nothing write translations of the maximal length,
-    which is short here.
+    All tests of a process share the cache.
     """
-    settings = [
-        "logger=none",
-        f"cache_dir={tmp_path_factory.getbasetemp() / 'cache'}",
-        "search.max_length_factor=1.0",
-        "search.max_length_extra=5",
-    ]
+    cache = tmp_path_factory.getbasetemp() / "cache"
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        launch_command.train(compose(*settings, *overrides, folder=folder))
+        launch_command.train(compose("logger=none", f"cache_dir={cache}", *overrides, folder=folder))
         return folder
 
     return trained

@@ -164,13 +164,14 @@ def _connect() -> socket.socket:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "socket").exists():
             with (folder / "log").open("w") as log:
-                subprocess.Popen(
+                process = subprocess.Popen(
                     [sys.executable, __file__, "serve"], start_new_session=True,
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                ).returncode = 0  # it outlives this object  # fmt: skip
+                )  # fmt: skip
             while not (folder / "socket").exists():
-                assert "Error" not in (text := (folder / "log").read_text(encoding="utf-8")), text
+                assert process.poll() is None, (folder / "log").read_text(encoding="utf-8")
                 time.sleep(0.05)
+            process.returncode = 0  # nobody waits for it: it ends with the session
     server = socket.socket(socket.AF_UNIX)
     server.connect(str(folder / "socket"))
     return server

@@ -89,7 +89,7 @@ def replace(source: Path, target: Path) -> None:
 
 def is_running(process: int) -> bool:
     """Return whether there is a process with this number. On Windows, where a signal would end it: always True."""
-    if sys.platform == "win32":
+    if WINDOWS:
         return True
     try:
         os.kill(process, 0)
@@ -221,9 +221,6 @@ def onednn_linear(weight: "Tensor") -> "Callable[[Tensor, Tensor | None], Tensor
     return lambda x, bias: multiply(x, packed, bias, "none", [], "")
 
 
-FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-
 def is_unmodified(module: "nn.Module") -> bool:
     """Return whether a module computes what its class does, and nothing else is called with it.
 
@@ -231,11 +228,10 @@ def is_unmodified(module: "nn.Module") -> bool:
     replaced in the instance. torch 2.13: ``Module._call_impl``; a parametrized module has a class of its own.
     """
     cls: type = type(module)
-    return (
-        cls.__module__.startswith(("heed.", "torch.nn.modules."))
-        and not any(vars(module)[hooks] or vars(_module_code())[f"_global{hooks}"] for hooks in FORWARD_HOOKS)
-        and _methods(cls).isdisjoint(vars(module))
-    )
+    own, everywhere, methods = vars(module), _module_code(), _methods(cls)
+    hooks = own["_forward_hooks"] or own["_forward_pre_hooks"]
+    global_hooks = everywhere._global_forward_hooks or everywhere._global_forward_pre_hooks
+    return not (hooks or global_hooks or methods is None) and methods.isdisjoint(own)
 
 
 @cache
@@ -244,7 +240,10 @@ def _module_code() -> Any:
 
 
 @cache
-def _methods(cls: type) -> frozenset[str]:
+def _methods(cls: type) -> frozenset[str] | None:
+    """Return the names of a class's methods; None if the class is not torch's or heed's own."""
+    if not cls.__module__.startswith(("heed.", "torch.nn.modules.")):
+        return None
     return frozenset(name for name in dir(cls) if callable(getattr(cls, name)))
 
 

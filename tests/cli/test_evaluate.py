@@ -148,7 +148,7 @@ COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("comet") i
         ("--hyp {hyp} --ref {ref} --src {src} --comet {absent}", [COMET_ERROR]),
         pytest.param(
             "--hyp {hyp} --ref {ref} --tokenize ja-mecab",
-            ["tokenizer ja-mecab cannot be used"],
+            ["tokenizer ja-mecab needs MeCab"],
             marks=pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is installed"),
         ),
     ],

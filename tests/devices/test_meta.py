@@ -27,7 +27,7 @@ from heed.models import build_model
 from heed.models.rnn_config import RNNConfig
 from heed.models.seq2seq import ModelConfig
 from heed.training.module import TranslationModule
-from tests.conftest import CONFIGS, RNN, TRANSFORMER
+from tests.conftest import RNN, TRANSFORMER
 from tests.tokenizers import train_tokenizer
 
 META = torch.device("meta")
@@ -53,11 +53,11 @@ class OneDevice(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
+SMALL = replace(TRANSFORMER, d_model=40, num_heads=4, encoder_layers=1, decoder_layers=1, layer_dropout=0.1)
+
+
 def positions(kind: Any, *, merge: Any = None, max_length: int | None = None) -> ModelConfig:
-    found = PositionsConfig(kind=kind, merge=merge, max_length=max_length)
-    return replace(
-        TRANSFORMER, d_model=40, num_heads=4, encoder_layers=1, decoder_layers=1, positions=found, layer_dropout=0.1
-    )
+    return replace(SMALL, positions=PositionsConfig(kind=kind, merge=merge, max_length=max_length))
 
 
 def attention(score: Any, *, cell: Any = "lstm", dropout_kind: Any = "standard", **changes: Any) -> ModelConfig:
@@ -65,8 +65,9 @@ def attention(score: Any, *, cell: Any = "lstm", dropout_kind: Any = "standard",
     return replace(RNN, layers=1, cell=cell, dropout_kind=dropout_kind, attention=found)
 
 
+FAMILIES: dict[str, ModelConfig] = {"transformer": SMALL, "rnn": attention("general", input_feeding=True)}
 MODELS: dict[str, ModelConfig] = {
-    **CONFIGS,
+    **FAMILIES,
     "rotary": positions("rotary"),
     "alibi": positions("alibi"),
     "relative": positions("relative"),
@@ -106,7 +107,7 @@ class MaskedSGD(torch.optim.Optimizer):
 
 
 @pytest.mark.parametrize(
-    ("name", "padded", "alpha"), [*((name, True, 5.0) for name in MODELS), *((name, False, 0.0) for name in CONFIGS)]
+    ("name", "padded", "alpha"), [*((name, True, 5.0) for name in MODELS), *((name, False, 0.0) for name in FAMILIES)]
 )
 def test_a_training_step(
     name: str, padded: bool, alpha: float, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
@@ -160,12 +161,17 @@ SEARCHES: dict[str, Search] = {
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [*((kind, name) for kind in ("greedy", "beam") for name in MODELS), ("sample", "transformer"), ("nucleus", "rnn")],
+    [
+        *(("greedy", name) for name in MODELS),
+        *(("beam", name) for name in FAMILIES),
+        ("sample", "rnn"),
+        ("nucleus", "rnn"),
+    ],
 )
 def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, search, found = build(name).eval(), SEARCHES[kind], batch(padded=True)
     src, mask, lengths = found.src.to(META), found.src_mask.to(META), found.src_lengths
-    steps = []
+    steps: list[History] = []
 
     def refuse(tensor: Tensor) -> Any:
         raise _AskedForValueError
@@ -175,7 +181,7 @@ def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pyte
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            steps.append(1)
+            steps.append(args[0])
             return function(*args)
 
         return call
@@ -191,6 +197,8 @@ def test_search_steps_between_two_checks(kind: str, name: str, monkeypatch: pyte
     with OneDevice(), pytest.raises(_AskedForValueError):  # type: ignore[no-untyped-call]
         search(model, src, mask)
     assert len(steps) == 8
+    with OneDevice():  # type: ignore[no-untyped-call]
+        assert all(part.is_meta for part in steps[0].tensors())
 
 
 VALUES: list[Callable[[Tensor], object]] = [

@@ -78,8 +78,10 @@ def _halve_numpy_view(model: nn.Module) -> None:
         view *= 0.5
 
 
-@pytest.mark.parametrize("family", ["transformer", "rnn"])
-@pytest.mark.parametrize("halve", [_halve_data, _halve_numpy_view])
+@pytest.mark.parametrize(
+    ("family", "halve"),
+    [("transformer", _halve_data), ("transformer", _halve_numpy_view), ("rnn", _halve_data)],
+)
 def test_changed_weights_are_seen(make: Make, family: str, halve: Callable[[nn.Module], None]) -> None:
     translator = make(family)
     before = results(translator)
@@ -129,7 +131,6 @@ MODIFICATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     },
     "a hook in the encoder": ("transformer", lambda model: hooked(model.encoder[0].feed_forward.sublayer)),
     "a hook in the decoder": ("transformer", lambda model: hooked(model.decoder[0].feed_forward.sublayer.narrow)),
-    "a LoRA in the encoder": ("transformer", lambda model: with_lora(model.encoder[1].feed_forward.sublayer, "widen")),
     "a LoRA in the decoder": (
         "transformer",
         lambda model: with_lora(model.decoder[1].cross_attention.sublayer.attention, "query"),

@@ -13,7 +13,7 @@ from heed.launch.summary import WIDTH, options_line
     ("overrides", "expected"),
     [
         ([], []),
-        (["seed=1"], []),  # as the default
+        (["seed=1", "resume=true"], []),  # as the default; no option of the run itself
         (["model=rnn", "model.dropout=0.4", "seed=2"], ["model=rnn", "seed=2", "model.dropout=0.4"]),
         (["model=rnn", "model/attention=additive"], ["model=rnn", "model/attention=additive"]),
         (["logger=[csv,wandb]"], ["logger=[csv,wandb]"]),

@@ -156,7 +156,7 @@ def test_a_run_by_old_names_and_its_resumption(command: Command) -> None:
     write_config(Path("run"), config)
     Path("run/results.json").unlink()
     options = Path("run/.hydra/overrides.yaml").read_text()
-    status, err = command(*TINY, "resume=true", "module.embedding_lr_scale=3.0")
+    status, err = command(*TINY, *old[1:], "resume=true", "module.embedding_lr_scale=3.0")
     assert (status, "module.embedding_lr_scale must be as in" in err) == (2, True), err
     assert "To resume" not in err  # by the command that was refused
     assert Path("run/.hydra/overrides.yaml").read_text() == options

@@ -44,11 +44,13 @@ def _find_differences(cfg: Any, job: Any) -> list[str]:
     if nested := _changed_choices(choices, _choices(base.hydra), nested=True):
         base = compose_with_hydra([search, *outer, *(f"{group}={choice}" for group, choice in nested.items())])
     before: Any = OmegaConf.to_container(base, resolve=False)
+    after: Any = OmegaConf.to_container(cfg, resolve=False)
     del before["hydra"], before["sweep"]
+    del before["resume"], after["resume"]  # a resumed run has the results of an uninterrupted one
     return [
         *(f"{group}={choice}" for group, choice in {**changed, **nested}.items()),
         *several,
-        *_changed_options(before, OmegaConf.to_container(cfg, resolve=False)),
+        *_changed_options(before, after),
     ]
 
 
