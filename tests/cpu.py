@@ -37,7 +37,9 @@ class CPUReport:
         return result
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self._total += _used()
+        # xdist's workers, which report for themselves, are children of this process.
+        runs_tests = hasattr(session.config, "workerinput") or not session.config.getoption("numprocesses", None)
+        self._total += _used() if runs_tests else sum(os.times()[:2])
         if (output := getattr(session.config, "workeroutput", None)) is not None:
             output["cpu"] = {"total": self._total, "tests": self._tests}
 
