@@ -45,12 +45,11 @@ def headline(study: StudySummary) -> list[str]:
         front = study.pareto_front()
         are = "trial is" if len(front) == 1 else "trials are"
         return [f"{len(front)} {are} on the Pareto front of {_listed(study.objectives)}{so_far}."]
-    if untrained := _untrained(study, best[0], best[0].score):
-        return untrained
-    sentences = [
+    untrained = _untrained(study, best[0], best[0].score)
+    sentences = untrained or [
         f"{_capital(trial_label(best[0]))} is best{so_far}: {study.objectives[0]} {format_score(best[0].score)}."
     ]
-    if len(study.arms) > 1:
+    if len(study.arms) > 1 and not untrained:
         firsts = [next((trial for trial in best if trial.arm == arm), None) for arm in study.arm_names]
         scores = [f"{format_score(trial.score)} ({trial_label(trial)})" for trial in firsts if trial]
         sentences.append(f"Best of each arm: {_listed(scores)}.")
@@ -59,7 +58,7 @@ def headline(study: StudySummary) -> list[str]:
             f"The best configurations are trained with further seeds: {study.confirmed} finished, "
             f"{study.confirming} running."
         )
-    elif not study.seed_groups():
+    elif not study.seed_groups() and not untrained:
         sentences.append("Every score is of one seed: small differences between trials may be chance.")
     return sentences
 
@@ -85,7 +84,7 @@ def _verdict(study: StudySummary, verdict: VerdictSummary) -> list[str]:
 
 
 def _untrained(study: StudySummary, best: TrialSummary | Configuration, score: float | None) -> list[str]:
-    """Return the sentence that replaces all others if even the best BLEU is that of a model that does not translate."""
+    """Return the sentence that replaces the ranking if even the best model does not translate, by its BLEU."""
     objective = study.objectives[0]
     if not objective.endswith("bleu") or score is None or score >= MIN_BLEU:
         return []

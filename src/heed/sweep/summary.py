@@ -141,7 +141,9 @@ def _open_storage(folder: Path, url: str | None) -> "Iterator[RDBStorage]":
         storage = optuna.storages.RDBStorage(address.render_as_string(hide_password=False))
         yield storage
     except ModuleNotFoundError as error:
-        raise missing_package(shown, error.name or "a driver", "postgresql") from error
+        if address.get_backend_name() == "postgresql":
+            raise missing_package(shown, error.name or "a driver", "postgresql") from error
+        raise HeedError(f"{shown} needs the Python package {error.name}: install it with pip.") from error
     except SQLAlchemyError as error:
         reason = first_line(error.orig if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig else error)
         raise HeedError(f"{shown} cannot be read ({reason}).") from error
