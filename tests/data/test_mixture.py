@@ -42,7 +42,7 @@ def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> No
     assert counted.tolist() == (schedule.drawn(4567) - schedule.drawn(123)).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=3, max_size=3),
     weights=st.lists(st.integers(1, 9), min_size=3, max_size=3),
