@@ -67,6 +67,7 @@ def main() -> int:
     known = given[:1] if given[:1] and given[0] in (*WHAT, "-h", "--help") else []
     what, rest = parser.parse_args(known).what, given[len(known) :]
     os.chdir(ROOT)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile heed and the tests again
     os.environ["PATH"] = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])
     if what == "wheel":
         return try_wheel(*rest)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
 
 
@@ -20,17 +22,22 @@ def pairwise(options: Mapping[str, Sequence[T]], allowed: Callable[[Mapping[str,
     Returns:
         Rows with one value for each option.
     """
-    bits: dict[tuple[tuple[int, int], ...], int] = {}
-    rows: dict[tuple[int, ...], int] = {}  # indices of the values → their pairs as a bit set
-    for indices in product(*(range(len(values)) for values in options.values())):
-        if allowed(_row(options, indices)):
-            pairs = combinations(enumerate(indices), 2)
-            rows[indices] = sum(1 << bits.setdefault(pair, len(bits)) for pair in pairs)
-    uncovered, chosen = (1 << len(bits)) - 1, []
-    while uncovered:
-        best = max(rows, key=lambda indices: (rows[indices] & uncovered).bit_count())
-        uncovered &= ~rows[best]
-        chosen.append(_row(options, best))
+    values = list(options.values())
+    indices = [row for row in product(*(range(len(each)) for each in values)) if allowed(_row(options, row))]
+    rows = np.array(indices)
+    # A number for each pair of values: rows × pairs of options.
+    pairs = list(combinations(range(len(values)), 2))
+    first = np.cumsum([0, *(len(values[i]) * len(values[j]) for i, j in pairs)])
+    codes = np.stack(
+        [at + rows[:, i] * len(values[j]) + rows[:, j] for at, (i, j) in zip(first, pairs, strict=False)], 1
+    )
+    uncovered = np.zeros(first[-1], dtype=bool)
+    uncovered[codes] = True
+    chosen = []
+    while uncovered.any():
+        best = int(uncovered[codes].sum(1).argmax())
+        uncovered[codes[best]] = False
+        chosen.append(_row(options, indices[best]))
     return chosen
 
 

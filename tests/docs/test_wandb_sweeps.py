@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
-from wandb.sdk.lib.config_util import save_config_file_from_dict
 
 from tests.wandb_file import read_wandb
 
@@ -35,6 +33,10 @@ def draw(parameter: dict[str, Any]) -> Any:
 
 @pytest.mark.slow
 def test_the_sweep_of_the_page_runs_as_the_agent_starts_it(tmp_path: Path) -> None:
+    # Imported here, because the import takes seconds of every collection.
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
+    from wandb.sdk.lib.config_util import save_config_file_from_dict
+
     sweep = read_sweep()
     args = {name: {"value": draw(parameter)} for name, parameter in sweep["parameters"].items()}
     macros = create_sweep_command_args({"args": args}) | {
