@@ -53,7 +53,7 @@ class CPUReport:
         if self._file:
             self._file.write_text(json.dumps({"total": self._total, "tests": self._tests}, indent=1), encoding="utf-8")
         in_tests = sum(self._tests.values())
-        terminalreporter.line(f"CPU seconds: {self._total:.0f}, of which {in_tests:.0f} in tests")
+        terminalreporter.line(f"CPU seconds: {self._total:.0f} ({in_tests:.0f} in tests)")
         slowest = sorted(self._tests.items(), key=lambda item: -item[1])
         for name, seconds in slowest[:SLOWEST]:
             if seconds >= 1:

@@ -46,7 +46,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
 
     If the block fails, the temporary file is removed and the old content of ``path`` is kept. ``path`` never holds a
     partly written file: each writer has a temporary path of its own, and the last one to finish decides the content.
-    The temporary file of a killed process stays; whoever writes ``path`` after a day removes it.
+    The temporary file of a killed process stays until ``path`` is written again a day later.
 
     Args:
         into_devices: if ``path`` is a device or a pipe such as /dev/stdout, yield ``path`` itself.

@@ -17,7 +17,7 @@ STEPS = [((n % 4, 5 * (n % 4) + 1), (3, 11 + n)) for n in range(1, 14)]
 
 
 def take_steps(callback: CountCorpora, first: int, last: int, *, part: float = 1.0) -> list[dict[str, float]]:
-    """Count some steps, of which this process has a part, and return what is logged."""
+    """Count some steps that this process shares with others, and return what is logged."""
     logged: list[dict[str, float]] = []
     logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append({"step": step, **metrics}))
     for number in range(first, last + 1):
