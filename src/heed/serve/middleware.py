@@ -55,7 +55,7 @@ class HostCheck:
     """Refuses requests whose Host header has another name.
 
     A browser lets the pages of a site use every server that has the site's name. The owner of a name can point it at
-    127.0.0.1 (DNS rebinding), and so let his pages use a server that is meant for this machine only.
+    127.0.0.1 (DNS rebinding); its pages could then use a server that is meant for this machine only.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
