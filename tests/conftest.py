@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
+from tests import compositions, cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
 # isort: split
 import pytest
@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         forkserver.begin_session()
         config.add_cleanup(forkserver.end_session)
+    compositions.keep_compositions()
     config.pluginmanager.register(cpu.CPUReport(config.getoption("--cpu-report")))
 
 

@@ -195,6 +195,18 @@ def _read(connection: socket.socket) -> Any:
     return json.loads(text)
 
 
+def _keep_compositions() -> None:
+    """Compose what forked processes often compose, and keep it."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from heed.launch.compose import compose_with_hydra
+    from tests.compositions import keep_compositions
+
+    del sys.path[0]
+    keep_compositions()
+    for model in ("rnn", "transformer"):
+        compose_with_hydra([f"model={model}", "logger=none"])
+
+
 def _represent(arguments: list[str]) -> None:
     """Stand for a process that the server forks: pass signals on, and end as it does."""
     inherited = [
@@ -363,6 +375,7 @@ if __name__ == "__main__":
     folder = Path(os.environ[FOLDER])
     for module in PRELOADED:
         importlib.import_module(module)
+    _keep_compositions()
     gc.collect()
     gc.freeze()
     _become(wanted := _serve(folder))

@@ -1,0 +1,53 @@
+"""Hydra composes the same groups of conf/ once in a process: tests compose hundreds of times, mostly the same.
+
+Hydra finds the files from the chosen groups, merges them, and applies the options. What it has merged is kept for each
+choice of groups, unless a file is the user's.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from hydra._internal import config_loader_impl
+from hydra._internal.defaults_list import DefaultsList, Overrides
+from omegaconf import DictConfig
+
+from heed.launch.program import CONF
+
+SOURCES = {f"file://{CONF}", "pkg://hydra.conf", "structured://"}
+
+
+@dataclass
+class _Composition:
+    found: DefaultsList
+    merged: DictConfig | None = None
+
+
+def keep_compositions() -> None:
+    """Keep what is composed from now on in this process."""
+    find, loader = config_loader_impl.create_defaults_list, config_loader_impl.ConfigLoaderImpl
+    merge = loader._compose_config_from_defaults_list
+    kept: dict[tuple[Any, ...], _Composition] = {}
+    of_files: dict[int, _Composition] = {}  # by the id of a list of files, which `kept` keeps alive
+
+    def find_once(repo: Any, config_name: Any, overrides_list: Any, **settings: Any) -> DefaultsList:
+        if {f"{source.scheme()}://{source.path}" for source in repo.get_sources()} - SOURCES:
+            return find(repo, config_name, overrides_list, **settings)
+        options = Overrides(repo=repo, overrides_list=overrides_list).config_overrides
+        groups = [override.input_line for override in overrides_list if override not in options]
+        key = (config_name, *groups, *settings.items())
+        if key not in kept:
+            kept[key] = _Composition(find(repo, config_name, overrides_list, **settings))
+            of_files[id(kept[key].found.defaults)] = kept[key]
+        found = copy.copy(kept[key].found)
+        found.config_overrides = options
+        return found
+
+    def merge_once(self: Any, defaults: Any, repo: Any) -> DictConfig:
+        if (composition := of_files.get(id(defaults))) is None:
+            return merge(self, defaults, repo)
+        composition.merged = composition.merged or merge(self, defaults, repo)
+        return copy.deepcopy(composition.merged)
+
+    config_loader_impl.create_defaults_list = find_once
+    loader._compose_config_from_defaults_list = merge_once
