@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests import compositions, cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
+from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
 # isort: split
 import pytest
@@ -23,6 +23,7 @@ from heed.models import build_model
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer_config import TransformerConfig
+from tests import compositions
 
 # A shell starts background jobs with SIGINT ignored. The programs that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
