@@ -24,7 +24,7 @@ check: setup  ## lint, format, types, import rules (seconds)
 	$(BIN)/python scripts/test.py check
 
 # Unit tests. Excludes the markers slow, reliability, docs, browser and full.
-test-fast: setup  ## the unit tests (one minute)
+test-fast: setup  ## the tests of computation (one minute)
 	$(BIN)/python scripts/test.py fast
 
 # Excludes the markers browser and full. This is what CI runs.

@@ -1,6 +1,6 @@
 """Check the code and run the tests, on any system, with the Python of the environment that heed is installed in.
 
-Without arguments: the checks, the unit tests with checks of types and shapes, then the other tests that CI runs.
+Without arguments: the checks, the tests of computation with checks of types and shapes, then the other tests of CI.
 """
 
 import argparse
@@ -42,12 +42,17 @@ CHECKS = {
 
 WHAT = ("check", "fast", "full", "wheel")
 
-UNIT = "not (slow or reliability or docs or browser or full)"
+FAST = [
+    "-m",
+    "fast",
+    *(f"tests/{room}" for room in ("functional", "kernels", "layers", "models", "decoding", "training")),
+]
+"""See tests/conftest.py; the folders make collecting quick."""
 CI = "not (browser or full)"
 # Checks the arguments and results of annotated functions, which takes time: see tests/type_checks.py.
 SHAPES = (
     "--jaxtyping-packages=heed.functional,heed.kernels,heed.layers,heed.models,heed.decoding,heed.training,"
-    "heed.inference,heed.data.batch,tests.type_checks.check"
+    "heed.inference,heed.data.batch,beartype.beartype"
 )
 
 
@@ -60,7 +65,7 @@ def main() -> int:
         "what",
         nargs="?",
         choices=WHAT,
-        help="check: style, types, import rules. fast: the unit tests. full: the checks, all tests and the soak test. "
+        help="check: style, types, import rules. fast: the tests of computation. full: the checks, all tests and the soak test. "
         "wheel: build the wheel and train from it in an empty environment",
     )
     given = sys.argv[1:]
@@ -74,19 +79,19 @@ def main() -> int:
     if what == "check":
         return check()
     if what == "fast":
-        return pytest("-m", UNIT, SHAPES, *rest)
+        return pytest(*FAST, SHAPES, *rest)
     if what is None and rest:
         return pytest("-m", CI, SHAPES, *rest)
     with tempfile.TemporaryDirectory() as folder:
-        reports = [Path(folder, name) for name in ("unit.json", "others.json")]
+        reports = [Path(folder, name) for name in ("fast.json", "others.json")]
         fuzz = ["--fuzz-cases=3000"] if what == "full" else []
-        others = f"not ({UNIT})" + ("" if what == "full" else f" and {CI}")
+        others = "not fast" + ("" if what == "full" else f" and {CI}")
         status = check()
         times = os.times()  # on Windows without children
         checks = times.children_user + times.children_system
         status = (
             status
-            or pytest("-m", UNIT, SHAPES, f"--cpu-report={reports[0]}", *rest)
+            or pytest(*FAST, SHAPES, f"--cpu-report={reports[0]}", *rest)
             or pytest("-m", others, *fuzz, f"--cpu-report={reports[1]}", *rest)
         )
         if what == "full" and os.name == "posix":

@@ -24,6 +24,7 @@ from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.models.transformer_config import TransformerConfig
 from tests import compositions
+from tests.finished import finished as finished
 
 # A shell starts background jobs with SIGINT ignored. The programs that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,16 +58,22 @@ FULL = (
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, of compilers, and of all engines at once."""
 
+FAST = ("functional", "kernels", "layers", "models", "decoding", "training")
+"""Folders of tests of computation. Those of their tests that are quick are `make test-fast`."""
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark tests of `FULL`, mark every test that composes a configuration as slow, and order the selected tests."""
+    """Mark tests of `FULL`, tests that compose a configuration as slow, and quick ones of `FAST`; order the selected."""
     full = tuple(str(Path(__file__).parent / name) for name in FULL)
     for item in items:
         if str(item.path).startswith(full):
             item.add_marker(pytest.mark.full)
-        if {"compose", "run", "command"} & set(getattr(item, "fixturenames", ())):
+        if {"compose", "run", "command", "finished"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+        room = item.path.relative_to(Path(__file__).parent).parts[0]
+        if room in FAST and not any(map(item.get_closest_marker, ("slow", "reliability", "full"))):
+            item.add_marker(pytest.mark.fast)
     yield  # deselects by -m
     items[:] = slow_modules_first(items, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 

@@ -22,7 +22,7 @@ def _used() -> float:
 
 
 class CPUReport:
-    """Measure the tests of this process, collect the numbers of xdist's workers, and print the most expensive tests."""
+    """Measure the tests of this process, collect the numbers of xdist's workers, and write or print them."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -52,6 +52,7 @@ class CPUReport:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._file:
             self._file.write_text(json.dumps({"total": self._total, "tests": self._tests}, indent=1), encoding="utf-8")
+            return
         in_tests = sum(self._tests.values())
         terminalreporter.line(f"CPU seconds: {self._total:.0f} ({in_tests:.0f} in tests)")
         slowest = sorted(self._tests.items(), key=lambda item: -item[1])

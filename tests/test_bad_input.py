@@ -208,6 +208,7 @@ def test_a_bad_corpus(error_of: ErrorOf, files: list[str], tmp_path: Path, kind:
     assert not list(tmp_path.glob("runs/*/*"))
 
 
+@pytest.mark.full
 def test_a_good_corpus_and_the_largest_vocabulary(command: Command, error_of: ErrorOf, files: list[str]) -> None:
     """A control of the cases above. The message for a too large vocabulary names the largest possible one."""
     small = [*files, "tokenizer.byte_fallback=false"]
@@ -220,6 +221,7 @@ def test_a_good_corpus_and_the_largest_vocabulary(command: Command, error_of: Er
     assert Path("good/results.json").exists()
 
 
+@pytest.mark.full
 def test_starting_points_that_do_not_fit(command: Command, error_of: ErrorOf, files: list[str], tmp_path: Path) -> None:
     """``ckpt_path=`` and ``init_from=``: another architecture or tokenizer; damaged, foreign, missing; and right."""
     status, err = command(*files, "hydra.run.dir=first")
@@ -312,6 +314,7 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.full
 def test_a_full_disk_keeps_what_was_saved(command: Command, error_of: ErrorOf, files: list[str]) -> None:
     """The disk has room for the first checkpoint only: it is kept, and the run resumes from it."""
     wide = [*files, "model.d_embedding=64", "model.d_model=64", "trainer.keep_best=0", "hydra.run.dir=disk/run"]
@@ -331,6 +334,7 @@ def test_a_full_disk_keeps_what_was_saved(command: Command, error_of: ErrorOf, f
         assert all(torch.equal(tensor, same[1][name]) for name, tensor in same[0].items())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", ["tokenizer", "checkpoint", "model"])
 def test_a_file_that_cannot_be_written_is_named_and_removed(
     command: Command, error_of: ErrorOf, files: list[str], what: str

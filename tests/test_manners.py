@@ -52,7 +52,7 @@ def without_network() -> list[str]:
     return command if allowed else []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_network_no_account_no_terminal_no_home(
     run: Callable[..., Path], settings: list[str], tmp_path: Path
 ) -> None:
@@ -82,6 +82,7 @@ def test_no_network_no_account_no_terminal_no_home(
     assert (folder / "metrics.csv").read_bytes() == (reference / "metrics.csv").read_bytes()
 
 
+@pytest.mark.full
 def test_two_runs_of_one_command_give_the_same_metrics(run: Callable[..., Path], settings: list[str]) -> None:
     random_in_all = [*settings, "callbacks.attention_maps=null", "module.r_drop=1.0", "search=sample"]
     one, two = (run(name, *random_in_all) for name in ("one", "two"))

@@ -282,7 +282,7 @@ def test_a_log_of_a_run_has_lines_about_every_phase(
     assert not progress._open
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_pseudo_terminal_shows_bars(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "BAR_DELAY", 0.0)
     monkeypatch.setattr(progress, "BAR_INTERVAL", 0.0)

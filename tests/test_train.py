@@ -52,7 +52,7 @@ def metrics(folder: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", TINY)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_overfits_a_tiny_corpus_and_writes_all_files(
     run: Run, files: list[str], family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +105,7 @@ def test_overfits_a_tiny_corpus_and_writes_all_files(
     assert translator.translate(sources) == (translations / "test.hyp").read_text().splitlines()
 
 
+@pytest.mark.full
 def test_languages_without_spaces_and_files_with_both_sides(run: Run, tmp_path: Path) -> None:
     rng = random.Random(3)
     for split, count in (("train", 60), ("valid", 8), ("test", 8)):
@@ -125,6 +126,7 @@ def test_languages_without_spaces_and_files_with_both_sides(run: Run, tmp_path: 
     assert "tok:13a" in swapped["test"]["bleu_signature"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES)
 def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
     bf16 = ["trainer.precision=bf16-mixed", "trainer.max_steps=3", "trainer.validate_every=3"]
@@ -136,7 +138,7 @@ def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], family: str) -> None:
     common = [
@@ -171,6 +173,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], f
     assert [row["step"] for row in metrics(again)] == ["3", "5", "6", "7", "9", "9"]
 
 
+@pytest.mark.full
 def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: list[str]) -> None:
     common = [*files, *TINY["transformer"], *LIMITS, "trainer.log_every=1", "trainer.validate_every=3"]
     first = run("first", *common, "trainer.max_steps=3", "schedule=constant", "optimizer.lr=1e-3")
@@ -186,7 +189,7 @@ def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: l
     assert decays == {"matrix": 0.25, "embedding": 0.25, "vector": 0.0}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tmp_path: Path) -> None:
     common = [
         *files,
@@ -223,7 +226,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
     assert len(metrics(two)) == len(metrics(one))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) -> None:
     common = [*files, *TINY["rnn"], *LIMITS, "trainer.validate_every=100"]
     parent = run("parent", *common, "trainer.max_steps=40", "seed=1")
@@ -235,6 +238,7 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
     assert parent_results["test"] == child_results["test"]
 
 
+@pytest.mark.full
 def test_the_command_line_translates_from_a_run(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     folder = run("cli", *files, *TINY["rnn"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2")
     process = forkserver.run(
@@ -247,6 +251,7 @@ def test_the_command_line_translates_from_a_run(run: Run, files: list[str], caps
     assert "nowhere" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_one_model_of_both_directions(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     search = ["search=mbr", "search.samples=3", "search.beam=2", "search.max_length_factor=1.0"]
     folder = run(

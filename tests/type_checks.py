@@ -1,31 +1,46 @@
 """Checks of argument types and shapes, which jaxtyping adds to heed's functions in tests (see scripts/test.py)."""
 
-from collections import Counter
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from beartype import beartype
+import jaxtyping
 
-ALWAYS = 100
+ALWAYS = 2
 """Calls of a function that are checked in every test."""
 ONE_IN = 20
 """Of the calls after these, one in this many is checked."""
 
-_calls: Counter[Callable[..., Any]] = Counter()
+_decorator = jaxtyping.jaxtyped
+_test = 0
 
 
-def check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Check the arguments and results as beartype does, but not in every one of the many equal steps of a run."""
-    checked = beartype(function)
+def _check_some_calls(**settings: Any) -> Callable[..., Any]:
+    """Decorate as jaxtyping does, but do not check every one of the many equal steps of a run."""
+    add_checks = _decorator(**settings)
 
-    def check_some_calls(*args: Any, **kwargs: Any) -> None:
-        _calls[function] += 1
-        if _calls[function] <= ALWAYS or _calls[function] % ONE_IN == 0:
-            checked(*args, **kwargs)
+    def decorate(function: Any) -> Any:
+        checked = add_checks(function)
+        if not inspect.isfunction(function):
+            return checked
+        calls, test = 0, 0
 
-    return check_some_calls
+        @wraps(checked)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls, test
+            calls, test = calls + 1 if test == _test else 1, _test
+            return (checked if calls <= ALWAYS or calls % ONE_IN == 0 else function)(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def start_test() -> None:
     """Check the first calls of every function again."""
-    _calls.clear()
+    global _test
+    _test += 1
+
+
+jaxtyping.jaxtyped = _check_some_calls

@@ -279,7 +279,7 @@ def test_errors_are_one_sentence(
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_copies_of_trained_runs(run: Callable[..., Path], tmp_path: Path) -> None:
     trained = [run(model, *TINY, *size) for model, size in TINY_MODELS.items()]
     copies = [Path(shutil.move(path, tmp_path / f"copied-{path.name}")) for path in trained]

@@ -87,6 +87,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"heed {heed.__version__}\n"
 
 
+@pytest.mark.full
 def test_text_is_utf8_whatever_the_locale(run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     command = [sys.executable, "-m", "heed", "attend", "--model", run, "--beam", "1", "--out", page, "größer"]

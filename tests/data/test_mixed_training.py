@@ -185,6 +185,7 @@ def mixture_options(mixed: Path) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_run_with_a_mixture(mixed: Path) -> None:
     from heed.launch.compose import compose
     from heed.launch.run import train_one_run

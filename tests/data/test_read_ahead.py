@@ -95,7 +95,7 @@ def test_waiting_is_measured() -> None:
     assert fast.wait_seconds < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def test_short_pairs_are_counted_with_their_padding() -> None:
         list(plan_steps(planner, lengths, lengths, epoch=0))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_training_pads_to_the_multiple_and_pins_no_memory_on_a_cpu(
     run: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ def test_the_licence_is_that_of_the_option(tmp_path: Path) -> None:
         assert body.split("## Licence\n\n")[1].startswith(section)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_is_finished_only_with_its_card(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -116,7 +116,7 @@ def test_a_run_is_finished_only_with_its_card(run: Callable[..., Path], monkeypa
     assert "license: mit" in (folder / "model" / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_run_writes_its_card(run: Callable[..., Path]) -> None:
     folder = run("smoke", *SMOKE, "seed=7", "test=false")
     text = (folder / "model" / "README.md").read_text(encoding="utf-8")

@@ -54,6 +54,7 @@ def read_results(run: str) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.full
 def test_architecture_and_tokenizer_are_inherited(command: Command, options: list[str], parent: Path) -> None:
     status, err = command(
         *options, f"init_from={parent}", "model.dropout=0.25", "trainer.max_steps=2", "hydra.run.dir=child"
@@ -83,6 +84,7 @@ def test_scores_before_and_after(command: Command, options: list[str], parent: P
     assert trained["init_from"] is trained["initial_scores"] is None
 
 
+@pytest.mark.full
 def test_a_resumed_run_keeps_the_scores_before(command: Command, options: list[str], parent: Path) -> None:
     more = [*options, f"init_from={parent}", "trainer.max_steps=2", "hydra.run.dir=child"]
     assert command(*more)[0] == 0
@@ -115,6 +117,7 @@ def test_what_cannot_be_changed(
     assert not Path("child").exists()
 
 
+@pytest.mark.full
 def test_options_that_only_this_family_has(command: Command, options: list[str], parent: Path) -> None:
     """``model=rnn`` makes the options of RNNs known; sizes and attention are inherited."""
     changes = ["model=rnn", "model.dropout_kind=variational", "tokenizer.bpe_dropout=0.1"]

@@ -62,7 +62,7 @@ def losses(run: Path) -> list[str]:
     return rows
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.reliability
 @pytest.mark.parametrize("attempt", [0, *(pytest.param(again, marks=pytest.mark.full) for again in (1, 2))])
 def test_two_runs_of_one_name_started_at_once_have_two_folders(tmp_path: Path, attempt: int) -> None:
@@ -77,7 +77,6 @@ def test_two_runs_of_one_name_started_at_once_have_two_folders(tmp_path: Path, a
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_a_run_cannot_be_resumed_twice_at_once(tmp_path: Path) -> None:
     command = [sys.executable, TRAIN, *TINY, "trainer=cpu"]
@@ -118,7 +117,6 @@ def test_every_launcher_writes_one_folder_and_the_same_metrics(tmp_path: Path) -
 
 
 @pytest.mark.full
-@pytest.mark.slow
 @pytest.mark.reliability
 def test_torchrun_on_two_nodes_writes_one_folder(tmp_path: Path) -> None:
     nodes = [*torchrun(), "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]

@@ -32,7 +32,7 @@ def test_strategies_that_split_a_model_are_refused(command: Command, tmp_path: P
     assert f"trainer.strategy={strategy} is not supported: heed's models fit on one device, so use" in err
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_checkpoint_at_max_steps_cannot_be_trained_further(command: Command, tmp_path: Path) -> None:
     write_pairs(tmp_path)
     options = ("trainer=cpu", *FILES)

@@ -93,7 +93,7 @@ def test_larger_weights_are_darker_tiles() -> None:
 PIECES = st.lists(st.sampled_from([*SRC, *TGT, "▁Donaudampfschiff", "WWWW", "ÄÖÜ"]), min_size=1, max_size=45)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=15, deadline=None)
 @given(rows=PIECES, columns=PIECES, layers=st.integers(1, 3), heads=st.integers(1, 3))
 def test_no_label_overlaps_another_or_leaves_the_picture(

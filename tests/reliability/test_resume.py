@@ -26,6 +26,7 @@ EVERYTHING = Setting(
         "module.r_drop=2.0",
         "callbacks.ema.decay=0.9",
         "weights=ema",
+        "trainer.max_steps=24",
     ),
 )
 """Everything with a state or random numbers, in one run."""

@@ -42,7 +42,7 @@ def trained(run: Callable[..., Path], tmp_path: Path) -> Callable[[str], tuple[P
     return train
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["transformer", pytest.param("rnn", marks=pytest.mark.full)])
 def test_alone_and_among_others(trained: Callable[[str], tuple[Path, list[str]]], family: str) -> None:
     folder, sentences = trained(family)
     translator = heed.load(folder, device="cpu")

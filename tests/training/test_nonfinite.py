@@ -77,7 +77,7 @@ def test_skipped_steps_are_counted_in_total_and_consecutively() -> None:
         restored.check(3, step=9, checkpoint=Path("here.ckpt"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("optimizer", ["muon", *(pytest.param(name, marks=FULL) for name in ("adamw", "sgd"))])
 def test_a_run_survives_a_loss_that_is_not_finite(
     run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, optimizer: str
@@ -99,7 +99,7 @@ def test_a_run_survives_a_loss_that_is_not_finite(
         assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
     command: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
     assert "schedule" in stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "optimizer", ["adamw", *(pytest.param(name, marks=FULL) for name in ("muon", "sgd", "sgd optimizer.fused=false"))]
 )

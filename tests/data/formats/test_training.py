@@ -215,6 +215,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
         return train(FORMATS[0], folder)
 
 
+@pytest.mark.full
 @TRAINED
 def test_every_format_trains_the_same_model(corpus: Format, folder: Path, expected: dict[str, Tensor]) -> None:
     weights = train(corpus, folder)

@@ -13,10 +13,10 @@ from heed.decoding import GreedySearch
 from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_counts
 from heed.inference import model_folder
 from heed.inference.translator import Translator
+from tests.finished import FinishedRun
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=12", "data.test=8", "data.long=4"]
 LIMITS = ["trainer.accelerator=cpu", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2"]
-TINY = ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_heads=2"]
 
 
 def validations(folder: Path) -> list[str]:
@@ -24,8 +24,8 @@ def validations(folder: Path) -> list[str]:
         return [row["valid_aer"] for row in csv.DictReader(file) if row["valid_bleu"]]
 
 
-def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
-    folder = run("aer", *CORPUS, *TINY, *LIMITS, "callbacks.alignment_error_rate.sentences=6", "weights=last")
+def test_it_is_measured_with_gold_alignments(finished: FinishedRun) -> None:
+    folder = finished.folder
     found = json.loads((folder / "results.json").read_text())["alignment"]
     assert set(found["aer"]) == {"valid", "test", "long"}
     assert found["sentences"] == 6
@@ -60,6 +60,7 @@ def test_it_is_measured_with_gold_alignments(run: Callable[..., Path]) -> None:
             assert float(validations(folder)[-1]) == pytest.approx(rate, abs=1e-4)
 
 
+@pytest.mark.full
 def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
     no_attention = run(

@@ -14,6 +14,7 @@ from heed.decoding import GreedySearch
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.training.callbacks.attention_maps import DrawAttentionMaps, choose_sentences
+from tests.finished import FinishedRun
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=20", "data.test=6", "data.long=4", "test=false"]
 LIMITS = ["trainer.accelerator=cpu", "trainer.max_epochs=null", "trainer.max_steps=4", "trainer.validate_every=2",
@@ -27,6 +28,7 @@ def drawn_files(folder: Path) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.full
 def test_the_same_sentences_are_drawn_at_every_validation_without_changing_training(run: Callable[..., Path]) -> None:
     undrawn = run("undrawn", *CORPUS, *TINY, *LIMITS, "callbacks.attention_maps=null", "weights=last")
     rng = torch.get_rng_state()
@@ -64,17 +66,22 @@ def test_the_same_sentences_are_drawn_at_every_validation_without_changing_train
     assert any(np.allclose(maps.cross, found["final"]["1_pronoun"], atol=1e-3) for maps in same_shape)
 
 
-def test_nothing_is_drawn_without_attention_and_one_map_for_an_rnn(run: Callable[..., Path]) -> None:
+@pytest.mark.full
+def test_nothing_is_drawn_without_attention(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8", *LIMITS, "callbacks.attention_maps.sentences=1"]
     assert drawn_files(run("no_attention", *CORPUS, *small, "model/attention=none")) == {}
-    folder = run("rnn", *CORPUS, *small)
-    assert drawn_files(folder)["final"] == [
+
+
+def test_one_map_is_drawn_for_an_rnn(finished: FinishedRun) -> None:
+    drawn = drawn_files(finished.folder)
+    assert {name: len(files) for name, files in drawn.items()} == {"0000002": 2, "0000004": 2, "final": 4}
+    assert drawn["final"] == [
         "1_pronoun.cross.png",
         "1_pronoun.forming.png",
         "1_pronoun.png",
         "maps.npz",
     ]
-    assert np.load(folder / "attention" / "final" / "maps.npz")["1_pronoun"].shape[:2] == (1, 1)
+    assert np.load(finished.folder / "attention" / "final" / "maps.npz")["1_pronoun"].shape[:2] == (1, 1)
 
 
 def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_the_average_comes_after_the_optional_callbacks_and_the_signals_last(tmp
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_callback_of_the_user(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """Its module is in the current folder. It sees the averaged weights at validations; checkpoints hold its state."""
     (tmp_path / "my_module.py").write_text(MY_MODULE)
@@ -84,6 +85,7 @@ def test_a_callback_of_the_user(command: Callable[..., tuple[int, str]], tmp_pat
     assert (status, "callbacks.mine.y is unknown" in err) == (2, True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("off", ["null", pytest.param("{sentences: 0}", marks=pytest.mark.full)])
 def test_callbacks_that_are_off_write_nothing(run: Callable[..., Path], off: str) -> None:
     names = ("attention_maps", "sample_translations", "alignment_error_rate")

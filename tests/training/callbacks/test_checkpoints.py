@@ -57,7 +57,7 @@ def test_the_selected_metric_is_compared_first(metric: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("select", ["bleu", "loss"])
+@pytest.mark.parametrize("select", ["bleu", pytest.param("loss", marks=pytest.mark.full)])
 def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     run: Callable[..., Path], capsys: pytest.CaptureFixture[str], select: str
 ) -> None:
@@ -73,7 +73,7 @@ def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     assert ("no validation reached 1 BLEU, so the loss chose" in err) == (select == "bleu")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted_run(
     run: Callable[..., Path],
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted
         assert torch.equal(tensor, states[1]["state_dict"][name]), name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_best_and_the_last_checkpoint_of_a_step_are_hard_links(run: Callable[..., Path]) -> None:
     folder = run("linked", *TINY, "trainer.max_steps=3")
     files = [path.stat() for path in (folder / "checkpoints").iterdir()]
@@ -153,7 +153,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.reliability
 def test_a_checkpoint_with_a_missing_or_foreign_entry_is_refused_by_name(
     command: Callable[..., tuple[int, str]], tmp_path: Path

@@ -73,7 +73,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_validation_uses_the_average_resuming_continues_it_and_training_is_unchanged(run: Callable[..., Path]) -> None:
     ema = ["callbacks.ema.decay=0.6", "weights=ema", "trainer.keep_last=-1"]
     whole = run("whole", *SMALL, *ema, "trainer.max_steps=6")

@@ -45,7 +45,7 @@ class SlowCallback(Callback):
         time.sleep(0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

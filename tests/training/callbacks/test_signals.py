@@ -90,7 +90,7 @@ def metrics(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_that_is_stopped_thrice_ends_like_an_uninterrupted_run(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_run_that_is_stopped_thrice_ends_like_an_uninterrupted_run(
     assert len(validations) > stops[2] // 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_second_signal_exits_during_the_step(corpus: Callable[..., list[str]], tmp_path: Path) -> None:
     # One step takes seconds.
     slow = [*corpus(pairs=300, words=30), *TINY, "batching.batch_tokens=4000", "model.d_model=1024"]
@@ -174,6 +174,7 @@ def test_sigusr1_before_training_exits_with_its_status_and_repeated_it_changes_n
     assert last_step(folder) >= 1
 
 
+@pytest.mark.full
 def test_a_run_stopped_before_its_results_resumes_without_further_training(
     run: Run, corpus: Callable[..., list[str]], tmp_path: Path
 ) -> None:
