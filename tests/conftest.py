@@ -64,7 +64,7 @@ FAST = ("functional", "kernels", "layers", "models", "decoding", "training")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark tests of `FULL`, tests that compose a configuration as slow, and quick ones of `FAST`; order the selected."""
+    """Mark tests as full, slow (all that compose a configuration) or fast, and order those that are selected."""
     full = tuple(str(Path(__file__).parent / name) for name in FULL)
     for item in items:
         if str(item.path).startswith(full):
