@@ -43,7 +43,8 @@ CHECKS = {
 WHAT = ("check", "fast", "full", "wheel")
 
 # The tests that tests/conftest.py marks. Naming their folders makes collecting quick.
-FAST = ["-m", "fast", *(f"tests/{name}" for name in "functional kernels layers models decoding training".split())]
+ROOMS = ("functional", "kernels", "layers", "models", "decoding", "training")
+FAST = ["-m", "fast", *(f"tests/{name}" for name in ROOMS)]
 CI = "not (browser or full)"
 # Checks the arguments and results of annotated functions, which takes time: see tests/type_checks.py.
 SHAPES = (
@@ -61,8 +62,8 @@ def main() -> int:
         "what",
         nargs="?",
         choices=WHAT,
-        help="check: style, types, import rules. fast: the tests of computation. full: the checks, all tests and the soak "
-        "test. wheel: build the wheel and train from it in an empty environment",
+        help="check: style, types, import rules. fast: the tests of computation. full: the checks, all tests and the "
+        "soak test. wheel: build the wheel and train from it in an empty environment",
     )
     given = sys.argv[1:]
     known = given[:1] if given[:1] and given[0] in (*WHAT, "-h", "--help") else []
