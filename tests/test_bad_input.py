@@ -22,6 +22,7 @@ from heed.launch.compose import compose
 from heed.launch.configuration import build_parts
 from heed.launch.dry_run import dry_run
 from heed.runs.selection import Selection
+from tests.finished import FinishedRun
 
 Command = Callable[..., tuple[int, str]]
 ErrorOf = Callable[..., str]
@@ -255,10 +256,11 @@ def test_starting_points_that_do_not_fit(command: Command, error_of: ErrorOf, fi
     assert "no unfinished run" in error_of(*more, "resume=true")
 
 
-def test_model_folders_that_are_damaged_or_foreign(command: Command, files: list[str]) -> None:
-    status, err = command(*files, "hydra.run.dir=first")
-    assert status == 0, err
-    good = Path("first/model")
+def test_model_folders_that_are_damaged_or_foreign(
+    finished: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = finished.folder / "model"
     assert model_folder.load(good).config["family"] == "rnn"
     config = yaml.safe_load((good / "config.yaml").read_text())
     weights = (good / "model.safetensors").read_bytes()

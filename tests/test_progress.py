@@ -252,7 +252,7 @@ TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=r
         "trainer.max_epochs=null"]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_log_of_a_run_has_lines_about_every_phase(
     run: Callable[..., Path], log: io.StringIO, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_architecture_and_tokenizer_are_inherited(command: Command, options: lis
     assert "Start:    architecture, tokenizer and weights of parent (rnn, step 3, BLEU" in err
 
 
+@pytest.mark.full
 def test_scores_before_and_after(command: Command, options: list[str], parent: Path) -> None:
     status, err = command(*options, f"init_from={parent}", "trainer.max_steps=2", "hydra.run.dir=child")
     assert status == 0, err

@@ -13,7 +13,7 @@ from heed.serve.schemas import TranslateRequest
 from heed.serve.service import Service
 from heed.serve.settings import ServeSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 TINY = ["data=files", "data.cleaning.drop_leaked=false", "data.src_lang=en", "data.tgt_lang=de", "trainer=cpu",
         "trainer.max_epochs=null", "trainer.max_steps=250", "trainer.validate_every=250",
@@ -42,7 +42,7 @@ def trained(run: Callable[..., Path], tmp_path: Path) -> Callable[[str], tuple[P
     return train
 
 
-@pytest.mark.parametrize("family", ["transformer", pytest.param("rnn", marks=pytest.mark.full)])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_alone_and_among_others(trained: Callable[[str], tuple[Path, list[str]]], family: str) -> None:
     folder, sentences = trained(family)
     translator = heed.load(folder, device="cpu")

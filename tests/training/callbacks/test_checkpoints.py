@@ -56,8 +56,8 @@ def test_the_selected_metric_is_compared_first(metric: str) -> None:
         assert (key(one) > key(other)) == (SIGN[metric] * one[metric] > SIGN[metric] * other[metric])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("select", ["bleu", pytest.param("loss", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("select", ["bleu", "loss"])
 def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     run: Callable[..., Path], capsys: pytest.CaptureFixture[str], select: str
 ) -> None:
