@@ -15,6 +15,7 @@ import yaml
 from torch.testing import assert_close
 
 from heed.renamed import RENAMED
+from tests import conftest
 
 ROOT = Path(__file__).parent.parent
 SPEC = spec_from_file_location("entry", ROOT / "scripts" / "test.py")
@@ -137,19 +138,12 @@ def test_the_checks_read_the_code_as_every_system_does() -> None:
     assert command[-1] == "src/heed"
 
 
-def test_the_two_parts_of_the_tests_are_all_that_ci_runs() -> None:
-    unit, others = entry.UNIT, f"not ({entry.UNIT}) and {entry.CI}"
-    for number in range(2**5):
-        marks = {
-            name: bool(number >> place & 1)
-            for place, name in enumerate(["slow", "reliability", "docs", "browser", "full"])
-        }
-        in_unit, in_others, in_ci = (eval(expression, marks) for expression in (unit, others, entry.CI))
-        assert in_unit + in_others == in_ci
+def test_the_fast_tests_are_those_of_the_folders_that_the_entry_names() -> None:
+    assert entry.ROOMS == conftest.FAST
 
 
 def test_cpu_seconds_are_printed_with_the_slowest_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = [tmp_path / name for name in ("unit.json", "others.json")]
+    reports = [tmp_path / name for name in ("fast.json", "others.json")]
     for report, seconds in zip(reports, (2, 30), strict=True):
         report.write_text(json.dumps({"total": 450, "tests": {f"test_{seconds}": seconds}}))
     entry.print_cpu_seconds(reports, checks=70.0, limit=True)
