@@ -39,8 +39,8 @@ def test_a_table_has_the_chosen_rows_and_columns() -> None:
     assert figures.table("training rows=synthetic_rnn,synthetic columns=steps,model").splitlines() == [
         "| steps | model |",
         "| ---: | --- |",
-        "| 2,800 | RNN, built-in corpus, two seeds |",
-        "| 2,800 | transformer, built-in corpus, three seeds |",
+        "| 3,600 | RNN, built-in corpus, five seeds |",
+        "| 3,000 | transformer, built-in corpus, five seeds |",
     ]
 
 
@@ -53,7 +53,7 @@ def test_parts_between_markers_are_written_anew() -> None:
         "The beam is <!-- value: training.beam -->5<!-- end -->.\n\n"
         "<!-- table: published columns=bleu -->\n\n| BLEU |\n| ---: |\n| 41.0 |\n| 42.0 |\n\n<!-- end -->\n"
     )
-    assert fill("<!-- value: training.synthetic.bleu --><!-- end -->").endswith(">99.5 ± 0.2<!-- end -->")
+    assert fill("<!-- value: training.synthetic.bleu --><!-- end -->").endswith(">99.6 ± 0.1<!-- end -->")
 
 
 def test_an_unknown_file_row_or_value_is_an_error() -> None:
