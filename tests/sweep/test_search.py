@@ -43,8 +43,8 @@ def start(tmp_path: Path, cache: Path) -> Iterator[Callable[..., "subprocess.Pop
     """``start(*arguments)`` starts a worker in an empty folder."""
     started = []
 
-    def worker(*arguments: str) -> "subprocess.Popen[str]":
-        process = forkserver.Popen(
+    def worker(*arguments: str, popen: Any = forkserver.Popen) -> "subprocess.Popen[str]":
+        process: subprocess.Popen[str] = popen(
             [sys.executable, TRAIN, "-m", f"cache_dir={cache}", *arguments],
             cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
@@ -240,7 +240,7 @@ def test_processes_of_one_trial_are_pruned_together(
 def test_a_launcher_of_jobs_runs_rounds(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     settings = ["hydra/launcher=submitit_local", "sweep.n_trials=3", "sweep.workers=2", "hydra.launcher.timeout_min=5"]
-    printed = finish(start(*SMALL, *settings))
+    printed = finish(start(*SMALL, *settings, popen=subprocess.Popen))  # submitit starts interpreters itself
     done = [trial for trial in trials(tmp_path) if trial.state == TrialState.COMPLETE]
     assert len(done) == 3, printed
     first, second, third = (trial.datetime_start for trial in done)
