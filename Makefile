@@ -23,7 +23,7 @@ train: setup  ## train a transformer on the built-in corpus; other options: make
 check: setup  ## lint, format, types, import rules (seconds)
 	$(BIN)/python scripts/test.py check
 
-# Unit tests. Excludes the markers slow, reliability, docs, browser and full.
+# The tests that tests/conftest.py marks as fast.
 test-fast: setup  ## the tests of computation (one minute)
 	$(BIN)/python scripts/test.py fast
 

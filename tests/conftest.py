@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if {"compose", "run", "command", "finished"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
         room = item.path.relative_to(Path(__file__).parent).parts[0]
-        if room in FAST and not any(map(item.get_closest_marker, ("slow", "reliability", "full"))):
+        if room in FAST and not any(map(item.get_closest_marker, ("slow", "reliability", "docs", "browser", "full"))):
             item.add_marker(pytest.mark.fast)
     yield  # deselects by -m
     items[:] = slow_modules_first(items, workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

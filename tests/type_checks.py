@@ -53,4 +53,5 @@ def start_test() -> None:
     _test += 1
 
 
+# The import hook of jaxtyping looks this name up in every module of heed that it loads.
 jaxtyping.jaxtyped = _check_some_calls
