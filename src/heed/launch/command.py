@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_in_utf8
 from heed.launch import program
 from heed.launch.errors import JobFailedError, explain_error
-from heed.launch.renamed import rename_command_line
 from heed.launch.schema import CONF
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ def main() -> None:
     if REQUEUE_SIGNAL is not None:  # see heed.training.callbacks.signals
         signal.signal(REQUEUE_SIGNAL, lambda *_: sys.exit(REQUEUE_STATUS))
     print_in_utf8()
-    rename_command_line()
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:
         train()

@@ -9,7 +9,6 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
 
-from heed.launch.renamed import rename_with_warning
 from heed.launch.schema import CONF
 
 
@@ -19,7 +18,7 @@ def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Any:
     Args:
         folder: of the run.
     """
-    cfg = compose_with_hydra([*rename_with_warning(overrides), f"hydra.runtime.output_dir='{folder}'"])
+    cfg = compose_with_hydra([*overrides, f"hydra.runtime.output_dir='{folder}'"])
     HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
     with open_dict(cfg):
         del cfg["hydra"]

@@ -1,4 +1,4 @@
-"""The options at the root of the configuration, and their old names."""
+"""The options at the root of the configuration."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from heed.launch.program import CONF as CONF  # so that importing it registers the schema
-from heed.launch.renamed import rename_in_presets
 
 
 @dataclass
@@ -38,4 +37,3 @@ class Schema:
 
 
 ConfigStore.instance().store(name="schema", node=Schema)
-rename_in_presets()
