@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from heed.launch.differences import find_differences
+from heed.launch.compose import find_differences
 from heed.launch.summary import WIDTH, options_line
 
 
