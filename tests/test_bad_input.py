@@ -169,7 +169,7 @@ def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: 
     search_path = f"hydra.searchpath=[file://{tmp_path}/conf]"
     assert "model.dropuot is unknown (did you mean model.dropout" in error_of("experiment=mine", search_path)
     preset.write_text("# @package _global_\nsed: 3\n")
-    assert "sed" in error_of("experiment=mine", search_path)
+    assert "experiment/mine: sed is unknown (did you mean seed?)" in error_of("experiment=mine", search_path)
 
 
 def _cut(file: Path) -> None:

@@ -60,6 +60,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             )
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
             return _unknown_option(unknown[1], overrides)
+        if unknown := re.match(r"In '(.+?)': .*\nKey '(.+?)' not in", str(cause)):  # of a preset
+            return f"{unknown[1]}: {_unknown_option(unknown[2], overrides)}"
         if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
             return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
