@@ -56,11 +56,7 @@ ConfigStore.instance().store(name="schema", node=Schema)
 
 
 def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Config:
-    """Return the configuration that ``train.py OVERRIDES`` composes, and make it Hydra's current one.
-
-    Args:
-        folder: of the run.
-    """
+    """Return what ``train.py OVERRIDES`` composes for a run in ``folder``, and make it the current one of Hydra."""
     cfg = compose_with_hydra([*overrides, f"hydra.runtime.output_dir='{folder}'"])
     HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
     with open_dict(cfg):

@@ -8,9 +8,9 @@ import torch
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from heed import models
 from heed.errors import HeedError, first_line
 from heed.launch.compose import Config
+from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems
 from heed.training.callbacks.ema import EMA
@@ -131,18 +131,13 @@ def build_on_meta(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, 
     """Build the model on torch's meta device, which takes no memory; raise a HeedError if torch refuses its sizes."""
     try:
         with torch.device("meta"):
-            return models.build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+            return build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
     except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
         raise HeedError(f"This model is too large ({first_line(error)}): choose smaller sizes (model.*).") from error
 
 
 def _check_weights(weights: str, trainer: Mapping[str, Any], callbacks: Iterable[Any]) -> None:
-    """Raise a HeedError unless the run will keep the checkpoints that ``weights=`` needs.
-
-    Args:
-        trainer: its options.
-        callbacks: the optional callbacks.
-    """
+    """Raise a HeedError unless the trainer will keep the checkpoints that ``weights=`` needs."""
     if weights not in WEIGHTS:
         raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHTS)}.")
     ema = next((c.decay for c in callbacks if isinstance(c, EMA)), None)

@@ -29,11 +29,7 @@ class JobFailedError(BaseException):
 
 
 def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | None:
-    """Return the message for an error that the user can fix, None for any other error.
-
-    Args:
-        overrides: the command-line arguments.
-    """
+    """Return the message for an error that the user can fix; None for any other. ``overrides``: the command line."""
     causes = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)

@@ -30,11 +30,7 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
     """Replace the options of ``model`` by those of the model to fine-tune, except those given on the command line.
 
     ``model=NAME`` must name a model of the same family. It gives access to the family's options; their values are
-    inherited nevertheless.
-
-    Args:
-        cfg: changed in place.
-        overrides: from the command line.
+    inherited nevertheless. ``cfg`` is changed in place.
 
     Raises:
         HeedError: if an override asks for another family of models, other shapes of weights, or another tokenizer.

@@ -44,13 +44,10 @@ def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
 def write_run(
     run: RunFolder, trainer: L.Trainer, module: TranslationModule, *, options: Sequence[str]
 ) -> dict[str, Any]:
-    """Write ``translations/``, ``model/`` with its model card, and ``results.json``, and log the results.
+    """Write ``translations/``, ``model/`` with its model card, and ``results.json``; log and return the results.
 
     Args:
-        options: the options that differ from the defaults.
-
-    Returns:
-        The content of results.json.
+        options: those that differ from the defaults.
     """
     data, config, model, tokenizer = module.data, run.config, module.model, module.tokenizer
     corpus = data.corpus
@@ -123,13 +120,10 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
         for text, direction in [sets[split]]
     }
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
+    directions = [(direction.src_lang, direction.tgt_lang) for direction in corpus.directions]
+    folder = run.path / "model"
     write_model_card(
-        run.path / "model",
-        results,
-        splits=splits,
-        word_counts=counts,
-        directions=[(direction.src_lang, direction.tgt_lang) for direction in corpus.directions],
-        license=run.config["license"],
+        folder, results, splits=splits, word_counts=counts, directions=directions, license=run.config["license"]
     )
 
 

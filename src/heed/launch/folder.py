@@ -81,10 +81,7 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> N
     """Print the last checkpoint and the command that resumes the run; remove the folder of a run without checkpoints.
 
     A folder that holds more than the config and the lock is kept. The command names the folder, because a newer run may
-    have the same name.
-
-    Args:
-        resumed: whether the run was resumed. Then an error of the user is not answered with the same command.
+    have the same name. An error of the user in a resumed run is not answered with the same command.
     """
     if checkpoint := latest_checkpoint(folder):
         # A run that started from another checkpoint resumes from its own.
@@ -101,12 +98,9 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> N
 
 
 def write_hydra_folder(cfg: Config, folder: Path) -> None:
-    """Write ``.hydra/{config,hydra,overrides}.yaml``: the composed configuration and the overrides.
+    """Write ``.hydra/{config,hydra,overrides}.yaml``: the composed configuration, without and with Hydra's own options.
 
     Hydra itself would write them before heed has claimed a folder for the run.
-
-    Args:
-        cfg: without Hydra's own options.
     """
     hydra = HydraConfig.instance().cfg
     assert hydra is not None

@@ -12,7 +12,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf, open_dict
 
-from heed import models
 from heed.compat import memory_bytes
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
@@ -29,6 +28,7 @@ from heed.launch.finish import chosen_weights, write_run
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.summary import results_summary, run_summary
+from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.progress import is_first_process, print_line
 from heed.runs.config import find_config
@@ -226,7 +226,7 @@ def _build_model(architecture: ModelConfig, tokenizer: Tokenizer) -> TrainableSe
             f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
             "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."
         )
-    return models.build_model(architecture, **sizes)
+    return build_model(architecture, **sizes)
 
 
 def prepare(overrides: Sequence[str]) -> str:

@@ -22,11 +22,7 @@ WIDTH = 110
 def run_summary(
     folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
 ) -> str:
-    """Return what is about to be trained: data, model, device, number of steps, options, folder.
-
-    Args:
-        differences: the options that differ from the defaults.
-    """
+    """Return what is about to be trained: data, model, device, steps, options that differ from the defaults, folder."""
     corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
     counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
     directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
@@ -60,8 +56,7 @@ def options_line(differences: Sequence[str]) -> str:
 def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
     """Return a line of advice if training ends before the learning rate reaches its peak, or at its first validation.
 
-    Args:
-        steps: that are planned; None if there is no limit.
+    ``steps`` is None if there is no limit.
     """
     limits = {
         "schedule.warmup_steps": getattr(module.schedule, "warmup_steps", 0),
@@ -98,12 +93,7 @@ def idle_devices(devices: int, data: TranslationData) -> list[str]:
 
 
 def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
-    """Return the main results of a finished run, and a command that uses its model.
-
-    Args:
-        results: the content of results.json.
-        example: a source sentence.
-    """
+    """Return the main results of a finished run, and a command that translates ``example``, a source sentence."""
     lines = [
         f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
         f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
