@@ -1,4 +1,4 @@
-"""The announcement names the options that differ from the defaults."""
+"""The lines before a run name the options that differ from the defaults."""
 
 from collections.abc import Callable
 
