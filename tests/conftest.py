@@ -14,8 +14,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
 from omegaconf import DictConfig
 
+from heed import launch
 from heed.compat import REQUEUE_SIGNAL
-from heed.launch import command as launch_command
 from heed.launch.compose import compose as launch_compose
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
@@ -54,7 +54,6 @@ FULL = (
     "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
     "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
     "export/test_same_everywhere.py", "export/test_onnx.py", "training/test_compilation.py",
-    "launch/test_renamed.py",
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, of compilers, and of all engines at once."""
 
@@ -178,7 +177,7 @@ def run(
 
     def trained(name: str, *overrides: str) -> Path:
         folder = tmp_path / "runs" / name
-        launch_command.train(compose("logger=none", f"cache_dir={cache}", *overrides, folder=folder))
+        launch.train(compose("logger=none", f"cache_dir={cache}", *overrides, folder=folder))
         return folder
 
     return trained
@@ -194,7 +193,7 @@ def command(
         GlobalHydra.instance().clear()
         monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
         try:
-            launch_command.main()
+            launch.main()
             status = 0
         except SystemExit as stopped:
             status = int(str(stopped.code))

@@ -8,7 +8,6 @@ POSIX = {
     "data/formats/test_files.py": "named pipes, links, file modes",
     "data/test_cache.py": "SIGKILL, file names that are not UTF-8",
     "data/test_opus.py": "scripts that the system executes, SIGKILL",
-    "docs/test_python_page.py": "links that any user can create",
     "launch/test_elastic.py": "process groups",
     "launch/test_slurm.py": "bash, process groups, SIGUSR1",
     "reliability/fuzz": "fork",

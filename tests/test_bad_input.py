@@ -17,10 +17,9 @@ from omegaconf import DictConfig
 from heed.errors import HeedError
 from heed.files import replacing, writing
 from heed.inference import model_folder
-from heed.launch.assemble import assemble
 from heed.launch.compose import compose
-from heed.launch.configuration import build_parts
-from heed.launch.dry_run import dry_run
+from heed.launch.configuration import dry_run
+from heed.launch.run import assemble
 from heed.runs.selection import Selection
 from tests.finished import FinishedRun
 
@@ -142,9 +141,8 @@ def test_a_wrong_option(error_of: ErrorOf, tmp_path: Path, wrong: list[str], mes
 def test_the_same_option_with_a_right_value(
     compose: Callable[..., DictConfig], tmp_path: Path, right: list[str]
 ) -> None:
-    cfg = compose("logger=none", *right)
-    dry_run(cfg)
-    build_parts(cfg)["trainer"](folder=tmp_path, selection=Selection(), callbacks=[], loggers=[])
+    _, parts = dry_run(compose("logger=none", *right))
+    parts["trainer"](folder=tmp_path, selection=Selection(), callbacks=[], loggers=[])
 
 
 def test_all_wrong_options_are_reported_at_once(error_of: ErrorOf) -> None:
@@ -173,7 +171,7 @@ def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: 
     search_path = f"hydra.searchpath=[file://{tmp_path}/conf]"
     assert "model.dropuot is unknown (did you mean model.dropout" in error_of("experiment=mine", search_path)
     preset.write_text("# @package _global_\nsed: 3\n")
-    assert "sed" in error_of("experiment=mine", search_path)
+    assert "experiment/mine: sed is unknown (did you mean seed?)" in error_of("experiment=mine", search_path)
 
 
 def _cut(file: Path) -> None:
@@ -355,7 +353,7 @@ def test_a_file_that_cannot_be_written_is_named_and_removed(
         return
     if what == "tokenizer":  # smaller than .hydra/hydra.yaml
         with largest_file(size - 1), pytest.raises(HeedError, match=r"cache/tokenizer/.* could not be written"):
-            assemble(compose([*files, "cache_dir=cache"]), Path("bad"))
+            assemble(*dry_run(compose([*files, "cache_dir=cache"])), Path("bad"))
     else:
         with largest_file(size - 1):
             message = error_of(*files, "hydra.run.dir=bad", "cache_dir=good/cache")

@@ -15,12 +15,9 @@ import lightning as L
 import pytest
 import torch
 from datasets import Dataset
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.utils import JobReturn, JobStatus
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch.plugins.precision import MixedPrecision
-from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
 from torch.utils.hooks import RemovableHandle
@@ -95,27 +92,6 @@ def test_hydra_job_error_is_the_exception_of_a_failed_job(capsys: pytest.Capture
     with pytest.raises(ValueError, match="x"):
         _ = job.return_value  # the public property, which also prints
     assert capsys.readouterr().err
-
-
-def test_hydra_edit_loaded_configs_sees_each_file_under_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hydra._internal.config_loader_impl import ConfigLoaderImpl
-
-    # The original is restored after the test.
-    monkeypatch.setattr(ConfigLoaderImpl, "_load_single_config", ConfigLoaderImpl._load_single_config)
-    (tmp_path / "group").mkdir()
-    (tmp_path / "main.yaml").write_text("defaults:\n  - group: choice\n  - _self_\nroot: 1\n")
-    (tmp_path / "group" / "choice.yaml").write_text("leaf: 2\n")
-
-    def edit(config: Any) -> None:
-        if OmegaConf.select(config, "group.leaf") == 2:
-            config.group.leaf = 3
-
-    compat.hydra_edit_loaded_configs(edit)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(tmp_path), version_base="1.3"):
-        assert compose("main") == {"group": {"leaf": 3}, "root": 1}
 
 
 # ---- datasets

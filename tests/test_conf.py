@@ -9,7 +9,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from heed.launch.dry_run import dry_run
+from heed.launch.configuration import dry_run
 from heed.models import build_model
 
 ROOT = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""CHANGELOG, CITATION, CONTRIBUTING, the Makefile and the files for GitHub agree with the code."""
+"""CONTRIBUTING agrees with the files, the Makefile and the code; the entry of the tests does what it says."""
 
 import json
 import re
@@ -14,7 +14,6 @@ import torch
 import yaml
 from torch.testing import assert_close
 
-from heed.renamed import RENAMED
 from tests import conftest
 
 ROOT = Path(__file__).parent.parent
@@ -24,23 +23,6 @@ assert SPEC.loader is not None
 entry = module_from_spec(SPEC)  # not `import test`, which is a package of Python's library
 SPEC.loader.exec_module(entry)
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-def test_citation_has_what_cff_requires() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    # https://github.com/citation-file-format/citation-file-format, schema 1.2.0: the required keys.
-    assert citation.keys() >= {"authors", "cff-version", "message", "title"}
-    assert citation["cff-version"] == "1.2.0"
-    assert citation["type"] == "software"
-    assert citation["license"] == "Apache-2.0"
-    assert citation["authors"] == [{"name": "The heed developers"}]
-
-
-def test_changelog_lists_every_renamed_option() -> None:
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^ *\| `([\w.]+)` \| `([\w.]+)` \|$", changelog, re.MULTILINE))
-    missing = {old: new for old, new in RENAMED.items() if not rows.get(old, "").endswith(new)}
-    assert not missing
 
 
 def test_files_that_contributing_names_exist() -> None:
@@ -93,49 +75,6 @@ def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> Modu
     monkeypatch.setitem(sys.modules, name, module)
     exec(source, module.__dict__)
     return module
-
-
-@pytest.mark.parametrize(
-    "form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda form: form.name
-)
-def test_issue_forms_have_what_github_requires(form: Path) -> None:
-    content = yaml.safe_load(form.read_text(encoding="utf-8"))
-    if form.name == "config.yml":
-        assert isinstance(content["blank_issues_enabled"], bool)
-        return
-    assert content.keys() >= {"name", "description", "body"}
-    identifiers = [field["id"] for field in content["body"]]
-    assert len(set(identifiers)) == len(identifiers)
-    for field in content["body"]:
-        assert field["type"] in {"textarea", "input", "dropdown", "checkboxes"}
-        assert field["attributes"]["label"]
-
-
-def test_the_workflow_runs_the_tests_on_the_lowest_and_the_newest_python_and_on_all_systems() -> None:
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
-    job, others = workflow["jobs"]["test"], workflow["jobs"]["other-systems"]
-    assert "make test" in [step.get("run") for step in job["steps"]]
-    assert "3.11" in job["strategy"]["matrix"]["python"]
-    assert "python scripts/test.py" in [step.get("run") for step in others["steps"]]
-    assert others["strategy"]["matrix"]["system"] == ["windows-latest", "macos-latest"]
-
-
-def test_hooks_run_the_tools_of_the_environment() -> None:
-    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
-    (repository,) = config["repos"]
-    assert repository["repo"] == "local"
-    assert {hook["language"] for hook in repository["hooks"]} == {"system"}
-    entries = [
-        hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude") for hook in repository["hooks"]
-    ]
-    assert entries == [name for name in entry.CHECKS if not name.startswith("mypy for ")]
-
-
-def test_the_checks_read_the_code_as_every_system_does() -> None:
-    """mypy knows which names of Python's library a system has."""
-    command = next(command for name, command in entry.CHECKS.items() if name == "mypy for win32")
-    assert command[:3] == ["mypy", "--platform", "win32"]
-    assert command[-1] == "src/heed"
 
 
 def test_the_fast_tests_are_those_of_the_folders_that_the_entry_names() -> None:

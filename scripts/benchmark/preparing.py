@@ -99,7 +99,7 @@ def in_new_process(function: Callable[Arguments, Result], *args: Arguments.args,
 
 def _prepare(options: Sequence[str]) -> tuple[float, str]:
     """Prepare a corpus. Return the seconds it takes, and the digest of what is prepared."""
-    from heed.launch.prepare import prepare
+    from heed.launch.run import prepare
 
     start = time.perf_counter()
     report = prepare(options)

@@ -23,8 +23,9 @@ from heed.data.datamodule import StepShard
 from heed.data.ragged import Ragged
 from heed.data.store import Pairs
 from heed.kernels.cpu import has_fast_bf16_matmul
-from heed.launch.assemble import assemble
 from heed.launch.compose import compose
+from heed.launch.configuration import dry_run
+from heed.launch.run import assemble
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
@@ -60,8 +61,7 @@ class Training:
             "callbacks.alignment_error_rate=null",
             "test=false",
         ]
-        assembly = assemble(compose(settings, folder=folder), folder)
-        self.trainer, self.module, self.data = assembly.trainer, assembly.module, assembly.data
+        self.trainer, self.module, self.data = assemble(*dry_run(compose(settings, folder=folder)), folder)
         self.tokenizer = self.module.tokenizer
         self.model = self.module.model
 

@@ -11,7 +11,7 @@ import yaml
 from hydra.utils import get_object
 
 from docs.figures import markdown_table
-from heed.launch.schema import Schema
+from heed.launch.compose import Schema
 from heed.options import argument_types, describe_type
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

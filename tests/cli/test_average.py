@@ -198,12 +198,8 @@ def test_unknown_initial_weights_give_a_warning(run: Path, tmp_path: Path, model
         ({"state_dict": {"model.x": 1}}, [], "x is not a tensor"),
         ({"callbacks": {"ema": {"weights": 3}}}, ["--ema"], "has no weights"),
         ({"state_dict": {}}, ["--ema"], "has no callbacks"),
-        (
-            {"state_dict": {"model.x": torch.zeros(2)}},
-            [],
-            "written by an earlier version of heed, whose parameters have",
-        ),
-        ({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 3}, [], "written by a newer version of heed"),
+        ({"state_dict": {"model.x": torch.zeros(2)}}, [], "written by another version of heed"),
+        ({"state_dict": {"model.x": torch.zeros(2)}, "heed_format": 3}, [], "written by another version of heed"),
         ({"state_dict": {"model.x": torch.tensor([1.0, float("nan")])}, "heed_format": 2}, [], "are NaN or infinite"),
     ],
 )

@@ -9,22 +9,20 @@ import yaml
 
 from heed.cli import main
 from heed.errors import HeedError
-from heed.runs.overrides import OVERRIDES
+from heed.runs.overrides import GRID, OVERRIDES
 from heed.runs.table import read_runs, seed_table, sort_runs, table
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"
 
 
-def write_run(folder: Path, *, overrides: list[str] | None = None, older: bool = False, **files: str) -> None:
+def write_run(folder: Path, *, overrides: list[str] | None = None, **files: str) -> None:
     folder.mkdir(parents=True)
     if "failure_txt" not in files:
         (folder / "config.yaml").write_text("name: x\n")
     if overrides is not None:
-        file = folder / (OVERRIDES[1] if older else OVERRIDES[0])
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(yaml.safe_dump(overrides))
+        (folder / ".hydra").mkdir()
+        (folder / OVERRIDES).write_text(yaml.safe_dump(overrides))
         # Hydra's folder also has a config.yaml but is not a run.
-        (folder / ".hydra").mkdir(exist_ok=True)
         (folder / ".hydra" / "config.yaml").write_text("name: x\n")
     for name, text in files.items():
         (folder / name.replace("_", ".")).write_text(text)
@@ -48,14 +46,12 @@ def runs(tmp_path: Path) -> Path:
     write_run(folder / "a" / "2", metrics_csv=f"{HEADER}20,0,1,2,2,1,,,\n40,0,,,,,1.5,12.25,30\n60,0,,,,,1.4,11,30\n")
     write_run(folder / "a" / "3")
     for number, (seed, bleu) in enumerate([(1, 31.5), (2, 30.25)] + [(3, 1.0)] * 9):
-        job = folder / "b" / "1" / f"{number}_rnn"
-        # The first ones are of an earlier version.
         write_run(
-            job,
+            folder / "b" / "1" / f"{number}_rnn",
             overrides=["model=rnn", f"seed={seed}"],
-            older=number < 5,
             results_json=results(bleu=bleu, tested=False),
         )
+    (folder / "b" / "1" / GRID).touch()
     write_run(
         folder / "b" / "1" / "11_rnn", overrides=["model=rnn", "seed=x"], failure_txt="seed is x\n\nTraceback …\n"
     )

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from heed.cli import build_parser
 from heed.cli import main as heed
-from heed.launch.configuration import build_parts
+from heed.launch.configuration import dry_run
 
 # Smaller than debug=smoke, because these commands differ only in the data they read.
 FAST = ["debug=smoke", "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
@@ -94,7 +94,7 @@ def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, word
         choices = ([f"{name}={value}" for value in values.split(",")] for name, values in map(_split, overrides))
         jobs = [list(job) for job in product(*choices)]
     for job in jobs:
-        build_parts(compose(*job))
+        dry_run(compose(*job))
 
 
 @pytest.mark.parametrize("words", HEED, ids=" ".join)

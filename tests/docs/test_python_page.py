@@ -1,26 +1,38 @@
-"""docs/python.md: every code block runs, against a trained model."""
+"""docs/python.md: every code block runs, with models whose weights are random."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import heed
+from heed.inference import model_folder
 from heed.inference.searches import SearchOptions
+from heed.models.seq2seq import Seq2Seq
+from tests.tokenizers import train_tokenizer
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-MODEL = ROOT / "tests" / "fixtures" / "format_1" / "transformer"
 
 
 @pytest.fixture
-def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def names(
+    tmp_path: Path,
+    tiny_model: Callable[..., Seq2Seq],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> dict[str, Any]:
     """The variables after all blocks have run, in order, in a folder with two runs; ``printed`` is their output."""
-    (tmp_path / "runs").mkdir()
+    tokenizer = train_tokenizer(re.findall(r'"(.+?\.)"', PAGE), vocab_size=60)
+    torch.manual_seed(3)
     for name in ("mine", "other"):
-        (tmp_path / "runs" / name).symlink_to(MODEL)
+        model = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab).float()
+        languages = {"src_lang": "en", "tgt_lang": "de"}
+        model_folder.save(tmp_path / "runs" / name / "model", model, tokenizer, extra=languages)
     (tmp_path / "input.txt").write_text("The dog runs.\nThe king left.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     variables: dict[str, Any] = {}

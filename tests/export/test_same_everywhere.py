@@ -19,11 +19,11 @@ import torch
 from fastapi.testclient import TestClient
 
 import heed
+from heed import launch
 from heed.cli import main
 from heed.export import ctranslate2_translator
 from heed.export.to_huggingface import HuggingFaceEngine
 from heed.inference.translator import Translator
-from heed.launch import command as launch_command
 from heed.launch.compose import compose
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
@@ -70,7 +70,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         folder = root / architecture
         if not folder.exists():
             options = [*TRAINING, *ARCHITECTURES[architecture], f"cache_dir={root / 'cache'}"]
-            launch_command.train(compose(options, folder=folder))
+            launch.train(compose(options, folder=folder))
         return folder
 
     return train

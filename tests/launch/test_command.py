@@ -82,11 +82,11 @@ def test_lightning_starts_the_processes_of_the_jobs_of_a_grid(tmp_path: Path) ->
 def test_a_failed_run_leaves_the_process_group(
     command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fail() -> None:
+    def fail(cfg: object) -> None:
         distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
         raise HeedError("x")
 
-    monkeypatch.setattr("heed.launch.command.train", fail)
+    monkeypatch.setattr("heed.launch.train", fail)
     assert command() == (2, "train.py: x\n")
     assert not distributed.is_initialized()
 

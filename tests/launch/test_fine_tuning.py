@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from heed.launch import command as launch_command
+from heed import launch
 from heed.launch.compose import compose
 
 Command = Callable[..., tuple[int, str]]
@@ -21,7 +21,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     small = ["model=rnn", "model.d_embedding=12", "model.d_model=8", "model/attention=dot", "model.dropout=0.15"]
     overrides = [*write_options(folder), *small, "trainer.max_steps=3", f"cache_dir={folder}/cache"]
-    launch_command.train(compose(overrides, folder=folder / "parent"))
+    launch.train(compose(overrides, folder=folder / "parent"))
     return folder / "parent"
 
 

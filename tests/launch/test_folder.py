@@ -1,4 +1,4 @@
-"""What is printed, and what is kept, when a run fails."""
+"""The folder of a run: how it is claimed, what Hydra finds there, and what is printed and kept when the run fails."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
+import yaml
+from omegaconf import DictConfig, OmegaConf
 
 from heed.errors import HeedError
 from heed.launch import folder as launch_folder
@@ -15,6 +16,7 @@ from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
 from tests import like_windows
+from tests.finished import OPTIONS, FinishedRun
 
 
 @pytest.fixture
@@ -106,3 +108,20 @@ def test_the_folder_is_removed_where_a_held_lock_cannot_be(
     with pytest.raises(RuntimeError), claim_folder(cfg):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_has_hydras_files(finished: FinishedRun) -> None:
+    (line,) = (line for line in finished.printed.splitlines() if line.startswith("Options:"))
+    assert line.startswith("Options:  model=rnn search=greedy trainer=cpu logger=[csv,wandb]"), line
+    folder = finished.folder
+    names = ["config.yaml", "hydra.yaml", "overrides.yaml"]
+    assert sorted(path.name for path in (folder / ".hydra").iterdir()) == names
+    cache = f"cache_dir={folder.parents[2]}/cache"
+    assert yaml.safe_load((folder / ".hydra/overrides.yaml").read_text()) == [*OPTIONS, cache]
+    # Composed, not resolved; config.yaml of the run is resolved.
+    composed = OmegaConf.load(folder / ".hydra/config.yaml")
+    assert OmegaConf.to_container(composed)["data"]["cache_dir"] == "${cache_dir}"
+    assert yaml.safe_load((folder / "config.yaml").read_text()) == OmegaConf.to_container(composed, resolve=True)
+    hydra = OmegaConf.load(folder / ".hydra/hydra.yaml")
+    assert hydra.hydra.runtime.output_dir == str(folder)
+    assert hydra.hydra.runtime.choices.model == "rnn"

@@ -1,4 +1,4 @@
-"""Runs that cannot do what their options say."""
+"""Runs that cannot do what their options say, and the parts of a run in its first process and in the others."""
 
 import shutil
 from collections.abc import Callable
@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from heed.errors import HeedError
-from heed.launch.run import _check_room
+from heed.launch.compose import compose
+from heed.launch.configuration import dry_run
+from heed.launch.run import _build_trainer, _check_room
+from heed.runs.selection import Selection
 from tests.launch.test_command import FILES, write_pairs
 
 Command = Callable[..., tuple[int, str]]
@@ -59,3 +62,13 @@ def test_too_little_room_for_a_checkpoint_is_refused(monkeypatch: pytest.MonkeyP
             monkeypatch.setattr(shutil, "disk_usage", lambda _, free=needed - 1: SimpleNamespace(free=free))
             with pytest.raises(HeedError, match=f"a checkpoint of this model needs about {needed // 10**6} MB: make"):
                 _check_room(tmp_path, module, has_average=has_average)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_only_the_first_process_logs(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes that drew wandb's id of the run at once would overwrite each other's."""
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    config, parts = dry_run(compose(["trainer=cpu", "logger=wandb", "logger.wandb.mode=offline"], folder=tmp_path))
+    trainer = _build_trainer(config, parts, tmp_path, Selection(), [])
+    assert [type(logger).__name__ for logger in trainer.loggers] == ["WandbLogger"] * (rank == 0)
+    assert (tmp_path / "wandb" / "id").exists() == (rank == 0)

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from heed.errors import HeedError
 from heed.launch.compose import compose as compose_run
-from heed.launch.configuration import build_parts
+from heed.launch.configuration import dry_run
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS
@@ -134,4 +134,4 @@ REFUSED = {
 @pytest.mark.parametrize("settings", REFUSED)
 def test_contradictions_are_refused_in_a_sentence(compose: Compose, settings: str) -> None:
     with pytest.raises(HeedError, match=REFUSED[settings]):
-        build_parts(compose("model=transformer", *TINY, *settings.split()))
+        dry_run(compose("model=transformer", *TINY, *settings.split()))

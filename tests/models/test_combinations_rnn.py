@@ -7,7 +7,7 @@ import pytest
 from omegaconf import DictConfig
 
 from heed.errors import HeedError
-from heed.launch.configuration import build_parts
+from heed.launch.configuration import dry_run
 from tests.models.test_combinations import build, check_gradients_and_steps, overrides
 from tests.pairwise import pairwise
 
@@ -74,4 +74,4 @@ REFUSED = {
 @pytest.mark.parametrize("settings", REFUSED)
 def test_contradictions_are_refused_in_a_sentence(compose: Compose, settings: str) -> None:
     with pytest.raises(HeedError, match=REFUSED[settings]):
-        build_parts(compose("model=rnn", *TINY, *settings.split()))
+        dry_run(compose("model=rnn", *TINY, *settings.split()))

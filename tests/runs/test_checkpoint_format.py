@@ -13,22 +13,20 @@ from heed.training.trainer import AtomicCheckpointIO
 
 
 def test_the_current_format_is_accepted() -> None:
-    check_checkpoint_format({"heed_format": CHECKPOINT_FORMAT}, Path("run.ckpt"), if_older="…")
+    check_checkpoint_format({"heed_format": CHECKPOINT_FORMAT}, Path("run.ckpt"))
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "message"),
-    [
-        ({}, "run.ckpt was written by an earlier version of heed, so start again."),
-        ({"heed_format": 1}, "run.ckpt was written by an earlier version of heed, so start again."),
-        ({"heed_format": CHECKPOINT_FORMAT + 1}, "run.ckpt was written by a newer version of heed (checkpoint format"),
-        ({"heed_format": "two"}, "run.ckpt is damaged: heed_format is not a number."),
-    ],
+    ("checkpoint", "found"),
+    [({}, "null"), ({"heed_format": 1}, "1"), ({"heed_format": 3}, "3"), ({"heed_format": "two"}, "two")],
 )
-def test_another_format_is_refused(checkpoint: dict[str, Any], message: str) -> None:
+def test_another_format_is_refused(checkpoint: dict[str, Any], found: str) -> None:
     with pytest.raises(HeedError) as error:
-        check_checkpoint_format(checkpoint, Path("run.ckpt"), if_older="so start again.")
-    assert str(error.value).startswith(message)
+        check_checkpoint_format(checkpoint, Path("run.ckpt"))
+    assert str(error.value) == (
+        f"run.ckpt was written by another version of heed (heed_format={found}; this version reads 2): "
+        "use that version."
+    )
 
 
 def test_a_checkpoint_with_one_flipped_bit_is_refused_by_name(tmp_path: Path) -> None:

@@ -75,11 +75,8 @@ def test_the_precision_of_this_machine_is_stored_and_a_resumed_run_keeps_it(
 ) -> None:
     def chosen(options: dict[str, Any], *, fast_bf16: bool) -> str:
         monkeypatch.setattr("heed.training.trainer.has_fast_bf16_matmul", lambda: fast_bf16)
-        cfg = OmegaConf.create({"resume": False, "trainer": {"accelerator": "cpu", "precision": "auto"}})
-        for option, value in options.items():
-            OmegaConf.update(cfg, option, value)
-        _choose_precision(cfg, tmp_path)
-        return str(cfg.trainer.precision)
+        trainer = {"accelerator": "cpu", "precision": options.get("trainer.precision", "auto")}
+        return _choose_precision({"resume": options.get("resume", False), "trainer": trainer}, tmp_path)
 
     assert chosen({}, fast_bf16=True) == "bf16-mixed"
     assert chosen({}, fast_bf16=False) == "32-true"

@@ -8,7 +8,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from heed.launch.dry_run import dry_run
+from heed.launch.configuration import dry_run
 from heed.options import format_value
 from heed.sweep.pruners import build_pruner
 from heed.sweep.samplers import build_sampler, is_grid

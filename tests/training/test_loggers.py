@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from heed.errors import HeedError
-from heed.launch.command import train
+from heed.launch import train
 from heed.training.loggers import closing, log_images, log_table, run_names, tensorboard_logger, wandb_logger
 from tests.finished import FinishedRun
 from tests.wandb_file import read_wandb

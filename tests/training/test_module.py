@@ -171,23 +171,10 @@ def test_a_checkpoint_contains_its_format_number(module: TranslationModule) -> N
     assert saved_by(module)["heed_format"] == 2
 
 
-@pytest.mark.parametrize("number", [None, 1])
-def test_a_checkpoint_of_an_earlier_format_is_refused(module: TranslationModule, number: int | None) -> None:
-    checkpoint = saved_by(module)
-    del checkpoint["heed_format"]
-    if number is not None:
-        checkpoint["heed_format"] = number
-    with pytest.raises(HeedError) as error:
-        module.on_load_checkpoint(checkpoint)
-    assert str(error.value) == (
-        "runs/old/last.ckpt was written by an earlier version of heed, whose optimizer state is stored by position and "
-        "cannot be matched to the parameters of this version: start a new run from its weights with init_from=RUN."
-    )
-
-
-def test_a_checkpoint_of_a_newer_format_is_refused(module: TranslationModule) -> None:
-    with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by a newer version of heed"):
-        module.on_load_checkpoint({**saved_by(module), "heed_format": 3})
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_checkpoint_of_another_format_is_refused(module: TranslationModule, number: int) -> None:
+    with pytest.raises(HeedError, match=r"^runs/old/last\.ckpt was written by another version of heed"):
+        module.on_load_checkpoint({**saved_by(module), "heed_format": number})
 
 
 # ---- evaluation

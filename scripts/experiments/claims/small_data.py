@@ -32,11 +32,9 @@ def gap(run: TrainedModel) -> float:
 
 def training_pairs(run: TrainedModel) -> tuple[list[str], list[str]]:
     """Return the sources and targets that the run was trained on."""
-    from omegaconf import OmegaConf
-
     from heed.launch.configuration import build_parts
 
-    train = build_parts(OmegaConf.create(read_config(run.folder)))["data"].load().train
+    train = build_parts(read_config(run.folder))["data"].load().train
     blocks = list(train.blocks())
     return [text for block in blocks for text in block.src], [text for block in blocks for text in block.tgt]
 

@@ -60,7 +60,7 @@ def side_facts(test_set: TestSet, sides: Sequence[Side]) -> list[Fact]:
 
 
 def _read_or_none(read: Callable[[Run], Any], run: Run) -> Any:
-    """Return None if the run, for example of an older version, does not record the value."""
+    """Return None if the run does not record the value."""
     try:
         return read(run)
     except (KeyError, ZeroDivisionError):

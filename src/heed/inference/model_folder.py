@@ -26,7 +26,6 @@ from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
-from heed.inference.parameter_names import rename_parameters
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import find_wrong_values, format_value, from_plain
@@ -37,7 +36,7 @@ DIGEST = "weights_digest"
 """The key of ``config.yaml`` with the SHA-256 of ``model.safetensors``. Without it, the weights are not checked."""
 
 FORMAT = 2
-"""The ``format`` of the folders that `save` writes. Format 1, without a number, has older parameter names."""
+"""The ``format`` of the folders that `save` writes, and the only one that `load` reads."""
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 """Supported types of weights, by their safetensors names."""
@@ -133,7 +132,7 @@ def load(path: str | Path) -> ModelFolder:
     build = partial(
         build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
     )
-    saved = _rename(_read_shapes(folder / WEIGHTS), config)
+    saved = _read_shapes(folder / WEIGHTS)
     _check_sizes(architecture, saved, folder)
     try:
         with _WithoutMemory():
@@ -159,8 +158,7 @@ def read_architecture(folder: Path) -> ModelConfig:
 
 def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
     """Return whether a model's weights have the names and shapes of those in a model folder."""
-    saved = _rename(_read_shapes(folder / WEIGHTS), _read_config(folder))
-    return not _different_weights(saved, _parameters(model))
+    return not _different_weights(_read_shapes(folder / WEIGHTS), _parameters(model))
 
 
 def load_weights(model: Seq2Seq, folder: Path) -> None:
@@ -171,11 +169,10 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
             infinite.
     """
     path = folder / WEIGHTS
-    config = _read_config(folder)
     parameters = _parameters(model)
-    check_architecture(_rename(_read_shapes(path), config), parameters, path)
-    _check_digest(path, config)
-    weights = _rename(load_file(path), config)
+    check_architecture(_read_shapes(path), parameters, path)
+    _check_digest(path, _read_config(folder))
+    weights = load_file(path)
     check_finite(weights, path)
     with torch.no_grad():
         for name, tensor in parameters.items():
@@ -217,24 +214,21 @@ def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    """Read ``config.yaml`` and check that this version of heed knows its format."""
+    """Read ``config.yaml`` and check that it describes a model in the format of this version of heed."""
     path = folder / CONFIG
     config = read_yaml(path)
-    number = config.get("format", 1)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise HeedError(f"{path}: format={format_value(number)} must be an integer >= 1.")
-    if number > FORMAT:
+    if missing := [key for key in ("format", "family", "model") if key not in config]:
+        raise HeedError(f"{path} is not the config of a heed model: it has no {' and no '.join(missing)}.")
+    if config["format"] != FORMAT:
         raise HeedError(
-            f"{path} has format {format_value(number)}, and this version of heed reads formats up to {FORMAT}: "
-            "update heed to use this model."
+            f"{path} was written by another version of heed (format={format_value(config['format'])}; this version "
+            f"reads {FORMAT}): use that version."
         )
     return config
 
 
 def _read_architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
     """Return the architecture of a config read from ``path``; check everything but the search settings."""
-    if missing := [key for key in ("family", "model") if key not in config]:
-        raise HeedError(f"{path} is not the config of a heed model: it has no {' and no '.join(missing)}.")
     family = config["family"]
     if not isinstance(family, str) or family not in FAMILIES:
         raise HeedError(f"{path} names the model family {format_value(family)}; known are: {', '.join(FAMILIES)}.")
@@ -277,12 +271,6 @@ def _check_digest(path: Path, config: Mapping[str, Any]) -> None:
             f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
             f"{DIGEST} from {CONFIG} if you changed the weights yourself."
         )
-
-
-def _rename(weights: dict[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the weights of a folder with this config under the current parameter names."""
-    is_current = config.get("format", 1) == FORMAT
-    return weights if is_current else rename_parameters(weights, str(config.get("family")))
 
 
 def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folder: Path) -> None:

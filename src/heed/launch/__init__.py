@@ -4,20 +4,74 @@ The only package that imports Hydra. Importing it loads neither Hydra nor torch.
 """
 
 import gc
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_in_utf8
+from heed.launch import program
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run ``python train.py …`` with the arguments of the process, or ``heed train`` with these arguments."""
-    from heed.launch import program
+    """Run ``python train.py …`` with the arguments of the process, or ``heed train`` with these arguments.
 
+    Exit with 2 after an error the user can fix, 130 after an interruption, 75 after SIGUSR1. Print such an error as a
+    message without a traceback, and raise any other one.
+    """
     if arguments is not None:
         program.become_heed_train(arguments)
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(program.help_text())
         return
     gc.set_threshold(10_000)  # importing torch and Lightning creates many objects and no garbage
-    from heed.launch.command import main as run_command
+    import hydra
 
-    run_command()
+    from heed.launch.errors import JobFailedError, explain_error
+
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if REQUEUE_SIGNAL is not None:  # see heed.training.callbacks.signals
+        signal.signal(REQUEUE_SIGNAL, lambda *_: sys.exit(REQUEUE_STATUS))
+    print_in_utf8()
+    sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
+    try:
+        hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(train)()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (Exception, JobFailedError) as raised:
+        error = raised.__cause__ if isinstance(raised, JobFailedError) else raised
+        assert error is not None
+        message = explain_error(error, overrides=sys.argv[1:])
+        if message is None:
+            raise error from error.__cause__
+        print(f"{program.name()}: {message}", file=sys.stderr)
+        sys.exit(2)
+    finally:
+        if "heed.launch.processes" in sys.modules:  # a run has started
+            sys.modules["heed.launch.processes"].leave_process_group()
+
+
+def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> list[float] | None:
+    """Claim a run folder and train a run there. Hydra calls this function with the composed configuration.
+
+    Args:
+        report: asks the hyperparameter search whether to prune this run, a trial, at a step with this score.
+
+    Returns:
+        The objectives of a trial; None if it was pruned, and for a run outside a search.
+    """
+    # Imported after the configuration is composed, so that a wrong option is reported before torch is imported.
+    from heed.launch.folder import claim_folder
+    from heed.launch.processes import leave_process_group
+    from heed.launch.run import pruning, take_objectives, train_one_run
+    from heed.runs.objectives import objective_values
+
+    objectives = take_objectives(cfg)
+    with claim_folder(cfg) as folder:
+        results = train_one_run(cfg, folder, pruning(objectives, report))
+    leave_process_group()
+    return objective_values(results, objectives) if objectives and results is not None else None

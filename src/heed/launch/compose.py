@@ -1,32 +1,70 @@
-"""Compose the configuration of a run inside a program, as ``train.py`` does on its command line."""
+"""Compose the configuration of a run as ``train.py`` does, and find the options that differ from the defaults."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import hydra
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import open_dict
+from hydra.errors import HydraException
+from omegaconf import OmegaConf, open_dict
 
-from heed.launch.renamed import rename_with_warning
-from heed.launch.schema import CONF
+from heed.launch.program import CONF
+from heed.options import format_value
+
+Config: TypeAlias = Any
+"""Hydra's DictConfig, which beartype cannot check."""
+
+PRESETS = ("experiment", "debug", "sweep")
+"""Groups whose choices change options of all other groups."""
 
 
-def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Any:
-    """Return the configuration that ``train.py OVERRIDES`` composes, a DictConfig, and make it Hydra's current one.
+@dataclass
+class Schema:
+    """The options at the root, so that a typo there is an error. conf/train.yaml describes them."""
 
-    Args:
-        folder: of the run.
-    """
-    cfg = compose_with_hydra([*rename_with_warning(overrides), f"hydra.runtime.output_dir='{folder}'"])
+    name: str
+    seed: int
+    test: bool
+    weights: str
+    select: str
+    resume: bool
+    ckpt_path: str | None
+    init_from: str | None
+    license: str | None
+    cache_dir: str
+    batching: Any
+    data: Any
+    tokenizer: Any
+    model: Any
+    module: Any
+    optimizer: Any
+    schedule: Any
+    search: Any
+    trainer: Any
+    callbacks: Any
+    sweep: Any = None
+    logger: dict[str, Any] = field(default_factory=dict)  # logger=none and logger=[] give nothing
+
+
+ConfigStore.instance().store(name="schema", node=Schema)
+
+
+def compose(overrides: Sequence[str], *, folder: Path = Path("unused")) -> Config:
+    """Return what ``train.py OVERRIDES`` composes for a run in ``folder``, and make it the current one of Hydra."""
+    cfg = compose_with_hydra([*overrides, f"hydra.runtime.output_dir='{folder}'"])
     HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
     with open_dict(cfg):
         del cfg["hydra"]
     return cfg
 
 
-def compose_with_hydra(overrides: Sequence[str]) -> Any:
+def compose_with_hydra(overrides: Sequence[str]) -> Config:
     """Return the configuration with Hydra's own options, also while a job of Hydra runs."""
     running = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
@@ -35,3 +73,64 @@ def compose_with_hydra(overrides: Sequence[str]) -> Any:
             return hydra.compose("train", list(overrides), return_hydra_config=True)
     finally:
         GlobalHydra.instance().hydra = running
+
+
+def find_differences(cfg: Config) -> list[str]:
+    """Return the choices and options that differ from the defaults, as overrides: ``model=rnn``, ``model.dropout=0.3``.
+
+    An option is compared with the default that it has under the run's choices, before presets and overrides.
+    """
+    job, defaults = HydraConfig.get(), _default_choices()
+    choices = _choices(job)
+    changed = {name: choice for name, choice in _changed(choices, defaults).items() if "/" not in name}
+    # Hydra does not record the choice of several configs, as in logger=[csv,wandb].
+    several = [
+        word for word in job.overrides.task if (match := re.fullmatch(r"(\w+)=\[.*\]", word)) and match[1] in defaults
+    ]
+    # The user's presets may choose configs in folders of the user.
+    folders = [f"'file://{source.path}'" for source in job.runtime.config_sources if source.schema == "file"]
+    outer = {name: choice for name, choice in changed.items() if name not in PRESETS}
+    words = [f"hydra.searchpath=[{','.join(folders)}]", *_words(outer), *several]
+    try:
+        base = compose_with_hydra(words)
+        # Groups inside others, such as model/attention, have other defaults under other choices of the outer group.
+        nested = {name: choice for name, choice in _changed(choices, _choices(base.hydra)).items() if "/" in name}
+        if nested:
+            base = compose_with_hydra([*words, *_words(nested)])
+    except HydraException:
+        return list(job.overrides.task)  # the user has another primary config, or groups outside it
+    before: Any = OmegaConf.to_container(base, resolve=False)
+    after: Any = OmegaConf.to_container(cfg, resolve=False)
+    del before["hydra"], before["sweep"]
+    del before["resume"], after["resume"]  # a resumed run has the results of an uninterrupted one
+    return [*_words({**changed, **nested}), *several, *_changed_options(before, after)]
+
+
+@cache
+def _default_choices() -> dict[str, Any]:
+    return _choices(compose_with_hydra([]).hydra)
+
+
+def _choices(job: Config) -> dict[str, Any]:
+    """Return the choices of groups except Hydra's own and those that follow from others, presets first."""
+    names = [name for name in job.runtime.choices if not name.startswith(("hydra/", "data_", "sweep/"))]
+    names.reverse()  # Hydra lists the groups of conf/train.yaml from the last to the first
+    names.sort(key=lambda name: name not in PRESETS)
+    return {name: job.runtime.choices[name] for name in names}
+
+
+def _changed(choices: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: choice for name, choice in choices.items() if choice is not None and choice != before.get(name)}
+
+
+def _changed_options(before: Mapping[str, Any], after: Any, prefix: str = "") -> Iterator[str]:
+    for name in {**after, **before}:
+        old, new = before.get(name), after.get(name)
+        if isinstance(new, dict) and new:
+            yield from _changed_options(old if isinstance(old, dict) else {}, new, f"{prefix}{name}.")
+        elif old != new:
+            yield f"{prefix}{name}={format_value(new)}"
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in options.items()]

@@ -1,17 +1,23 @@
-"""Build the parts of a run from Hydra's configuration, and report all wrong options at once."""
+"""Build the parts of a run from its configuration, and report wrong options and contradictions before data is read."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import torch
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from heed.errors import HeedError, first_line
+from heed.launch.compose import Config
+from heed.models import build_model
+from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems
+from heed.training.activation_checkpointing import checkpoint_layers
+from heed.training.callbacks.ema import EMA
 
 Parts = dict[str, Any]
-"""The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects or None."""
+"""The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects."""
 
 PARTS = ("batching", "data", "tokenizer", "model", "module", "optimizer", "schedule", "search", "trainer")
 """The parts that every run has: each is a mapping with a ``_target_``."""
@@ -24,55 +30,74 @@ PASSED_LATER = {
     "optimizer": {"params"},
 }
 """Arguments of parts that are known only when the run has started."""
+WEIGHTS = ("best", "last", "ema", "average_best_k", "average_last_k")
 
 
-def build_parts(cfg: Any) -> Parts:
+def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
+    """Build the parts of a run, and check them without memory or data, so that mistakes surface in seconds.
+
+    The model is built on the meta device, with its optimizer and schedule.
+
+    Returns:
+        The options as plain data, and the parts.
+
+    Raises:
+        HeedError: if an option is wrong, or if options contradict each other.
+    """
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    parts = build_parts(config)
+    data = config["data"]
+    test_sets = {"data.test": data.get("test", ""), "data.splits.test": data.get("splits", {}).get("test", "")}
+    if config["test"] and (missing := [name for name, value in test_sets.items() if value is None]):
+        raise HeedError(f"{missing[0]}=null: there is no test set. Add test=false, or give one.")
+    _check_weights(config["weights"], config["trainer"], parts["callbacks"].values())
+    model = build_on_meta(parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
+    if config["module"]["activation_checkpointing"]:
+        checkpoint_layers(model)
+    try:
+        parts["optimizer"]([{"params": list(model.parameters())}])
+    except (TypeError, ValueError) as error:
+        raise HeedError(f"optimizer: {error}") from error
+    parts["schedule"](0)
+    return config, parts
+
+
+def build_parts(config: Mapping[str, Any]) -> Parts:
     """Build every part of a run with the constructor that the configuration names.
-
-    Args:
-        cfg: Hydra's DictConfig; beartype cannot check the type.
 
     Raises:
         HeedError: listing all options that are unknown, missing, of the wrong type, out of range or contradictory, one
             a line.
     """
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
-    names = (*PARTS, *COLLECTIONS)
-    if absent := [name for name in names if not isinstance(config.get(name), dict)]:
-        raise HeedError("\n".join(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent))
+    absent = [name for name in (*PARTS, *COLLECTIONS) if not isinstance(config.get(name), dict)]
+    raise_problems(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent)
     problems: list[str] = []
-    parts: Parts = {}
+    parts: Parts = {name: {} for name in COLLECTIONS}
     for name in PARTS:
         with collect_problems(problems):
-            parts[name] = build_part(config[name], where=f"{name}.", later=PASSED_LATER.get(name, set()))
+            parts[name] = build_part(config[name], where=f"{name}.", later=PASSED_LATER.get(name, ()))
     for name in COLLECTIONS:
-        parts[name] = {}
         for key, node in config[name].items():
             with collect_problems(problems):
-                parts[name][key] = _build_member(node, where=f"{name}.{key}", later=PASSED_LATER.get(name, set()))
+                if node is not None:
+                    parts[name][key] = build_part(node, where=f"{name}.{key}.", later=PASSED_LATER.get(name, ()))
     raise_problems(problems)
     return parts
 
 
-def _build_member(node: Any, *, where: str, later: Collection[str]) -> Any:
-    """Build an object of a collection, or return None for null."""
-    if node is None:
-        return None
-    if not isinstance(node, dict):
-        raise HeedError(f"{where}={format_value(node)} must be null or an object with {where}._target_.")
-    return build_part(node, where=f"{where}.", later=later)
-
-
-def build_part(node: Mapping[str, Any], *, where: str, later: Collection[str] = ()) -> Any:
+def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:
     """Build a part after the parts inside it, as `hydra.utils.instantiate` does, but report all problems at once.
 
     Args:
+        node: the options of the part.
         where: the prefix of every option's name in messages: "model.".
         later: arguments that are passed when the run has started, to the partial object that is returned.
 
     Raises:
         HeedError: listing what is wrong with the part and with the parts inside it, one sentence a line.
     """
+    if not isinstance(node, dict):
+        raise HeedError(f"{where[:-1]}={format_value(node)} must be null or an object with {where}_target_.")
     inner = [name for name, value in node.items() if isinstance(value, dict) and "_target_" in value]
     arguments = {name: value for name, value in node.items() if name not in inner and not name.startswith("_")}
     problems: list[str] = []
@@ -103,3 +128,31 @@ def _find_target(node: Mapping[str, Any], where: str) -> Callable[..., Any]:
     if not callable(target):
         raise HeedError(f"{where}_target_={node['_target_']} cannot be called: name a class or a function.")
     return target
+
+
+def build_on_meta(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
+    """Build the model on torch's meta device, which takes no memory; raise a HeedError if torch refuses its sizes."""
+    try:
+        with torch.device("meta"):
+            return build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
+    except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
+        raise HeedError(f"This model is too large ({first_line(error)}): choose smaller sizes (model.*).") from error
+
+
+def _check_weights(weights: str, trainer: Mapping[str, Any], callbacks: Iterable[Any]) -> None:
+    """Raise a HeedError unless the trainer will keep the checkpoints that ``weights=`` needs."""
+    if weights not in WEIGHTS:
+        raise HeedError(f"weights={weights} is unknown: choose one of {', '.join(WEIGHTS)}.")
+    ema = next((c.decay for c in callbacks if isinstance(c, EMA)), None)
+    if weights == "ema" and ema is None:
+        raise HeedError("weights=ema needs a moving average: set callbacks.ema.decay, for example to 0.999.")
+    if weights in ("best", "average_best_k") and ema is not None:
+        raise HeedError(
+            f"callbacks.ema.decay={ema} ranks checkpoints by their averaged weights, which weights={weights} does not "
+            "use: choose weights=ema, or callbacks.ema.decay=null."
+        )
+    option = "keep_last" if weights in ("last", "average_last_k") else "keep_best"
+    if trainer[option] == 0:
+        raise HeedError(f"weights={weights} needs a checkpoint, but trainer.{option}=0 keeps none: choose 1 or more.")
+    if trainer[option] == 1 and weights.startswith("average"):
+        raise HeedError(f"weights={weights} averages several checkpoints: set trainer.{option} to 2 or more.")

@@ -7,15 +7,10 @@ from collections.abc import Iterator, Sequence
 from traceback import walk_tb
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException, MissingConfigException
-from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from heed.compat import hydra_job_error
 from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
 from heed.launch import program
@@ -33,29 +28,26 @@ class JobFailedError(BaseException):
     """Carries the error of a run, its cause, past Hydra, which would print its own message."""
 
 
-class RaiseJobError(Callback):
-    """Hydra callback that raises the error of a single run. Hydra itself handles the failed jobs of a sweep."""
-
-    def on_job_end(self, config: Any, job_return: JobReturn, **_: Any) -> None:
-        if job_return.status == JobStatus.FAILED and HydraConfig.get().mode == RunMode.RUN:
-            raise JobFailedError from hydra_job_error(job_return)
-
-
 def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | None:
-    """Return the message for an error that the user can fix, None for any other error.
-
-    Args:
-        overrides: the command-line arguments.
-    """
-    causes = list(_causes(error))
+    """Return the message for an error that the user can fix; None for any other. ``overrides``: the command line."""
+    causes = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
     for cause in causes:
         # Lightning's exception by name: importing its class takes seconds.
         if isinstance(cause, HeedError) or type(cause).__name__ == "MisconfigurationException":
             return str(cause)
-        if (message := _explain_communication(cause)) is not None:
-            return message
+        if _is_lost_process(cause):
+            detail = GLOO.sub("", first_line(cause)).split(" This is typically", maxsplit=1)[0].rstrip(". ")
+            return (
+                f"Another process of this run ended or did not answer in time ({detail}): see its output, then "
+                "continue with resume=true."
+            )
         if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
-            return _unknown_choice(file, cause.options or [path.stem for path in (CONF / file).parent.glob("*.yaml")])
+            group, _, choice = file.rpartition("/")  # model=transfomer: the file would be model/transfomer
+            options = cause.options or [path.stem for path in (CONF / group).glob("*.yaml")]
+            close = did_you_mean(choice, options, f"{group}=")
+            return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
         if "does not support sweep type" in str(cause):
             ranges = [override.partition("=")[0] for override in overrides if "interval(" in override]
             return (
@@ -64,6 +56,8 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             )
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
             return _unknown_option(unknown[1], overrides)
+        if unknown := re.match(r"In '(.+?)': .*\nKey '(.+?)' not in", str(cause)):  # of a preset
+            return f"{unknown[1]}: {_unknown_option(unknown[2], overrides)}"
         if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
             return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
@@ -76,23 +70,11 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
     return None
 
 
-def _explain_communication(error: BaseException) -> str | None:
-    """Return the message for a failed exchange with the other processes of a run, None for any other error."""
+def _is_lost_process(error: BaseException) -> bool:
+    """Return whether an exchange with another process of the run failed because that ended or did not answer."""
     # torch's exceptions by name: importing it takes seconds. Those of gloo are plain RuntimeErrors.
     is_exchange = any(base.__name__ == "DistError" for base in type(error).__mro__) or GLOO.search(str(error))
-    if not (is_exchange and LOST.search(str(error))):
-        return None
-    detail = GLOO.sub("", first_line(error)).split(" This is typically", maxsplit=1)[0].rstrip(". ")
-    return (
-        f"Another process of this run ended or did not answer in time ({detail}): see its output, then continue with "
-        "resume=true."
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
+    return bool(is_exchange and LOST.search(str(error)))
 
 
 def _is_from_composition(error: BaseException) -> bool:
@@ -100,13 +82,6 @@ def _is_from_composition(error: BaseException) -> bool:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     inner = frames[-1].f_globals.get("__name__", "") if frames else ""
     return inner.startswith(("hydra.", "omegaconf.")) and "run_job" not in {frame.f_code.co_name for frame in frames}
-
-
-def _unknown_choice(file: str, options: Sequence[str]) -> str:
-    """Return the message for ``model=transfomer``, whose file would be model/transfomer."""
-    group, _, choice = file.rpartition("/")
-    close = did_you_mean(choice, options, f"{group}=")
-    return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
 
 
 def _unknown_option(name: str, overrides: Sequence[str]) -> str:

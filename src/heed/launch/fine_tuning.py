@@ -15,7 +15,8 @@ from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.inference import model_folder
-from heed.launch.model import build_on_meta
+from heed.launch.compose import Config
+from heed.launch.configuration import build_on_meta
 from heed.models.seq2seq import ModelConfig
 from heed.progress import print_line
 from heed.runs.results import RESULTS, plain_scores, read_results
@@ -25,15 +26,11 @@ INITIAL_SCORES = "initial_scores.json"
 """The scores before fine-tuning, in the run folder, for a run that is resumed."""
 
 
-def inherit_architecture(cfg: Any, overrides: Sequence[str]) -> None:
+def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
     """Replace the options of ``model`` by those of the model to fine-tune, except those given on the command line.
 
     ``model=NAME`` must name a model of the same family. It gives access to the family's options; their values are
-    inherited nevertheless.
-
-    Args:
-        cfg: Hydra's DictConfig, changed in place; beartype cannot check the type.
-        overrides: from the command line.
+    inherited nevertheless. ``cfg`` is changed in place.
 
     Raises:
         HeedError: if an override asks for another family of models, other shapes of weights, or another tokenizer.
@@ -41,7 +38,11 @@ def inherit_architecture(cfg: Any, overrides: Sequence[str]) -> None:
     folder = model_folder.find(Path(cfg.init_from))
     parent = model_folder.read_architecture(folder)
     given = [match[1] for word in overrides if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
-    _check_tokenizer_options(given)
+    if chosen := [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]:
+        raise HeedError(
+            f"{' and '.join(chosen)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
+            "it out. Only tokenizer.bpe_dropout applies."
+        )
     family = OmegaConf.select(cfg, "model._target_", default="").rpartition(".")[2]
     if "model" in given and family != type(parent).__name__:
         raise HeedError(f"init_from={cfg.init_from} is a model of the family {parent.family}: leave out model=NAME.")
@@ -79,25 +80,13 @@ def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationM
         print_line(f"Before:   {by_split}")
 
 
-def read_initial_scores(run: Path) -> dict[str, Any] | None:
-    """Return the scores before training, or None if they were not measured."""
-    try:
-        scores: dict[str, Any] = json.loads((run / INITIAL_SCORES).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return scores
+def read_initial_scores(run: Path) -> Any:
+    """Return the scores before training by split, or None if they were not measured."""
+    file = run / INITIAL_SCORES
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
-def _check_tokenizer_options(given: Collection[str]) -> None:
-    options = [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]
-    if options:
-        raise HeedError(
-            f"{' and '.join(options)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
-            "it out. Only tokenizer.bpe_dropout applies."
-        )
-
-
-def _change(architecture: ModelConfig, cfg: Any, paths: Collection[str]) -> ModelConfig:
+def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> ModelConfig:
     """Return the architecture with the values that ``cfg`` has at these paths ("model.dropout")."""
     config = OmegaConf.create({"model": architecture.to_plain()})
     for path in paths:
@@ -110,10 +99,8 @@ def _change(architecture: ModelConfig, cfg: Any, paths: Collection[str]) -> Mode
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
     """Return whether a model of this architecture has weights of the same names and shapes as a model folder."""
     tokenizer = Tokenizer.load(folder)
-    model = build_on_meta(
-        architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
-    )
-    return model_folder.has_shapes_of(model, folder)
+    sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
+    return model_folder.has_shapes_of(build_on_meta(architecture, **sizes), folder)
 
 
 def _to_node(part: Any) -> Any:
@@ -125,6 +112,5 @@ def _to_node(part: Any) -> Any:
 
 
 def _without_targets(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    return {name: _without_targets(value) for name, value in node.items() if name != "_target_"}
+    is_part = isinstance(node, dict)
+    return {name: _without_targets(value) for name, value in node.items() if name != "_target_"} if is_part else node

@@ -1,4 +1,4 @@
-"""Write what a finished run leaves in its folder: model, translations and results."""
+"""Choose the weights with which a run ends, and write its model, translations and results."""
 
 import json
 import subprocess
@@ -7,44 +7,55 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from torch import Tensor
 
 from heed.data.corpus import Corpus
 from heed.data.text import ParallelText
+from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
 from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch.fine_tuning import read_initial_scores
-from heed.launch.weights import choose_checkpoints, deciding_metric
+from heed.progress import print_line
+from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.results import build_results, scores_by_split
+from heed.runs.selection import MIN_BLEU, Metric
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
-from heed.training.callbacks.checkpoints import find_checkpoints
+from heed.training.callbacks.checkpoints import Checkpoints, find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
 from heed.training.module import TranslationModule
 
 
+def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
+    """Return the model's weights that ``weights=`` names: of one checkpoint, or the mean of several.
+
+    It is printed if the loss chose the best checkpoint instead of the metric of ``select=``.
+    """
+    if weights in ("best", "average_best_k", "ema") and _deciding_metric(checkpoints) != checkpoints.selection.metric:
+        print_line(f"weights={weights}: no validation reached {MIN_BLEU:g} BLEU, so the loss chose the checkpoint.")
+    return mean(checkpoint_weights(path, ema=weights == "ema") for path in _choose_checkpoints(weights, checkpoints))
+
+
 def write_run(
     run: RunFolder, trainer: L.Trainer, module: TranslationModule, *, options: Sequence[str]
 ) -> dict[str, Any]:
-    """Write ``translations/``, ``model/`` with its model card, and ``results.json``, and log the results.
+    """Write ``translations/``, ``model/`` with its model card, and ``results.json``; log and return the results.
 
     Args:
-        options: the options that differ from the defaults.
-
-    Returns:
-        The content of results.json.
+        options: those that differ from the defaults.
     """
-    data, config, model = module.data, run.config, module.model
-    corpus, tokenizer = data.corpus, module.tokenizer
+    data, config, model, tokenizer = module.data, run.config, module.model, module.tokenizer
+    corpus = data.corpus
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
     corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
     checkpoints = find_checkpoints(trainer.callbacks)
-    used_steps = [checkpoint_step(path) for path in choose_checkpoints(config["weights"], checkpoints)]
+    used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]
 
     for split, (_, _, translations) in module.results.items():
         run.write_translations(split, data.texts[split], translations)
@@ -52,19 +63,12 @@ def write_run(
 
     languages = {"src_lang": corpus.src_lang, "tgt_lang": corpus.tgt_lang}
     search = {key: value for key, value in config["search"].items() if key != "_target_"}
-    extraction = {"alignment": alignment["extraction"]} if alignment else {}
-    several = [list(direction) for direction in corpus.directions]
-    model_folder.save(
-        run.path / "model",
-        model,
-        tokenizer,
-        extra={
-            **languages,
-            **({"directions": several} if len(several) > 1 else {}),
-            "search": search,
-            **extraction,
-        },
-    )
+    extra = {**languages, "search": search}
+    if len(corpus.directions) > 1:
+        extra["directions"] = [list(direction) for direction in corpus.directions]
+    if alignment:
+        extra["alignment"] = alignment["extraction"]
+    model_folder.save(run.path / "model", model, tokenizer, extra=extra)
 
     facts = {
         "name": config["name"],
@@ -84,7 +88,7 @@ def write_run(
         "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},
         "search": search,
         "weights": config["weights"],
-        "select": deciding_metric(checkpoints),
+        "select": _deciding_metric(checkpoints),
         "selected_step": used_steps[-1],
         "averaged_steps": used_steps if len(used_steps) > 1 else None,
         "skipped_steps": module.skipped.total,
@@ -116,14 +120,35 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
         for text, direction in [sets[split]]
     }
     counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
+    directions = [(direction.src_lang, direction.tgt_lang) for direction in corpus.directions]
+    folder = run.path / "model"
     write_model_card(
-        run.path / "model",
-        results,
-        splits=splits,
-        word_counts=counts,
-        directions=[(direction.src_lang, direction.tgt_lang) for direction in corpus.directions],
-        license=run.config["license"],
+        folder, results, splits=splits, word_counts=counts, directions=directions, license=run.config["license"]
     )
+
+
+def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
+    """Return the checkpoints that ``weights=`` names, one or several to average; raise a HeedError if there is none."""
+    paths = {
+        "best": checkpoints.best[:1],
+        "last": checkpoints.last[:1],
+        "ema": checkpoints.best[:1],
+        "average_best_k": sorted(checkpoints.best),
+        "average_last_k": sorted(checkpoints.last),
+    }[weights]
+    if not paths:
+        raise HeedError(
+            f"weights={weights} needs a checkpoint, but {checkpoints.folder} holds none: the run was not validated, "
+            "or the checkpoint was deleted. Train longer: raise trainer.max_steps or trainer.max_epochs."
+        )
+    return paths
+
+
+def _deciding_metric(checkpoints: Checkpoints) -> Metric:
+    """Return the metric that chose the best checkpoint."""
+    if not checkpoints.best:
+        return checkpoints.selection.metric
+    return checkpoints.selection.deciding_metric(checkpoints.scores[checkpoint_step(checkpoints.best[0])])
 
 
 def _tags(text: ParallelText) -> list[str] | None:
@@ -133,8 +158,7 @@ def _tags(text: ParallelText) -> list[str] | None:
 
 def _git_commit() -> str | None:
     """Return the commit of the code, with "-dirty" if files differ from it; None outside a repository."""
-    here = Path(__file__).parent
-    command = ("git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout.strip()
     except (OSError, subprocess.CalledProcessError):

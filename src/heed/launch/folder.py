@@ -1,46 +1,43 @@
 """Claim the folder of a run for all of its processes, and print how to resume the run after a failure."""
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import read_write
+from omegaconf import OmegaConf, read_write
 
 from heed.errors import HeedError
-from heed.files import remove_unfinished
+from heed.files import remove_unfinished, replacing
 from heed.launch import program
-from heed.launch.processes import agree_on_folder, announce_parent, detect_launch, is_first_process, watch_parent
-from heed.progress import print_line
+from heed.launch.compose import Config
+from heed.launch.processes import PARENT, agree_on_folder, detect_launch, watch_parent
+from heed.progress import is_first_process, print_line
 from heed.runs.checkpoint_format import CheckpointFormatError
 from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.claim import create, locked, remove_if_empty
+from heed.runs.claim import HYDRA_FOLDER, create, locked, remove_if_empty
 from heed.runs.resume import check_available, newest_unfinished
 from heed.training.callbacks.signals import end_other_processes
 from heed.training.nonfinite import DivergedError
 
 
 @contextmanager
-def claim_folder(cfg: Any) -> Iterator[Path]:
+def claim_folder(cfg: Config) -> Iterator[Path]:
     """Claim the run's folder for the block; if the block fails, print how to resume the run.
 
     The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the one that
     ``hydra.run.dir`` names. The first process claims and locks it, and all processes of the run get the same one.
 
-    Args:
-        cfg: Hydra's DictConfig; beartype cannot check the type.
-
     Raises:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.
     """
-    job, launch = HydraConfig.get(), detect_launch()
+    job, launch, is_first = HydraConfig.get(), detect_launch(), is_first_process()
     given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
     is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
-    is_first = is_first_process(launch)
     with ExitStack() as lock:
         lock.callback(_remove_empty, home)
 
@@ -60,7 +57,7 @@ def claim_folder(cfg: Any) -> Iterator[Path]:
 
         if launch or is_first:
             folder = agree_on_folder(launch, claim)
-            announce_parent()
+            os.environ[PARENT] = str(os.getpid())
         else:  # Lightning passes the folder to the processes that it starts on their command line
             folder = given
             watch_parent()
@@ -83,13 +80,14 @@ def _remove_empty(folder: Path) -> None:
 def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> None:
     """Print the last checkpoint and the command that resumes the run; remove the folder of a run without checkpoints.
 
-    A folder that holds more than the config and the lock is kept.
-
-    Args:
-        resumed: whether the run was resumed. Then an error of the user is not answered with the same command.
+    A folder that holds more than the config and the lock is kept. The command names the folder, because a newer run may
+    have the same name. An error of the user in a resumed run is not answered with the same command.
     """
     if checkpoint := latest_checkpoint(folder):
-        command = _resume_command(folder)
+        # A run that started from another checkpoint resumes from its own.
+        replaced = ("resume", "ckpt_path", "hydra.run.dir")
+        kept = [word for word in sys.argv[1:] if word.partition("=")[0] not in replaced]
+        command = shlex.join([*program.command(), *kept, f"hydra.run.dir={folder}", "resume=true"])
         text = f"The last checkpoint is {checkpoint}. To resume: {command}"
     else:
         remove_if_empty(folder)
@@ -99,9 +97,15 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> N
         print_line(text)
 
 
-def _resume_command(folder: Path) -> str:
-    """Return this process's command line with ``resume=true`` and the folder: a newer run may have the same name."""
-    # A run that started from another checkpoint resumes from its own.
-    replaced = ("resume", "ckpt_path", "hydra.run.dir")
-    kept = [word for word in sys.argv[1:] if word.partition("=")[0] not in replaced]
-    return shlex.join([*program.command(), *kept, f"hydra.run.dir={folder}", "resume=true"])
+def write_hydra_folder(cfg: Config, folder: Path) -> None:
+    """Write ``.hydra/{config,hydra,overrides}.yaml``: the composed configuration, without and with Hydra's own options.
+
+    Hydra itself would write them before heed has claimed a folder for the run.
+    """
+    hydra = HydraConfig.instance().cfg
+    assert hydra is not None
+    nodes = {"config": cfg, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
+    (folder / HYDRA_FOLDER).mkdir(exist_ok=True)
+    for name, node in nodes.items():
+        with replacing(folder / HYDRA_FOLDER / f"{name}.yaml") as partial:
+            partial.write_text(OmegaConf.to_yaml(node), encoding="utf-8")

@@ -1,10 +1,9 @@
-"""Hydra callback for sweeps (``train.py -m``): one folder, the jobs' environment, and a table of results."""
+"""Hydra callback for jobs: errors of a single run, and for grids and searches one folder and a table of results."""
 
 import atexit
 import os
 import sys
 from collections.abc import Sequence
-from copy import deepcopy
 from datetime import datetime
 from pathlib import Path
 from traceback import format_exception
@@ -19,104 +18,104 @@ from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
 from heed.errors import HeedError
-from heed.launch.compose import compose_with_hydra
-from heed.launch.hydra_folder import write_hydra_folder
+from heed.launch.compose import Config, compose_with_hydra
+from heed.launch.errors import JobFailedError
+from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.progress import print_line
 from heed.runs.claim import create
 from heed.runs.table import FAILURE, read_runs, seed_table, sort_runs, table
+from heed.training.callbacks.signals import end_other_processes
 
-LAUNCH_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""
-
 SWEEP_TABLE = "sweep.txt"
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
 GROUP = "model/attention"
 
 
-class Sweep(Callback):
-    """Prepares a sweep and each of its jobs, and writes the table of results. It ignores single runs.
-
-    ``config`` in the methods is Hydra's DictConfig; beartype cannot check the type.
-    """
+class Jobs(Callback):
+    """Raises the error of a single run. Prepares the jobs of a grid or search, and writes the table of a grid."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
-        """The folder of the sweep; None in a single run."""
+        """The folder of the grid or study; None in a single run."""
         self._writes_table = True
         self._confounders: list[str] = []
         self._argv: list[str] = []
         self._launch_variables: set[str] = set()
 
-    def on_multirun_start(self, config: Any, **_: Any) -> None:
-        self._writes_table = config.sweep is None
-        if config.sweep is not None:  # a study is continued in the same folder, by any number of workers
-            HydraConfig.instance().set_config(config)  # the name of the folder interpolates the choices
-            self.folder = Path(config.hydra.sweep.dir)
-        else:
-            given, home = _sweep_folders(config)
+    def on_multirun_start(self, config: Config, **_: Any) -> None:
+        self._writes_table = is_grid = config.sweep is None  # a search has its own table
+        overrides, choices = config.hydra.overrides.task, config.hydra.runtime.choices
+        with read_write(config.hydra):
+            for word in OverridesParser.create().parse_overrides(list(overrides)) if is_grid else ():
+                if word.is_sweep_override() and word.key_or_group in choices:
+                    choices[word.key_or_group] = GRID_CHOICE
+        HydraConfig.instance().set_config(config)  # the name of the folder interpolates the choices
+        self.folder, home = Path(config.hydra.sweep.dir), Path("runs", config.name)
+        if is_grid and self.folder == home:  # a study is continued in the same folder, by any number of workers
             now = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-            self.folder = agree_on_folder(detect_launch(), lambda: create(home, now) if given == home else given)
+            self.folder = agree_on_folder(detect_launch(), lambda: create(home, now))
         with read_write(config.hydra):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
-        self._confounders = confounders(config.hydra.overrides.task)
+        self._confounders = confounders(overrides)
         for line in self._confounders:
             print_line(line)
-        if self._writes_table:
-            # Hydra does not call on_multirun_end if a job failed.
-            atexit.register(self._print_table)
+        if is_grid:
+            atexit.register(self._print_table)  # Hydra does not call on_multirun_end if a job failed
 
-    def on_job_start(self, config: Any, **_: Any) -> None:
+    def on_job_start(self, config: Config, **_: Any) -> None:
         if self.folder is None:
             return
         job = HydraConfig.get()
         overrides = list(job.overrides.task)
         print(f"\nJob {job.job.num}: {' '.join(overrides)}", file=sys.stderr, flush=True)
         # Lightning starts the other processes of the job with sys.argv and hydra.run.dir, as processes of a single run.
-        self._argv = sys.argv
-        self._launch_variables = {name for name in LAUNCH_VARIABLES if name in os.environ}
-        sys.argv = [sys.argv[0], *overrides]
+        self._argv, sys.argv = sys.argv, [sys.argv[0], *overrides]
+        self._launch_variables = LAUNCH_VARIABLES & os.environ.keys()
         with read_write(job):
             job.run.dir = job.runtime.output_dir
 
-    def on_job_end(self, config: Any, job_return: JobReturn, **_: Any) -> None:
+    def on_job_end(self, config: Config, job_return: JobReturn, **_: Any) -> None:
+        error = hydra_job_error(job_return) if job_return.status == JobStatus.FAILED else None
         if self.folder is None:
+            if error is not None:
+                raise JobFailedError from error
             return
         sys.argv = self._argv
-        for name in set(LAUNCH_VARIABLES) - self._launch_variables:
+        for name in LAUNCH_VARIABLES - self._launch_variables:
             os.environ.pop(name, None)
-        if job_return.status == JobStatus.FAILED:
-            from heed.training.callbacks.signals import end_other_processes
-
+        if error is not None:
             end_other_processes()
-            self._record_failure(config, hydra_job_error(job_return))
+            _record_failure(config, error)
         leave_process_group()
-        if not self._writes_table:  # the search has its own
-            return
-        # After every job, because a later one may end the process.
-        best_first = sort_runs(read_runs(self.folder), "valid_bleu")
-        tables = [text for text in (table(best_first), seed_table(best_first), *self._confounders) if text]
-        (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
-
-    def _record_failure(self, config: Any, error: BaseException) -> None:
-        cause = error
-        while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
-            cause = cause.__cause__
-        reason = " ".join(str(cause).split()) or type(cause).__name__
-        print(f"This job failed: {reason}", file=sys.stderr, flush=True)
-        folder = Path(config.hydra.runtime.output_dir)
-        folder.mkdir(exist_ok=True)  # `claim_folder` has removed it if the job wrote nothing
-        write_hydra_folder(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), folder)
-        (folder / FAILURE).write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
+        if self._writes_table:  # after every job, because a later one may end the process
+            best_first = sort_runs(read_runs(self.folder), "valid_bleu")
+            tables = [text for text in (table(best_first), seed_table(best_first), *self._confounders) if text]
+            (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _print_table(self) -> None:
         assert self.folder is not None
         file = self.folder / SWEEP_TABLE
         if file.exists():
             print(f"\nSweep {file}\n\n{file.read_text(encoding='utf-8')}", file=sys.stderr, end="", flush=True)
+
+
+def _record_failure(config: Config, error: BaseException) -> None:
+    """Print why a job failed, and write it to the job's folder, which `claim_folder` removed if nothing was written."""
+    cause = error
+    while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
+        cause = cause.__cause__
+    reason = " ".join(str(cause).split()) or type(cause).__name__
+    print(f"This job failed: {reason}", file=sys.stderr, flush=True)
+    folder = Path(config.hydra.runtime.output_dir)
+    folder.mkdir(exist_ok=True)
+    write_hydra_folder(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), folder)
+    (folder / FAILURE).write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
 
 
 def confounders(overrides: Sequence[str]) -> list[str]:
@@ -139,21 +138,3 @@ def confounders(overrides: Sequence[str]) -> list[str]:
         f"{GROUP}={','.join(choices)} also varies model.attention.{' and model.attention.'.join(varied)}: to compare "
         "scores alone, vary model.attention.score."
     ]
-
-
-def _sweep_folders(config: Any) -> tuple[Path, Path]:
-    """Return the folder that ``hydra.sweep.dir`` names, and ``runs/NAME``.
-
-    Where they interpolate the choice of a group that the grid varies, it is `GRID_CHOICE`.
-    """
-    overrides = OverridesParser.create().parse_overrides(list(config.hydra.overrides.task))
-    named = deepcopy(config)
-    choices = named.hydra.runtime.choices
-    with read_write(named.hydra):
-        for override in overrides:
-            if override.is_sweep_override() and override.key_or_group in choices:
-                choices[override.key_or_group] = GRID_CHOICE
-    HydraConfig.instance().set_config(named)  # the interpolations read it
-    folders = Path(named.hydra.sweep.dir), Path("runs", named.name)
-    HydraConfig.instance().set_config(config)
-    return folders

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import lightning as L
-from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
-from lightning.pytorch.utilities import rank_zero_only
+from lightning.fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
 from torch import distributed
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
@@ -20,10 +22,12 @@ from heed.errors import HeedError
 from heed.launch import program
 
 PARENT = "HEED_PARENT_PROCESS"
-"""Environment variable with the number of the process whose children Lightning's launcher starts."""
-
+"""Environment variable by which a process tells its number to those that Lightning starts from it: `watch_parent`."""
 TIMEOUT = timedelta(minutes=5)
 """How long a process waits for the first one to claim a folder."""
+
+_agreements = count(1)
+"""Numbers the calls of `agree_on_folder` in this process: each call has a key of its own in the store."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +37,9 @@ class Launch:
     launcher: str
     rank: int
     world_size: int
+    """0 if Lightning starts the other processes of each node."""
     address: str
     port: int
-    store_exists: bool = False
-    """Whether the launcher serves a key-value store at this address, as torchrun does."""
-    attempt: str = "0"
-    """The restart count of torchrun, which restarts all processes after a failure and keeps its store."""
-
-
-def is_first_process(launch: Launch | None) -> bool:
-    """Return whether this is process 0 of its run, the only one that writes to the run folder."""
-    return rank_zero_only.rank in (None, 0) if launch is None else launch.rank == 0
 
 
 def detect_launch() -> Launch | None:
@@ -54,36 +50,24 @@ def detect_launch() -> Launch | None:
     Raises:
         HeedError: if the SLURM job does not say how many tasks a node has.
     """
-    env = os.environ
+    found: ClusterEnvironment
     if TorchElasticEnvironment.detect():
-        elastic = TorchElasticEnvironment()
-        return Launch(
-            "torchrun",
-            elastic.global_rank(),
-            elastic.world_size(),
-            elastic.main_address,
-            elastic.main_port,
-            store_exists=env.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-            attempt=env.get("TORCHELASTIC_RESTART_COUNT", "0"),
-        )
-    if SLURMEnvironment.detect():
+        name, found = "torchrun", TorchElasticEnvironment()
+    elif SLURMEnvironment.detect():
         try:
-            slurm = SLURMEnvironment()
+            name, found = "srun", SLURMEnvironment()
         except RuntimeError as error:  # --ntasks without --ntasks-per-node
             raise HeedError(f"Lightning rejects this SLURM job: {error}") from error
-        return Launch("srun", slurm.global_rank(), slurm.world_size(), slurm.main_address, slurm.main_port)
-    if {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= env.keys() and "LOCAL_RANK" not in env:
-        # World size 0: Lightning starts the other processes of each node.
-        return Launch("NODE_RANK", int(env["NODE_RANK"]), 0, env["MASTER_ADDR"], int(env["MASTER_PORT"]))
-    return None
+    elif {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} <= os.environ.keys() and "LOCAL_RANK" not in os.environ:
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        return Launch("NODE_RANK", int(os.environ["NODE_RANK"]), 0, address, port)
+    else:
+        return None
+    return Launch(name, found.global_rank(), found.world_size(), found.main_address, found.main_port)
 
 
 def check_world_size(trainer: L.Trainer, launch: Launch | None) -> None:
-    """Check that the trainer uses all processes of the launcher, instead of training the whole model in each of them.
-
-    Raises:
-        HeedError: if it does not.
-    """
+    """Raise a HeedError unless the trainer uses all processes of the launcher: each would train the whole model."""
     if launch is not None and launch.world_size not in (0, trainer.world_size):
         raise HeedError(
             f"{launch.launcher} started {launch.world_size} processes, but the trainer is for {trainer.world_size}: "
@@ -96,11 +80,6 @@ def leave_process_group() -> None:
     """Destroy torch's process group, if there is one: threads of gloo may abort a process that exits with one."""
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
-
-
-def announce_parent() -> None:
-    """Tell the processes that Lightning will start from this one its number, for `watch_parent`."""
-    os.environ[PARENT] = str(os.getpid())
 
 
 def watch_parent() -> None:
@@ -121,10 +100,6 @@ def watch_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-_agreements = 0
-"""Calls of `agree_on_folder` in this process: each call has a key of its own in the store."""
-
-
 def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
     """Call ``claim`` in the first process, and return the folder it claims in every process.
 
@@ -133,11 +108,11 @@ def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
     Raises:
         HeedError: if the first process does not answer in time.
     """
-    global _agreements
-    _agreements += 1
+    number = next(_agreements)
     if launch is None or launch.world_size == 1:
         return claim()
-    key = f"heed/{launch.attempt}/folder/{_agreements}"
+    # After a failure, torchrun restarts all processes and keeps its store.
+    key = f"heed/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/folder/{number}"
     try:
         if launch.rank == 0:
             folder = claim()
@@ -151,18 +126,9 @@ def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
         ) from error
 
 
-_stores: dict[tuple[str, int], TCPStore] = {}
-
-
+@cache
 def _store(launch: Launch) -> TCPStore:
-    """Return the launch's key-value store. Process 0 serves it, later also for Lightning's process group."""
-    address = launch.address, launch.port
-    if address not in _stores:
-        _stores[address] = TCPStore(
-            *address,
-            is_master=launch.rank == 0 and not launch.store_exists,
-            timeout=TIMEOUT,
-            wait_for_workers=False,
-            multi_tenant=True,
-        )
-    return _stores[address]
+    """Return the key-value store of a run: torchrun's, or one that process 0 serves, later also to Lightning."""
+    is_server = launch.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    options: Any = {"is_master": is_server, "timeout": TIMEOUT, "wait_for_workers": False, "multi_tenant": True}
+    return TCPStore(launch.address, launch.port, **options)

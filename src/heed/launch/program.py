@@ -57,16 +57,12 @@ def name() -> str:
 
 def help_text() -> str:
     """Return the answer to ``--help``."""
-    program = HEED_TRAIN if sys.argv[0] == HEED_TRAIN else f"python {name()}"
-    return HELP.format(command=program, groups=_list_groups(CONF), conf=CONF)
-
-
-def _list_groups(conf: Path) -> str:
-    """Return a line for each group of the configuration, with its choices."""
     groups: dict[str, list[str]] = {}
-    for path in sorted(conf.rglob("*.yaml")):
-        group = path.parent.relative_to(conf).as_posix()
-        groups.setdefault(group, []).append(path.stem)
-    shown = {group: choices for group, choices in groups.items() if not group.startswith((".", "data_", "hydra"))}
-    width = max(map(len, shown)) + 2
-    return "\n".join(f"  {group:<{width}}{' | '.join(choices)}" for group, choices in shown.items())
+    for path in sorted(CONF.rglob("*.yaml")):
+        group = path.parent.relative_to(CONF).as_posix()
+        if not group.startswith((".", "data_", "hydra")):
+            groups.setdefault(group, []).append(path.stem)
+    width = max(map(len, groups)) + 2
+    lines = [f"  {group:<{width}}{' | '.join(choices)}" for group, choices in groups.items()]
+    program = HEED_TRAIN if sys.argv[0] == HEED_TRAIN else f"python {name()}"
+    return HELP.format(command=program, groups="\n".join(lines), conf=CONF)

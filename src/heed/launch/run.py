@@ -1,73 +1,92 @@
 """The plan of one run: build, fit, test, and write the results."""
 
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import lightning as L
+import torch
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.callbacks import Callback
-from omegaconf import OmegaConf
+from lightning.pytorch.loggers import Logger
+from omegaconf import OmegaConf, open_dict
 
+from heed.compat import memory_bytes
+from heed.data.corpus import Corpus
+from heed.data.datamodule import TranslationData
+from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
+from heed.evaluation.comet import Comet
 from heed.files import writing
-from heed.launch.assemble import assemble
-from heed.launch.differences import find_differences
-from heed.launch.dry_run import dry_run
+from heed.inference import model_folder
+from heed.launch.compose import Config, compose, find_differences
+from heed.launch.configuration import Parts, build_on_meta, build_parts, dry_run
+from heed.launch.errors import explain_error
 from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
-from heed.launch.finish import write_run
-from heed.launch.hydra_folder import write_hydra_folder
-from heed.launch.processes import detect_launch, is_first_process
+from heed.launch.finish import chosen_weights, write_run
+from heed.launch.folder import write_hydra_folder
+from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.summary import results_summary, run_summary
-from heed.launch.weights import chosen_weights
-from heed.progress import print_line
+from heed.models import build_model
+from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
+from heed.progress import is_first_process, print_line
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
+from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.callbacks.checkpoints import find_checkpoints
-from heed.training.callbacks.pruning import find_pruned_step
+from heed.training.callbacks.corpora import CountCorpora
+from heed.training.callbacks.pruning import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
 
+COMET_MODEL = "Unbabel/wmt22-comet-da"
 
-def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
+
+def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
     """Train one model in a claimed folder, test it and write its results.
 
     Args:
-        cfg: Hydra's DictConfig; beartype cannot check the type.
         callbacks: further ones than those of the configuration.
 
     Returns:
-        The content of results.json; None in all processes but the first, and if a search ended the run early.
+        The content of results.json; None in all processes but the first, and if a search pruned the run.
     """
     check_start(cfg)
-    is_first = is_first_process(detect_launch())
+    is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
-    dry_run(cfg)
-    _choose_precision(cfg, folder)
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    config, parts = dry_run(cfg)
+    cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
     if is_first:
         write_hydra_folder(cfg, folder)
-    assembly = assemble(cfg, folder, callbacks)
-    trainer, module, data = assembly.trainer, assembly.module, assembly.data
+    trainer, module, data = assemble(config, parts, folder, callbacks)
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
     print_line(run_summary(folder, trainer, module, data, differences=differences))
-    if cfg.init_from:
-        print_line(describe_start(cfg.init_from))
+    if config["init_from"]:
+        print_line(describe_start(config["init_from"]))
 
     with closing(trainer.loggers), writing(folder):
-        if cfg.init_from and checkpoint is None:
+        if config["init_from"] and checkpoint is None:
             score_initial_weights(folder, trainer, module, data)
-        with explain_damaged_checkpoint(checkpoint, module):
+        try:
             trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        if not (module.training_began or cfg.resume):
+        except HeedError:
+            raise
+        except Exception as error:  # a checkpoint holds state of heed, Lightning and torch; any of it may be wrong
+            if checkpoint is None or module.training_began:
+                raise
+            raise HeedError(
+                f"{checkpoint} cannot be resumed from: it is damaged, or another version of heed or its libraries "
+                f"wrote it ({type(error).__name__}: {first_line(error)}). Name another checkpoint with ckpt_path=."
+            ) from error
+        if not (module.training_began or config["resume"]):
             raise HeedError(
                 f"{checkpoint} is already at step {trainer.global_step:,} of trainer.max_steps={trainer.max_steps}: "
                 "raise trainer.max_steps to train further."
@@ -76,7 +95,7 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
             if trainer.is_global_zero:
                 run.write_pruned(step)
             return None
-        module.model.load_state_dict(chosen_weights(cfg.weights, find_checkpoints(trainer.callbacks)))
+        module.model.load_state_dict(chosen_weights(config["weights"], find_checkpoints(trainer.callbacks)))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module, options=differences)
@@ -85,12 +104,12 @@ def train_one_run(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) ->
     return None
 
 
-def _choose_precision(cfg: Any, folder: Path) -> None:
-    """Replace ``trainer.precision=auto`` by what it means on this machine, or, for a resumed run, where it started."""
-    trainer = cfg.trainer
-    before = find_config(folder) if cfg.resume and trainer.precision == "auto" else None
-    chosen = before["trainer"]["precision"] if before else trainer.precision
-    trainer.precision = resolve_precision(chosen, trainer.accelerator)
+def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
+    """Return what ``trainer.precision=auto`` means on this machine or, for a resumed run, where the run started."""
+    options = config["trainer"]
+    before = find_config(folder) if config["resume"] and options["precision"] == "auto" else None
+    chosen = before["trainer"]["precision"] if before else options["precision"]
+    return str(resolve_precision(chosen, options["accelerator"]))
 
 
 def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -> None:
@@ -105,20 +124,163 @@ def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -
         )
 
 
-@contextmanager
-def explain_damaged_checkpoint(checkpoint: Path | None, module: TranslationModule) -> Iterator[None]:
-    """Turn any error while a checkpoint is restored into a HeedError that names the checkpoint.
+# ---- from parts to the first training step
 
-    A checkpoint holds state of heed, Lightning and torch, and any part of it may be missing or wrong.
+
+def assemble(
+    config: Mapping[str, Any], parts: Parts, folder: Path, callbacks: Iterable[Callback] = ()
+) -> tuple[L.Trainer, TranslationModule, TranslationData]:
+    """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
+
+    With ``init_from=``, tokenizer and weights are those of that model; otherwise the weights are drawn from ``seed``.
+
+    Args:
+        config, parts: as `dry_run` returns them.
+        folder: of the run.
+        callbacks: further ones than those of the configuration.
+
+    Raises:
+        HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
+    """
+    selection, comet = _load_selection(config["select"])
+    trainer = _build_trainer(config, parts, folder, selection, callbacks)
+    corpus, tokenizer = _load_text(config, parts)
+    dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
+    data = TranslationData(
+        corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
+    )
+    if corpus.train.is_mixture:
+        names = [part.name for part in corpus.train.corpora]
+        trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
+    torch.manual_seed(config["seed"])
+    model = _build_model(parts["model"], tokenizer)
+    if config["init_from"]:
+        model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
+    later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
+    module = parts["module"](model, tokenizer, seed=config["seed"], comet=comet, **later)
+    return trainer, module, data
+
+
+def _load_selection(metric: str) -> tuple[Selection, Comet | None]:
+    """Return how validations are ranked (``select=``), and the COMET model if the ranking needs it.
+
+    If COMET or its weights are not installed, the reason is printed and BLEU ranks.
+    """
+    if metric not in SIGN:
+        raise HeedError(f"select={metric} is unknown: choose one of {', '.join(SIGN)}.")
+    if metric != "comet":
+        return Selection(cast(Metric, metric)), None
+    try:
+        return Selection("comet"), Comet(COMET_MODEL)
+    except HeedError as error:
+        print_line(f"select=bleu is used instead of select=comet: {error}")
+        return Selection("bleu"), None
+
+
+def _build_trainer(
+    config: Mapping[str, Any], parts: Parts, folder: Path, selection: Selection, callbacks: Iterable[Callback]
+) -> L.Trainer:
+    """Build the trainer and its loggers.
+
+    Raises:
+        HeedError: if the trainer does not fit the launcher, and for an LSTM in fp16 on a CPU, which oneDNN lacks.
+    """
+    # Those of heed are functions of the run, and only its first process logs; others may be objects.
+    loggers = [
+        logger if isinstance(logger, Logger) else logger(folder=folder, config=config)
+        for logger in parts["logger"].values()
+        if isinstance(logger, Logger) or is_first_process()
+    ]
+    chosen = [*parts["callbacks"].values(), *callbacks]
+    precision = config["trainer"]["precision"]  # no longer auto, with which the part was built
+    trainer: L.Trainer = parts["trainer"](
+        folder=folder, selection=selection, callbacks=chosen, loggers=loggers, precision=precision
+    )
+    check_world_size(trainer, detect_launch())
+    is_fp16_on_cpu = (trainer.precision, trainer.strategy.root_device.type) == ("16-mixed", "cpu")
+    if is_fp16_on_cpu and getattr(parts["model"], "cell", None) == "lstm":
+        raise HeedError(
+            "trainer.precision=16-mixed cannot train model.cell=lstm on a CPU: choose trainer.precision=bf16-mixed or "
+            "32-true, or model.cell=gru."
+        )
+    return trainer
+
+
+def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokenizer]:
+    """Read and clean the corpus; train its tokenizer, or read it from the cache or from the model of ``init_from``."""
+    corpus: Corpus = parts["data"].load()
+    print_line(corpus.train.describe_cleaning())
+    if config["init_from"]:
+        return corpus, Tokenizer.load(model_folder.find(Path(config["init_from"])))
+    return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
+
+
+def _build_model(architecture: ModelConfig, tokenizer: Tokenizer) -> TrainableSeq2Seq:
+    """Build the model with random weights; raise a HeedError if they are larger than this machine's memory."""
+    sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
+    parameters = build_on_meta(architecture, **sizes).parameters()
+    needed = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+    memory = memory_bytes()
+    if memory is not None and needed > memory:
+        raise HeedError(
+            f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
+            "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."
+        )
+    return build_model(architecture, **sizes)
+
+
+def prepare(overrides: Sequence[str]) -> str:
+    """Prepare the text of ``heed train OVERRIDES``, so that the training starts at once, and return a report.
+
+    Raises:
+        HeedError: if an option is wrong or the data cannot be read.
     """
     try:
-        yield
-    except HeedError:
-        raise
+        config: Any = OmegaConf.to_container(compose(overrides), resolve=True)
+        parts = build_parts(config)
     except Exception as error:
-        if checkpoint is None or module.training_began:
+        if (message := explain_error(error, overrides=overrides)) is None:
             raise
-        raise HeedError(
-            f"{checkpoint} cannot be resumed from: it is damaged, or another version of heed or its libraries wrote it "
-            f"({type(error).__name__}: {first_line(error)}). Name another checkpoint with ckpt_path=."
-        ) from error
+        raise HeedError(message) from error
+    corpus, tokenizer = _load_text(config, parts)
+    lines = []
+    for part, pairs in zip(corpus.train.corpora, corpus.train.encode(tokenizer), strict=True):
+        src, tgt = (int(tokens.sum()) for tokens in pairs.chunk_tokens)
+        lines += [
+            f"Prepared: {part.name}{': ' if part.name else ''}{len(pairs):,} pairs with {src:,} source and {tgt:,} "
+            f"target tokens in {len(pairs.shards):,} shard{'s' if len(pairs.shards) > 1 else ''}",
+            f"Folder:   {pairs.folder}",
+            f"Digest:   {pairs.digest}",
+        ]
+    return "\n".join([*lines, f"Text:     {corpus.fingerprint}"])
+
+
+# ---- trials of a search
+
+
+def take_objectives(cfg: Config) -> list[str]:
+    """Remove the options of a search from the configuration, and return its objectives: none outside a search.
+
+    They are not options of the run: a study with more trials must not change the config of its trials.
+
+    Raises:
+        HeedError: if there are options of a search, but the run is no trial.
+    """
+    with open_dict(cfg):
+        options = cfg.pop("sweep", None)
+    if options is None:
+        return []
+    if not OmegaConf.is_dict(options) or options.get("trial") is None:
+        choice = HydraConfig.get().runtime.choices.get("sweep")
+        raise HeedError(f"sweep={choice} searches over many runs: add -m to start them.")
+    return [options.objective] if isinstance(options.objective, str) else list(options.objective)
+
+
+def pruning(objectives: Sequence[str], report: Report | None) -> list[Callback]:
+    """Return the callback that reports a trial's validations and prunes the trial. All processes of a run need it.
+
+    There is none if validations do not measure the objective, or if there are several.
+    """
+    if len(objectives) != 1 or not objectives[0].startswith("valid."):
+        return []
+    return [Pruning(objectives[0].removeprefix("valid."), report)]

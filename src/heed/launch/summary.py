@@ -22,52 +22,41 @@ WIDTH = 110
 def run_summary(
     folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
 ) -> str:
-    """Return what is about to be trained: data, model, device, number of steps, options, folder.
-
-    Args:
-        differences: the options that differ from the defaults.
-    """
-    corpus, tokenizer, model = data.corpus, module.tokenizer, module.model
+    """Return what is about to be trained: data, model, device, steps, options that differ from the defaults, folder."""
+    corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
     counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
     directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
     sizes = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
     steps = planned_steps(trainer, data)
     limit = f"about {steps:,} steps" if steps else "no limit of steps"
-    steps_per_epoch = data.train_tgt_tokens / data.planner.batch_tokens
-    return "\n".join(
-        (
-            f"Data:     {corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
-            f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
-            f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
-            f"Training: {limit}, {steps_per_epoch:,.0f} per epoch, "
-            f"{data.planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
-            options_line(differences),
-            *short_training(steps, trainer, module),
-            *late_texts(steps, data),
-            *idle_devices(trainer.world_size, data),
-            f"Folder:   {folder}",
-        )
-    )
+    lines = [
+        f"Data:     {corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
+        f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
+        f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
+        f"Training: {limit}, {data.train_tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
+        f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
+        options_line(differences),
+        *short_training(steps, trainer, module),
+        *late_texts(steps, data),
+        *idle_devices(trainer.world_size, data),
+        f"Folder:   {folder}",
+    ]
+    return "\n".join(lines)
 
 
 def options_line(differences: Sequence[str]) -> str:
     """Return the options that differ from the defaults in lines of `WIDTH` characters, with hanging indentation."""
-    return textwrap.fill(
-        " ".join(differences) or "the defaults",
-        WIDTH,
-        initial_indent="Options:  ",
-        subsequent_indent=" " * len("Options:  "),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    start, text = "Options:  ", " ".join(differences) or "the defaults"
+    indent = " " * len(start)
+    wrapper = textwrap.TextWrapper(WIDTH, start, indent, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(text)
 
 
 def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
     """Return a line of advice if training ends before the learning rate reaches its peak, or at its first validation.
 
-    Args:
-        steps: that are planned; None if there is no limit.
+    ``steps`` is None if there is no limit.
     """
     limits = {
         "schedule.warmup_steps": getattr(module.schedule, "warmup_steps", 0),
@@ -76,46 +65,35 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
     if steps is None or steps > max(limits.values()):
         return []
     too_long = " and ".join(name for name, limit in limits.items() if steps <= limit)
-    longer = "trainer.max_epochs or a smaller batching.batch_tokens"
-    if steps == trainer.max_steps:
-        longer = "trainer.max_steps"
+    is_limit = steps == trainer.max_steps
+    longer = "trainer.max_steps" if is_limit else "trainer.max_epochs or a smaller batching.batch_tokens"
     return [f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more {longer}."]
 
 
 def late_texts(steps: int | None, data: TranslationData) -> list[str]:
-    """Return a line of advice for texts of a mixture that start after the end of the training.
-
-    Args:
-        steps: that are planned; None if there is no limit.
-    """
-    late = [part for part in data.corpora if steps is not None and part.from_step >= steps]
+    """Return a line of advice for each text of a mixture that starts after the end of the training (``steps``)."""
     return [
         f"Advice:   data.train.{part.name} is never drawn: its from_step={part.from_step:,} is not before the end of "
         f"the training, at about step {steps:,}."
-        for part in late
+        for part in data.corpora
+        if steps is not None and part.from_step >= steps
     ]
 
 
 def idle_devices(devices: int, data: TranslationData) -> list[str]:
     """Return a line of advice if a step has fewer micro-batches than there are devices."""
-    planner = data.planner
-    micro_batches = math.ceil(data.step_tokens / planner.device_tokens)
-    if planner.auto or micro_batches >= devices:
+    device_tokens, used = data.planner.device_tokens, math.ceil(data.step_tokens / data.planner.device_tokens)
+    if data.planner.auto or used >= devices:
         return []
     return [
-        f"Devices:  {devices - micro_batches} of {devices} will be idle: a step's {data.step_tokens:,.0f} source and "
-        f"target tokens fit into {micro_batches} × batching.device_tokens={planner.device_tokens}; "
+        f"Devices:  {devices - used} of {devices} will be idle: a step's {data.step_tokens:,.0f} source and target "
+        f"tokens fit into {used} × batching.device_tokens={device_tokens}; "
         f"try {math.floor(data.step_tokens / (devices - 0.5))} (this changes rounding and dropout masks)."
     ]
 
 
 def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
-    """Return the main results of a finished run, and a command that uses its model.
-
-    Args:
-        results: the content of results.json.
-        example: a source sentence.
-    """
+    """Return the main results of a finished run, and a command that translates ``example``, a source sentence."""
     lines = [
         f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
         f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
@@ -127,10 +105,8 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
         lines.append(f"Weights:  {results['weights']}, of step {results['selected_step']:,}{by}.")
     if skipped := results["skipped_steps"]:
         lines.append(f"Skipped:  {skipped:,} steps, whose loss or gradient was not finite.")
-    scored = scores_by_split(results)
-    if len(results["valid"].get("sets", ())) > 1:
-        scored = {"valid (mean)": results["valid"], **scored}
-    initial = results["initial_scores"] or {}
+    mean = {"valid (mean)": results["valid"]} if len(results["valid"].get("sets", ())) > 1 else {}
+    scored, initial = {**mean, **scores_by_split(results)}, results["initial_scores"] or {}
     for split, scores in scored.items():
         loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
         before = f"   BLEU before {initial[split]['bleu']:.2f}" if split in initial else ""
@@ -139,8 +115,7 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
     for reason in dict.fromkeys(scores["not_comparable"] for scores in scored.values() if scores["not_comparable"]):
         splits = ", ".join(split for split, scores in scored.items() if scores["not_comparable"] == reason)
         lines.append(f"  {splits}: not comparable with published scores: {reason}")
-    lines += [
-        f"Results:  {folder / RESULTS}, and translations in the same folder.",
-        f"Try next: echo {shlex.quote(example)} | {Path(sys.executable).parent / 'heed'} translate --model {folder}",
-    ]
+    heed = Path(sys.executable).parent / "heed"
+    lines.append(f"Results:  {folder / RESULTS}, and translations in the same folder.")
+    lines.append(f"Try next: echo {shlex.quote(example)} | {heed} translate --model {folder}")
     return "\n".join(lines)

@@ -128,8 +128,4 @@ class RNNConfig(ModelConfig):
 
     @classmethod
     def from_plain(cls, data: Any) -> "RNNConfig":
-        attention = data.get("attention") if isinstance(data, dict) else None
-        if isinstance(attention, dict) and attention.get("reach") == "global":
-            # Model folders of earlier versions have a window that was not used.
-            data = data | {"attention": attention | {"window": None}}
         return from_plain(cls, data, where="model.")

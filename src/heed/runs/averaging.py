@@ -78,9 +78,7 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
         raise HeedError(f"{path} is no checkpoint of heed: {wrong[0]} is not a tensor.")
-    check_checkpoint_format(
-        checkpoint, path, if_older="whose parameters have other names: use the model folder of its run instead."
-    )
+    check_checkpoint_format(checkpoint, path)
     check_finite(weights, path)
     return weights
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from heed.errors import HeedError
 from heed.files import read_yaml, replacing, yaml_text
-from heed.renamed import RENAMED, rename_keys
 
 CONFIG = "config.yaml"
 
@@ -53,12 +52,12 @@ def role(name: str) -> Role:
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """Return a run's options, under their present names.
+    """Return a run's options.
 
     Raises:
         HeedError: if there is no readable config.yaml.
     """
-    return rename_keys(read_yaml(run / CONFIG), RENAMED)
+    return read_yaml(run / CONFIG)
 
 
 def find_config(run: Path) -> dict[str, Any] | None:

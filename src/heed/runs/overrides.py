@@ -7,16 +7,15 @@ import yaml
 
 from heed.runs.claim import HYDRA_FOLDER
 
-OVERRIDES = (f"{HYDRA_FOLDER}/overrides.yaml", "overrides.yaml")
-"""Files with a run's overrides, a list of ``key=value``; the second in the jobs of older grids."""
+OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
+"""The file with a run's overrides, a list of ``key=value``."""
 GRID = "multirun.yaml"
 """Written by Hydra in the folder of a grid: its options, with the overrides as the user gave them."""
 
 
 def read_overrides(run: Path) -> list[str]:
     """Return the overrides of a run, none where the file is missing or cannot be read."""
-    file = next((run / name for name in OVERRIDES if (run / name).is_file()), None)
-    return _texts(_read_yaml(file)) if file else []
+    return _texts(_read_yaml(run / OVERRIDES))
 
 
 def read_varied_overrides(run: Path) -> list[str] | None:

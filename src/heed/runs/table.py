@@ -70,9 +70,7 @@ def read_runs(folder: Path) -> list[Row]:
 
 def _grid_folder(run: Path) -> Path | None:
     """Return the folder of the grid to which the run belongs; None for a single run."""
-    # Older grids have no GRID file; their jobs have the same names: "0_rnn".
-    is_job = (run.parent / GRID).is_file() or re.match(r"\d+_", run.name)
-    return run.parent if is_job else None
+    return run.parent if (run.parent / GRID).is_file() else None
 
 
 def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:

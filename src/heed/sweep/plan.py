@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution
 
 from heed.errors import HeedError
 from heed.launch import program
-from heed.launch.dry_run import dry_run
+from heed.launch.configuration import dry_run
 from heed.options import format_value
 from heed.sweep.pruners import build_pruner
 from heed.sweep.samplers import build_sampler, is_grid

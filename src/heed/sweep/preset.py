@@ -21,7 +21,7 @@ def preset_text(cfg: Any, differences: Sequence[str], *, reasons: Mapping[str, s
 
     Args:
         cfg: Hydra's DictConfig of the run.
-        differences: as `heed.launch.differences.find_differences` returns them.
+        differences: as `heed.launch.compose.find_differences` returns them.
         reasons: a comment for each option that was searched.
         headline: where the preset comes from.
     """

@@ -53,7 +53,7 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
 
     Args:
         arguments: the overrides of the command line, except those of Hydra itself.
-        task_function: `heed.launch.command.train`.
+        task_function: `heed.launch.train`.
         config: Hydra's DictConfig of the command line.
 
     Raises:

@@ -18,7 +18,7 @@ from heed.sweep.settings import SweepSettings
 from heed.sweep.study import SharedStudy, default_storage, open_storage, send_heartbeats
 
 Train = Callable[..., list[float] | None]
-"""`heed.launch.command.train`: takes the configuration and ``report``; returns the objectives, None if pruned."""
+"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, None if pruned."""
 
 
 def run_trial(cfg: Any, *, train: Train) -> None:

@@ -13,8 +13,8 @@ from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
 from heed.inference.loading import load
+from heed.launch.compose import find_differences
 from heed.launch.configuration import build_part
-from heed.launch.differences import find_differences
 from heed.launch.finish import write_card
 from heed.report.comparison import write_comparison
 from heed.runs.config import read_config

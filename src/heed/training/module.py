@@ -347,12 +347,7 @@ class TranslationModule(L.LightningModule):
                 progress.
         """
         path = Path(str(self.trainer.ckpt_path))
-        check_checkpoint_format(
-            checkpoint,
-            path,
-            if_older="whose optimizer state is stored by position and cannot be matched to the parameters of this "
-            "version: start a new run from its weights with init_from=RUN.",
-        )
+        check_checkpoint_format(checkpoint, path)
         check_architecture(checkpoint["state_dict"], self.state_dict(), path)
         if checkpoint["tokenizer"] != self.tokenizer.hash:
             raise HeedError(

@@ -19,7 +19,7 @@ import zstandard
 from safetensors.torch import load_file
 from torch import Tensor
 
-from heed.launch import command as launch_command
+from heed import launch
 from heed.launch.compose import compose
 from tests.data.corpora import toy_language, write_lines
 
@@ -201,7 +201,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def train(corpus: Format, folder: Path) -> dict[str, Tensor]:
     """Train on a format, and return the weights."""
     corpus.write(folder)
-    launch_command.train(compose((*TINY, *corpus.options), folder=folder / "run"))
+    launch.train(compose((*TINY, *corpus.options), folder=folder / "run"))
     return load_file(folder / "run" / "model" / "model.safetensors")
 
 
@@ -249,6 +249,6 @@ def test_the_sentences_decide_the_model(folder: Path, expected: dict[str, Tensor
     corpus = FORMATS[0]
     corpus.write(folder)
     write_lines(folder, train_de=[*TEXT.tgt[1:], TEXT.tgt[0]])
-    launch_command.train(compose((*TINY, *corpus.options), folder=folder / "run"))
+    launch.train(compose((*TINY, *corpus.options), folder=folder / "run"))
     weights = load_file(folder / "run" / "model" / "model.safetensors")
     assert any(not weight.equal(expected[name]) for name, weight in weights.items() if name in expected)

@@ -16,7 +16,7 @@ from hydra.utils import get_object
 from hypothesis import strategies as st
 
 from heed.cli import COMMANDS
-from heed.launch.schema import Schema
+from heed.launch.compose import Schema
 from tests.reliability.fuzz.execute import ROOT
 
 CONF = ROOT / "conf"

@@ -16,7 +16,7 @@ from heed.cli import main as heed
 from heed.data.datamodule import StepShard
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.launch.dry_run import dry_run
+from heed.launch.configuration import dry_run
 from heed.runs.averaging import EMA as STATE
 from heed.runs.averaging import checkpoint_weights
 from heed.training.callbacks.ema import EMA

@@ -90,7 +90,7 @@ class MetricsLogger(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.epoch = state_dict["epoch"]
-        self.totals = {key: state_dict.get(key, 0.0) for key in self.totals}  # earlier checkpoints have no wait_seconds
+        self.totals = {key: state_dict[key] for key in self.totals}
         self._restored_sums = state_dict["sums"]
 
     # ---- hooks

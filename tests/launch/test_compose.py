@@ -1,11 +1,11 @@
-"""The announcement names the options that differ from the defaults."""
+"""The lines before a run name the options that differ from the defaults."""
 
 from collections.abc import Callable
 
 import pytest
 from omegaconf import DictConfig
 
-from heed.launch.differences import find_differences
+from heed.launch.compose import find_differences
 from heed.launch.summary import WIDTH, options_line
 
 
