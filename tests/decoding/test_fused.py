@@ -74,10 +74,12 @@ def _set(module: nn.Module, name: str, value: object) -> None:
 
 MODIFICATIONS: dict[str, Callable[[Transformer], object]] = {
     "a hook": lambda model: layer(model).register_forward_hook(lambda *_: None),
-    "a hook before": lambda model: layer(model).feed_forward.sublayer.narrow.register_forward_pre_hook(lambda *_: None),
+    "a hook before": lambda model: layer(model).feed_forward.sublayer.down_projection.register_forward_pre_hook(
+        lambda *_: None
+    ),
     "a hook of the last norm": lambda model: model.decoder_norm.register_forward_hook(lambda *_: None),
     "a parametrization": lambda model: nn.utils.parametrize.register_parametrization(
-        layer(model).feed_forward.sublayer.widen, "weight", Doubled()
+        layer(model).feed_forward.sublayer.up_projection, "weight", Doubled()
     ),
     "a forward of its own": lambda model: _set(layer(model), "forward", layer(model).forward),
     "a step of its own": lambda model: _set(model, "step", model.step),
@@ -88,7 +90,9 @@ MODIFICATIONS: dict[str, Callable[[Transformer], object]] = {
         nn.Sequential(layer(model).cross_attention.sublayer.attention.query, Doubled()),
     ),
     "another class of torch's": lambda model: _set(
-        layer(model).feed_forward.sublayer, "narrow", nn.Sequential(layer(model).feed_forward.sublayer.narrow)
+        layer(model).feed_forward.sublayer,
+        "down_projection",
+        nn.Sequential(layer(model).feed_forward.sublayer.down_projection),
     ),
     "another attention of heed's": lambda model: _set(
         layer(model).self_attention, "sublayer", layer(model).cross_attention.sublayer

@@ -130,7 +130,10 @@ MODIFICATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
         for kind in ("encoder_self", "decoder_self", "cross")
     },
     "a hook in the encoder": ("transformer", lambda model: hooked(model.encoder[0].feed_forward.sublayer)),
-    "a hook in the decoder": ("transformer", lambda model: hooked(model.decoder[0].feed_forward.sublayer.narrow)),
+    "a hook in the decoder": (
+        "transformer",
+        lambda model: hooked(model.decoder[0].feed_forward.sublayer.down_projection),
+    ),
     "a LoRA in the decoder": (
         "transformer",
         lambda model: with_lora(model.decoder[1].cross_attention.sublayer.attention, "query"),

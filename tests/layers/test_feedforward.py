@@ -28,9 +28,11 @@ def test_equals_the_formula(activation: Callable[[float], float]) -> None:
     for parameter in module.parameters():
         nn.init.normal_(parameter)
     x = torch.randn(B, N, D)
-    hidden = torch.einsum("fd,bnd->bnf", module.widen.weight, x) + module.widen.bias
+    hidden = torch.einsum("fd,bnd->bnf", module.up_projection.weight, x) + module.up_projection.bias
     hidden = torch.tensor([activation(number) for number in hidden.flatten().tolist()]).view_as(hidden)
-    assert_close(module(x), torch.einsum("df,bnf->bnd", module.narrow.weight, hidden) + module.narrow.bias)
+    assert_close(
+        module(x), torch.einsum("df,bnf->bnd", module.down_projection.weight, hidden) + module.down_projection.bias
+    )
 
 
 def test_swiglu_equals_the_formula() -> None:
@@ -42,9 +44,11 @@ def test_swiglu_equals_the_formula() -> None:
     found = module(x)
     for b in range(B):
         for n in range(N):
-            wide = (module.widen.weight @ x[b, n] + module.widen.bias).tolist()
+            wide = (module.up_projection.weight @ x[b, n] + module.up_projection.bias).tolist()
             hidden = [gate / (1 + math.exp(-gate)) * value for gate, value in zip(wide[:F], wide[F:], strict=True)]
-            assert_close(found[b, n], module.narrow.weight @ torch.tensor(hidden) + module.narrow.bias)
+            assert_close(
+                found[b, n], module.down_projection.weight @ torch.tensor(hidden) + module.down_projection.bias
+            )
 
 
 @pytest.mark.parametrize("activation", ["gelu", "swiglu"])
@@ -56,5 +60,5 @@ def test_passes_gradcheck(activation: str) -> None:
 
 def test_dropout_falls_on_the_hidden_units() -> None:
     module = FeedForward(d_model=D, d_ff=F, activation="relu", dropout=1.0).train()
-    nn.init.normal_(module.narrow.bias)
-    assert_close(module(torch.randn(B, N, D)), module.narrow.bias.expand(B, N, D))
+    nn.init.normal_(module.down_projection.bias)
+    assert_close(module(torch.randn(B, N, D)), module.down_projection.bias.expand(B, N, D))

@@ -93,8 +93,8 @@ def torch_layer(
     copy_attention(ours.self_attention.sublayer.attention, theirs.self_attn)
     if decoder:
         copy_attention(ours.cross_attention.sublayer.attention, theirs.multihead_attn)
-    theirs.linear1.load_state_dict(ours.feed_forward.sublayer.widen.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.sublayer.narrow.state_dict())
+    theirs.linear1.load_state_dict(ours.feed_forward.sublayer.up_projection.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.sublayer.down_projection.state_dict())
     residuals = [ours.self_attention, *([ours.cross_attention] if decoder else []), ours.feed_forward]
     for number, residual in enumerate(residuals, start=1):
         theirs.get_submodule(f"norm{number}").load_state_dict(residual.norm.state_dict())
@@ -174,7 +174,7 @@ def test_norm_and_residual_can_be_chosen_and_left_out(place: str, kind: str, res
         (layer.self_attention, layer.feed_forward),
         (
             lambda h: attention(h, h, h, need_weights=False)[0],
-            lambda h: ffn.narrow(nn.functional.relu(ffn.widen(h))),
+            lambda h: ffn.down_projection(nn.functional.relu(ffn.up_projection(h))),
         ),
         strict=True,
     ):

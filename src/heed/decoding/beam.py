@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -116,37 +117,35 @@ class BeamSearch(Search):
     ) -> list[list[Hypothesis]]:
         """Rank all hypotheses of each sentence, and trace the best ones back to their first tokens."""
         token, parent, log_prob = (part.cpu().numpy() for part in history.tensors())
-        N, T, K = token.shape
-        step = np.arange(T)[:, None]
-        score = log_prob.astype(penalties.numpy().dtype) / penalties.numpy()[step + 1]
+        T = token.shape[1]
+        score = log_prob.astype(penalties.numpy().dtype) / penalties.numpy()[1 : T + 1, None]
         finished = token == EOS
-        cut = (step == np.array(limits)[:, None, None] - 1) & (token != PAD) & ~finished
-        exists = (finished | cut) & (log_prob > -math.inf)
-        # Finished hypotheses first, then by score. lexsort is stable, so equal ones stay in the order of step and beam.
-        keys = np.where(exists, -score, math.inf), np.where(exists, ~finished, 2)
-        best = np.lexsort([key.reshape(N, -1) for key in keys])[:, : self.n_best]
-        rows = np.arange(N)[:, None]
-        end, place = np.divmod(best, K)
-        tokens = np.zeros((*best.shape, T), dtype=token.dtype)
-        beam = place
-        for t in reversed(range(T)):
-            tokens[..., t] = token[rows, t, beam]
-            beam = np.where(t <= end, parent[rows, t, beam], beam)
-        lengths = end + ~finished[rows, end, place]
-        columns = (
-            tokens,
-            lengths,
-            *(values[rows, end, place] for values in (log_prob, score, finished, exists)),
-        )
-        return [
-            [
-                Hypothesis(ids[:length], log_p, score, ended)
-                for ids, length, log_p, score, ended, exists in zip(*sentence, strict=True)
-                if exists
+        is_last = np.arange(T)[:, None] == np.array(limits)[:, None, None] - 1
+        exists = (finished | (is_last & (token != PAD))) & (log_prob > -math.inf)
+        hypotheses = []
+        for n in range(len(limits)):
+            # Finished hypotheses first, then by score, step and place in the beam.
+            ends = [(not finished[n, t, k], -score[n, t, k], t, k) for t, k in np.argwhere(exists[n]).tolist()]
+            best = [
+                Hypothesis(
+                    _trace(token[n], parent[n], t, k)[: t if finished[n, t, k] else t + 1],
+                    float(log_prob[n, t, k]),
+                    float(score[n, t, k]),
+                    bool(finished[n, t, k]),
+                )
+                for _, _, t, k in sorted(ends)[: self.n_best]
             ]
-            or [EMPTY]
-            for sentence in zip(*(column.tolist() for column in columns), strict=True)
-        ]
+            hypotheses.append(best or [EMPTY])
+        return hypotheses
+
+
+def _trace(token: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], step: int, beam: int) -> list[int]:
+    """Return the tokens of the prefix in this place of the beam after this step, from the first to the last."""
+    tokens = []
+    for t in range(step, -1, -1):
+        tokens.append(int(token[t, beam]))
+        beam = parent[t, beam]
+    return tokens[::-1]
 
 
 @dataclass(frozen=True)

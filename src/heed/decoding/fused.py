@@ -113,9 +113,9 @@ class FusedLayer:
     self_output: LinearMap
     cross_query: LinearMap
     cross_output: LinearMap
-    widen: LinearMap
+    up_projection: LinearMap
     activation: Callable[[Tensor], Tensor]
-    narrow: LinearMap
+    down_projection: LinearMap
     scaled: bool
     """Divide the scores of self-attention by √E."""
     cross_scaled: bool
@@ -136,9 +136,9 @@ class FusedLayer:
             self_output=_linear(prepare, self_heads.output),
             cross_query=_linear(prepare, cross_heads.query),
             cross_output=_linear(prepare, cross_heads.output),
-            widen=_linear(prepare, feed_forward.widen),
+            up_projection=_linear(prepare, feed_forward.up_projection),
             activation=feed_forward.activation,
-            narrow=_linear(prepare, feed_forward.narrow),
+            down_projection=_linear(prepare, feed_forward.down_projection),
             scaled=self_heads.scaled,
             cross_scaled=cross_heads.scaled,
         )
@@ -167,7 +167,7 @@ class FusedLayer:
         )
         x = x + self.cross_output(context.transpose(1, 2).reshape(R, D))
 
-        x = x + self.narrow(self.activation(self.widen(before_feed_forward(x))))
+        x = x + self.down_projection(self.activation(self.up_projection(before_feed_forward(x))))
         return x, present
 
 

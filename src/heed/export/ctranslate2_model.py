@@ -155,12 +155,12 @@ def _copy_cross_attention(spec: Any, residual: Any) -> None:
 
 def _copy_feed_forward(spec: Any, residual: Any) -> None:
     feed_forward = residual.sublayer
-    weight, bias = feed_forward.widen.weight, feed_forward.widen.bias
+    weight, bias = feed_forward.up_projection.weight, feed_forward.up_projection.bias
     if hasattr(spec, "linear_0_noact"):
         (weight, value_weight), (bias, value_bias) = weight.chunk(2), bias.chunk(2)
         spec.linear_0_noact.weight, spec.linear_0_noact.bias = _array(value_weight), _array(value_bias)
     spec.linear_0.weight, spec.linear_0.bias = _array(weight), _array(bias)
-    _copy_linear(spec.linear_1, feed_forward.narrow)
+    _copy_linear(spec.linear_1, feed_forward.down_projection)
     _copy_norm(spec.layer_norm, residual.norm)
 
 

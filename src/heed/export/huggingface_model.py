@@ -135,9 +135,9 @@ def _copy_attention(theirs: Any, norm: Any, residual: Any, order: Tensor) -> Non
 
 def _copy_feed_forward(layer: Any, residual: Any, order: Tensor) -> None:
     ours = residual.sublayer
-    layer.fc1.weight.copy_(ours.widen.weight[:, order])
-    layer.fc1.bias.copy_(ours.widen.bias)
-    _copy_output(layer.fc2, ours.narrow, order)
+    layer.fc1.weight.copy_(ours.up_projection.weight[:, order])
+    layer.fc1.bias.copy_(ours.up_projection.bias)
+    _copy_output(layer.fc2, ours.down_projection, order)
     _copy_norm(layer.final_layer_norm, residual.norm, order)
 
 

@@ -200,11 +200,11 @@ class CrossAttention(nn.Module):
             memory: the result of :meth:`project` for N sentences.
             mask: True = may attend; None: to everything.
         """
-        N, T = memory.key.shape[0], x.shape[1]
-        # The queries of a sentence's hypotheses become one longer sequence of queries.
-        output, weights = self.attention(x.reshape(N, -1, x.shape[2]), memory, mask, maps=maps)
+        N, T, D = len(memory.key), x.shape[1], x.shape[2]
+        # The queries of a sentence's K hypotheses become one sequence of K · T queries.
+        output, weights = self.attention(x.reshape(N, -1, D), memory, mask, maps=maps)  # "N KT D", "N H KT S"
         if weights is not None:
-            weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)
+            weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # "N K H T S", then "NK H T S"
         return output.view(x.shape), weights
 
 

@@ -26,3 +26,19 @@ class TokenEmbedding(nn.Embedding):
     def logits(self, states: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """Return the inner product of each state with the embedding of each token."""
         return F.linear(states, self.weight)
+
+
+def embeddings(
+    *, src_vocab: int, tgt_vocab: int, d_model: int, joint: bool, tie: bool
+) -> tuple[TokenEmbedding, TokenEmbedding, TokenEmbedding]:
+    """Return the embeddings of target and source, and the output layer.
+
+    Args:
+        joint: both sides share one vocabulary.
+        tie: the output layer is the target embedding (Press and Wolf 2017), and so is the source embedding of a joint
+            vocabulary (Vaswani et al. 2017, §3.4).
+    """
+    tgt = TokenEmbedding(vocab_size=tgt_vocab, d_model=d_model)
+    src = tgt if tie and joint else TokenEmbedding(vocab_size=src_vocab, d_model=d_model)
+    output = tgt if tie else TokenEmbedding(vocab_size=tgt_vocab, d_model=d_model)
+    return tgt, src, output

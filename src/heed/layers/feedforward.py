@@ -30,17 +30,17 @@ class FeedForward(nn.Module):
     def __init__(self, *, d_model: int, d_ff: int, activation: str, dropout: float) -> None:
         super().__init__()
         parts = 2 if activation == "swiglu" else 1
-        self.widen = nn.Linear(d_model, parts * d_ff)
-        self.narrow = nn.Linear(d_ff, d_model)
+        self.up_projection = nn.Linear(d_model, parts * d_ff)
+        self.down_projection = nn.Linear(d_ff, d_model)
         self.activation = ACTIVATIONS[activation]
         self.dropout = dropout
-        for weight in (*self.widen.weight.chunk(parts), self.narrow.weight):
+        for weight in (*self.up_projection.weight.chunk(parts), self.down_projection.weight):
             nn.init.xavier_uniform_(weight)
-        for bias in (self.widen.bias, self.narrow.bias):
+        for bias in (self.up_projection.bias, self.down_projection.bias):
             nn.init.zeros_(bias)
 
     def forward(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"]:
-        hidden = self.activation(self.widen(x))
+        hidden = self.activation(self.up_projection(x))
         if self.training:
             hidden = kernels.dropout(hidden, self.dropout)
-        return self.narrow(hidden)
+        return self.down_projection(hidden)

@@ -1,14 +1,16 @@
 """Residual connections with normalisation, around each sublayer of the transformer."""
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
 from heed import kernels
 from heed.layers.norms import NORMS
 
+SublayerT = TypeVar("SublayerT", bound=nn.Module)
 
-class Residual(nn.Module):
+
+class Residual(nn.Module, Generic[SublayerT]):
     """A sublayer f with its residual connection, dropout and norm.
 
     Pre-norm is x + dropout(f(norm(x))) (Xiong et al. 2020, fig. 1b), post-norm is norm(x + dropout(f(x))) (Vaswani et
@@ -22,7 +24,7 @@ class Residual(nn.Module):
     """
 
     def __init__(
-        self, sublayer: nn.Module, *, d_model: int, dropout: float, norm: str, norm_kind: str, add: bool
+        self, sublayer: SublayerT, *, d_model: int, dropout: float, norm: str, norm_kind: str, add: bool
     ) -> None:
         super().__init__()
         self.sublayer = sublayer

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.layers.attention import Attention, CrossAttention, SelfAttention
-from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer
+from heed.layers.attention import Attention
+from heed.models.transformer import Transformer
 
 
 @contextmanager
@@ -27,14 +26,10 @@ def heads_off(model: Transformer, heads: Iterable[tuple[str, int, int]]) -> Iter
     Raises:
         HeedError: if the model has no such head.
     """
-    residuals = {
-        "encoder_self": [cast(EncoderLayer, layer).self_attention for layer in model.encoder],
-        "decoder_self": [cast(DecoderLayer, layer).self_attention for layer in model.decoder],
-        "cross": [cast(DecoderLayer, layer).cross_attention for layer in model.decoder],
-    }
     attentions: dict[str, list[Attention]] = {
-        name: [cast(SelfAttention | CrossAttention, residual.sublayer).attention for residual in layers]
-        for name, layers in residuals.items()
+        "encoder_self": [layer.self_attention.sublayer.attention for layer in model.encoder],
+        "decoder_self": [layer.self_attention.sublayer.attention for layer in model.decoder],
+        "cross": [layer.cross_attention.sublayer.attention for layer in model.decoder],
     }
     with ExitStack() as hooks:
         for kind, layer, head in heads:

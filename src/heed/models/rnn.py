@@ -1,7 +1,6 @@
 """The RNN encoder-decoder with attention (Bahdanau et al. 2015, Luong et al. 2015)."""
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,9 +11,10 @@ from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import build_score_function
 from heed.layers.dropout import SequenceDropout
-from heed.layers.embedding import TokenEmbedding
+from heed.layers.embedding import embeddings
 from heed.layers.reach import build_reach
 from heed.layers.recurrence import RecurrentLayer
+from heed.layers.stack import Stack
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import (
     AttentionMaps,
@@ -34,8 +34,8 @@ class Encoder(nn.Module):
         directions = 2 if config.bidirectional else 1
         self.residual = config.residual
         self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
-        self.layers = nn.ModuleList(
-            nn.ModuleList(
+        self.layers = Stack(
+            Stack(
                 RecurrentLayer(
                     config.cell,
                     input_width=config.d_model if layer else config.d_embedding,
@@ -58,8 +58,7 @@ class Encoder(nn.Module):
             below = x
             x = self.dropout(x, self.dropout.mask(len(x), x.shape[2], x.device))
             outputs, ends = [], []
-            for direction, layer in enumerate(cast(nn.ModuleList, directions)):
-                assert isinstance(layer, RecurrentLayer)
+            for direction, layer in enumerate(directions):
                 inputs = x.take_along_dim(reversal, 1) if direction else x
                 start = layer.initial_state(len(x))
                 state_mask = self.dropout.mask(len(x), start[0].shape[1], x.device)
@@ -173,20 +172,12 @@ class RNN(TrainableSeq2Seq):
         super().__init__()
         self.config = config
         attention, width = config.attention, config.d_model
-        self.tgt_embedding = TokenEmbedding(vocab_size=tgt_vocab, d_model=config.d_embedding)
-        self.src_embedding = (
-            self.tgt_embedding
-            if joint and config.tie_embeddings
-            else TokenEmbedding(vocab_size=src_vocab, d_model=config.d_embedding)
-        )
-        self.output = (
-            self.tgt_embedding
-            if config.tie_embeddings
-            else TokenEmbedding(vocab_size=tgt_vocab, d_model=config.d_embedding)
+        self.tgt_embedding, self.src_embedding, self.output = embeddings(
+            src_vocab=src_vocab, tgt_vocab=tgt_vocab, d_model=config.d_embedding, joint=joint, tie=config.tie_embeddings
         )
         self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
         self.encoder = Encoder(config)
-        self.decoder = nn.ModuleList(
+        self.decoder = Stack(
             RecurrentLayer(config.cell, input_width=width if layer else config.d_embedding, width=width)
             for layer in range(config.layers)
         )
@@ -283,7 +274,7 @@ class RNN(TrainableSeq2Seq):
         self, x: Float[Tensor, "R T I"], state: RNNState
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"] | None, RNNState]:
         """Run the cells on all positions, then attend from all of them. No step depends on earlier attention."""
-        h, first = self._layer(0)(x, state.layers[0], mask=state.masks.states[0])
+        h, first = self.decoder[0](x, state.layers[0], mask=state.masks.states[0])
         h, layers = self._run_upper_layers(h, first, state)
         weights = None
         if self.attention is not None:
@@ -297,10 +288,10 @@ class RNN(TrainableSeq2Seq):
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"], RNNState]:
         """Run the decoder position by position, where a step depends on the attention of the step before."""
         assert self.attention is not None
-        hidden_gates, combine = self._layer(0).hidden_gates(), kernels.repeated_linear(self.combine.weight)
+        hidden_gates, combine = self.decoder[0].hidden_gates(), kernels.repeated_linear(self.combine.weight)
         context_gates = None if self.context_gates is None else kernels.repeated_linear(self.context_gates.weight)
         attentional, all_weights = [], []
-        for gates in self._layer(0).input_gates(x).unbind(1):
+        for gates in self.decoder[0].input_gates(x).unbind(1):
             if self.config.attention.is_bahdanau:  # s_{t-1} → c_t → s_t
                 context, weights = self.attention(state.top[:, None], state.source, state.coverage, state.length)
                 h, layers = self._step_layers(_plus(gates, context.squeeze(1), context_gates), state, hidden_gates)
@@ -318,7 +309,7 @@ class RNN(TrainableSeq2Seq):
         self, gates: Float[Tensor, "R G"], state: RNNState, hidden_gates: LinearMap
     ) -> tuple[Float[Tensor, "R 1 D"], tuple[CellState, ...]]:
         """Run all layers one position further, given the input gates of the first; return the output and the states."""
-        first = self._layer(0).step(gates, state.layers[0], hidden_gates, state.masks.states[0])
+        first = self.decoder[0].step(gates, state.layers[0], hidden_gates, state.masks.states[0])
         return self._run_upper_layers(first[0][:, None], first, state)
 
     def _run_upper_layers(
@@ -328,7 +319,7 @@ class RNN(TrainableSeq2Seq):
         layers = [first]
         for number in range(1, self.config.layers):
             x = self.dropout(h, state.masks.inputs[number])
-            out, after = self._layer(number)(x, state.layers[number], mask=state.masks.states[number])
+            out, after = self.decoder[number](x, state.layers[number], mask=state.masks.states[number])
             h = h + out if self.config.residual else out
             layers.append(after)
         return h, tuple(layers)
@@ -338,9 +329,6 @@ class RNN(TrainableSeq2Seq):
     ) -> Float[Tensor, "R T D"]:
         """Return h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5)."""
         return torch.tanh(combine(torch.cat((context, h), 2)))
-
-    def _layer(self, number: int) -> RecurrentLayer:
-        return cast(RecurrentLayer, self.decoder[number])
 
 
 def _plus(gates: Float[Tensor, "R G"], x: Float[Tensor, "R D"], linear: LinearMap | None) -> Float[Tensor, "R G"]:

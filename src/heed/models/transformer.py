@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,11 +18,12 @@ from heed.layers.attention import (
     SelfAttention,
 )
 from heed.layers.dropout import Dropout, LayerDropout
-from heed.layers.embedding import TokenEmbedding
+from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
 from heed.layers.norms import NORMS
 from heed.layers.positions import RelativePositions
 from heed.layers.residual import Residual
+from heed.layers.stack import Stack
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
@@ -32,6 +33,8 @@ from heed.models.seq2seq import (
     TrainableSeq2Seq,
 )
 from heed.models.transformer_config import TransformerConfig
+
+SublayerT = TypeVar("SublayerT", bound=nn.Module)
 
 
 class EncoderLayer(nn.Module):
@@ -61,7 +64,7 @@ class DecoderLayer(nn.Module):
 
     def project(self, memory: Float[Tensor, "N S D"]) -> KeyValue:
         """Return the keys and values of the source for cross-attention."""
-        return cast(CrossAttention, self.cross_attention.sublayer).project(memory)
+        return self.cross_attention.sublayer.project(memory)
 
     def forward(
         self,
@@ -130,24 +133,16 @@ class Transformer(TrainableSeq2Seq):
     def __init__(self, config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> None:
         super().__init__()
         self.config = config
-        self.tgt_embedding = TokenEmbedding(vocab_size=tgt_vocab, d_model=config.d_model)
-        self.src_embedding = (
-            self.tgt_embedding
-            if joint and config.tie_embeddings
-            else TokenEmbedding(vocab_size=src_vocab, d_model=config.d_model)
-        )
-        self.output = (
-            self.tgt_embedding
-            if config.tie_embeddings
-            else TokenEmbedding(vocab_size=tgt_vocab, d_model=config.d_model)
+        self.tgt_embedding, self.src_embedding, self.output = embeddings(
+            src_vocab=src_vocab, tgt_vocab=tgt_vocab, d_model=config.d_model, joint=joint, tie=config.tie_embeddings
         )
         self.max_target_length = config.positions.max_length
         self.src_positions = config.positions.absolute(d_model=config.d_model)
         self.tgt_positions = config.positions.absolute(d_model=config.d_model)
         self.dropout = Dropout(config.dropout)
         self.layer_dropout = LayerDropout(config.layer_dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder = Stack(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = Stack(DecoderLayer(config) for _ in range(config.decoder_layers))
         # With pre-norm the residual stream itself is not normalised, so one norm follows the last layer.
         pre_norm = config.norm == "pre"
         self.encoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
@@ -201,7 +196,7 @@ class Transformer(TrainableSeq2Seq):
     def _initial_state(self, memory: Memory) -> TransformerState:
         """Return the state before the first target position."""
         states = kernels.cast_for_matmul(memory.states)
-        layers = tuple(cast(DecoderLayer, layer).project(states) for layer in self.decoder)
+        layers = tuple(layer.project(states) for layer in self.decoder)
         return TransformerState((None,) * len(self.decoder), ProjectedMemory(layers, memory.mask), length=0)
 
     def _run_decoder(
@@ -245,7 +240,7 @@ def _stack(layers: list[Float[Tensor, "B H Q K"] | None]) -> Float[Tensor, "L H 
     return torch.stack(weights).transpose(1, 2) if weights else None
 
 
-def _residual(sublayer: nn.Module, config: TransformerConfig) -> Residual:
+def _residual(sublayer: SublayerT, config: TransformerConfig) -> Residual[SublayerT]:
     return Residual(
         sublayer,
         d_model=config.d_model,
