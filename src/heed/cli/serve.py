@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> None:
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"
         started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
-        server.run(app, listener, timeout=settings.timeout, on_start=lambda: print(started, flush=True))
+        server.run(app, listener, timeout=settings.timeout, started=started)
 
 
 def _settings(args: argparse.Namespace) -> ServeSettings:
