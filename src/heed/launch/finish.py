@@ -12,12 +12,12 @@ from heed.data.corpus import Corpus
 from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
-from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch.fine_tuning import read_initial_scores
 from heed.launch.weights import choose_checkpoints, deciding_metric
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
+from heed.runs.model_card import CardSplit, write_model_card
 from heed.runs.results import build_results, scores_by_split
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import find_checkpoints
