@@ -7,8 +7,8 @@ from typing import Any
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
+from heed.export import require
 from heed.export.description import read_description
-from heed.export.extra import require
 from heed.export.parity import ExportedEngine
 from heed.inference import BATCH_TOKENS
 from heed.inference.searches import build_search
@@ -37,6 +37,7 @@ class CTranslate2Engine(ExportedEngine):
     def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0, compute_type: str = "default") -> None:
         ctranslate2 = require("ctranslate2")
         self.description = read_description(folder, "ctranslate2")
+        self.src_lang, self.tgt_lang = self.description["src_lang"], self.description["tgt_lang"]
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
@@ -45,16 +46,6 @@ class CTranslate2Engine(ExportedEngine):
         except (RuntimeError, ValueError) as error:
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
-
-    @property
-    def src_lang(self) -> str:
-        """The language code of the source, "" if unknown."""
-        return str(self.description["src_lang"])
-
-    @property
-    def tgt_lang(self) -> str:
-        """The language code of the target, "" if unknown."""
-        return str(self.description["tgt_lang"])
 
     def check(self, search: Search) -> None:
         if not isinstance(search, BeamSearch | GreedySearch):

@@ -10,9 +10,8 @@ import torch
 from heed import __version__
 from heed.data.cache import build_once
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, to_ctranslate2
+from heed.export import ctranslate2_model, require, to_ctranslate2
 from heed.export.ctranslate2_engine import ADVICE, CTranslate2Engine
-from heed.export.extra import require
 from heed.export.parity import check_sentences
 from heed.inference import BATCH_TOKENS, MAX_TOKENS, loading, model_folder
 from heed.inference.translator import Translator

@@ -5,8 +5,7 @@ import zipfile
 from pathlib import Path
 
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, to_ctranslate2
-from heed.export.extra import require
+from heed.export import ctranslate2_model, require, to_ctranslate2
 from heed.export.parity import CheckSet, Report
 from heed.files import remove, replacing
 from heed.inference.languages import language_name
@@ -18,14 +17,6 @@ installed package by one of the same languages and a higher version."""
 
 ARGOS_VERSION = "1.0"
 """The version of Argos Translate that packages need at least."""
-
-
-README = """\
-# {languages}
-
-Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:
-
-{report}"""
 
 
 def package_name(translator: Translator) -> str:
@@ -68,7 +59,6 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         folder = file.with_suffix(".folder.partial")
-        remove(folder)
         try:
             report = _write_package(folder / name, translator, check, quantization=quantization)
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -94,7 +84,10 @@ def _write_package(package: Path, translator: Translator, check: CheckSet, *, qu
         "type": "translate",
     }
     (package / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    lines = "".join(f"- {line.replace('×', 'x')}\n" for line in report.lines())
-    readme = README.format(languages=f"{translator.src_lang} to {translator.tgt_lang}", report=lines)
-    (package / "README.md").write_text(readme, encoding="utf-8")
+    readme = [
+        f"# {translator.src_lang} to {translator.tgt_lang}\n",
+        "Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:\n",
+        *(f"- {line.replace('×', 'x')}" for line in report.lines()),
+    ]
+    (package / "README.md").write_text("\n".join(readme) + "\n", encoding="utf-8")
     return report

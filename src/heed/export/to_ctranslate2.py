@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from heed.errors import HeedError
-from heed.export import ctranslate2_model
+from heed.export import ctranslate2_model, require
 from heed.export.ctranslate2_engine import CTranslate2Engine
 from heed.export.description import write_description
-from heed.export.extra import require
 from heed.export.parity import CheckSet, Report, compare, require_equal
 from heed.files import replacing
 from heed.inference.translator import Translator

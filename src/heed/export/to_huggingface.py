@@ -12,8 +12,7 @@ from torch import Tensor
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
-from heed.export import huggingface_model
-from heed.export.extra import require
+from heed.export import huggingface_model, require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare, greedy_hypotheses, require_equal
 from heed.files import replacing
 from heed.inference.batching import pad

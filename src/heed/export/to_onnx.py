@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from heed.decoding.search import Hypothesis, Search, token_log_probs
-from heed.export import onnx_model
+from heed.export import onnx_model, require
 from heed.export.description import write_description
-from heed.export.extra import require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare, greedy_hypotheses, require_equal
 from heed.files import replacing
 from heed.inference.batching import pad
@@ -32,29 +31,20 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         require(package)
+    # The exporter warns of packages and code that heed does not use.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     model = onnx_model.check_supported(translator.model)
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as folder:
         folder.mkdir()
-        _save(folder, model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            onnx_model.save(folder, model)
         translator.tokenizer.save(folder)
         report = compare(translator, OnnxEngine(folder, model), check)
         require_equal(report)
         write_description(folder, "onnx", translator, check=report.plain())
     return report
-
-
-def _save(folder: Path, model: Transformer) -> None:
-    """Write the graphs without the exporter's warnings, which are about packages and code that heed does not use."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            onnx_model.save(folder, model)
-    finally:
-        logger.setLevel(level)
 
 
 class OnnxEngine(ExportedEngine):

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from heed.data.directions import Direction
@@ -337,24 +336,23 @@ class Translator:
             found = self.translate_ids(src_ids, first_line=first_line, search=search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
-            texts = self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses])
-            translations = [
-                Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
-                for text, hypothesis in zip(texts, hypotheses, strict=True)
-            ]
+            texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
+            pairs: Iterator[Attended | None] = repeat(None)
             if alignments or maps:
                 sources = [sentences[row] for row in rows]
                 pairs = self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses)
-                translations = [
-                    replace(
-                        translation,
-                        alignment=self._links(pair) if alignments else None,
+            for n_best in found:
+                yield [
+                    Translation(
+                        next(texts),
+                        each.score,
+                        each.log_prob,
+                        each.finished,
+                        alignment=self._links(pair) if pair and alignments else None,
                         maps=pair if maps else None,
                     )
-                    for translation, pair in zip(translations, pairs, strict=True)
+                    for each, pair in zip(n_best, pairs, strict=False)
                 ]
-            remaining = iter(translations)
-            yield from (list(islice(remaining, len(n_best))) for n_best in found)
             first_line += len(sentences)
 
     def _links(
