@@ -31,7 +31,7 @@ def check_supported(model: Seq2Seq) -> Transformer:
     return model
 
 
-class Encoder(nn.Module):
+class OnnxEncoder(nn.Module):
     """Source ids to the keys and values that the decoder layers read."""
 
     def __init__(self, model: Transformer) -> None:
@@ -51,7 +51,7 @@ class Encoder(nn.Module):
         return torch.stack([layer.key for layer in layers]), torch.stack([layer.value for layer in layers])
 
 
-class DecoderStep(nn.Module):
+class OnnxDecoderStep(nn.Module):
     """The next target position."""
 
     def __init__(self, model: Transformer) -> None:
@@ -71,7 +71,7 @@ class DecoderStep(nn.Module):
 
         Args:
             tokens: the last target ids, " B"; BOS at first.
-            src_mask: see `Encoder`.
+            src_mask: see `OnnxEncoder`.
             memory_key, memory_value: what the encoder returned.
             past_key, past_value: the cache of P positions, "L B Hs P Es"; P = 0 at first.
         """
@@ -98,8 +98,8 @@ def save(folder: Path, model: Transformer) -> None:
     }
     past = torch.zeros(config.decoder_layers, 2, config.self_heads, 3, config.self_width)
     with kernels.plain(), torch.no_grad():
-        _export(folder / ENCODER, Encoder(model), source, ("memory_key", "memory_value"))
-        key, value = Encoder(model)(*(tensor for tensor, _ in source.values()))
+        _export(folder / ENCODER, OnnxEncoder(model), source, ("memory_key", "memory_value"))
+        key, value = OnnxEncoder(model)(*(tensor for tensor, _ in source.values()))
         inputs = {
             "tokens": (torch.full((2,), BOS), {0: B}),
             "src_mask": source["src_mask"],
@@ -108,7 +108,7 @@ def save(folder: Path, model: Transformer) -> None:
             "past_key": (past, {1: B, 3: P}),
             "past_value": (past.clone(), {1: B, 3: P}),
         }
-        _export(folder / DECODER, DecoderStep(model), inputs, ("logits", "present_key", "present_value"))
+        _export(folder / DECODER, OnnxDecoderStep(model), inputs, ("logits", "present_key", "present_value"))
 
 
 def _export(

@@ -134,7 +134,7 @@ def check_sentences(
     return CheckSet(sources, references[0] if references else None, file.name if file else "the validation set")
 
 
-def compare(translator: Translator, engine: ExportedEngine, check: CheckSet) -> Report:
+def compare_engines(translator: Translator, engine: ExportedEngine, check: CheckSet) -> Report:
     """Translate the sentences on both sides and compare."""
     sources = translator.tokenizer.encode_src(check.sources)
     limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}

@@ -7,7 +7,7 @@ from heed.errors import HeedError
 from heed.export import ctranslate2_model, require
 from heed.export.ctranslate2_engine import CTranslate2Engine
 from heed.export.description import write_description
-from heed.export.parity import CheckSet, Report, compare, require_equal
+from heed.export.parity import CheckSet, Report, compare_engines, require_equal
 from heed.files import replacing
 from heed.inference.translator import Translator
 
@@ -32,7 +32,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 def write(translator: Translator, folder: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
     """Write the files of `export` into an existing folder and check them."""
     facts = convert(translator, folder, quantization=quantization)
-    report = compare(translator, CTranslate2Engine(folder), check)
+    report = compare_engines(translator, CTranslate2Engine(folder), check)
     if quantization is None:
         require_equal(report)
     write_description(folder, "ctranslate2", translator, **facts, check=report.plain())

@@ -13,7 +13,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
 from heed.export import huggingface_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare, greedy_hypotheses, require_equal
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
 from heed.files import replacing
 from heed.inference.batching import pad
 from heed.inference.search_settings import search_settings
@@ -71,7 +71,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         _save_tokenizer(folder, translator)
         engine = HuggingFaceEngine(folder)
         engine.check_tokenizer(translator.tokenizer, check.sources)
-        report = compare(translator, engine, check)
+        report = compare_engines(translator, engine, check)
         require_equal(report)
         card = folder / "README.md"
         card.write_text(_model_card(translator, report), encoding="utf-8")

@@ -12,7 +12,7 @@ import torch
 from heed.decoding.search import Hypothesis, Search, token_log_probs
 from heed.export import onnx_model, require
 from heed.export.description import write_description
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare, greedy_hypotheses, require_equal
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
 from heed.files import replacing
 from heed.inference.batching import pad
 from heed.inference.translator import Translator
@@ -41,7 +41,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             warnings.simplefilter("ignore")
             onnx_model.save(folder, model)
         translator.tokenizer.save(folder)
-        report = compare(translator, OnnxEngine(folder, model), check)
+        report = compare_engines(translator, OnnxEngine(folder, model), check)
         require_equal(report)
         write_description(folder, "onnx", translator, check=report.plain())
     return report

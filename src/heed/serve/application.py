@@ -21,13 +21,13 @@ from heed.serve.requests import body_schema, respond
 from heed.serve.schemas import (
     Detection,
     DetectRequest,
-    Direction,
     ErrorResponse,
     FrontendSettings,
     Health,
     Language,
     LanguagePair,
     ModelDescription,
+    ModelDirection,
     NamedLanguage,
     TranslateRequest,
     TranslateResponse,
@@ -132,9 +132,9 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/models", tags=["translate"])
     def model_descriptions() -> list[ModelDescription]:
         """Return the models, whose names `/translate` accepts."""
-        directions: dict[str, list[Direction]] = {name: [] for name in models.names}
+        directions: dict[str, list[ModelDirection]] = {name: [] for name in models.names}
         for route in models.routes:
-            directions[route.model].append(Direction(source=route.source, target=route.target))
+            directions[route.model].append(ModelDirection(source=route.source, target=route.target))
         return [ModelDescription(name=name, directions=own) for name, own in directions.items()]
 
     @app.get("/health", responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": ErrorResponse}}, tags=["server"])

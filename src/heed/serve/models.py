@@ -126,7 +126,7 @@ def load_model(path: Path, name: str, load: Callable[[Path], Translator]) -> Ser
     return ServedModel(name, translator, samples)
 
 
-def model_names(paths: Sequence[Path]) -> list[str]:
+def default_names(paths: Sequence[Path]) -> list[str]:
     """Return a name for each run or model folder: of a run ``runs/NAME/TIME``, NAME; numbered if they are the same."""
     names: list[str] = []
     for path in paths:

@@ -88,7 +88,7 @@ class Language(BaseModel):
     targets: Annotated[list[str], Field(description="Languages into which it can be translated.")]
 
 
-class Direction(BaseModel):
+class ModelDirection(BaseModel):
     """A direction of a model."""
 
     source: str
@@ -99,7 +99,7 @@ class ModelDescription(BaseModel):
     """A model of the server."""
 
     name: str
-    directions: list[Direction]
+    directions: list[ModelDirection]
 
 
 class Health(BaseModel):
