@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -12,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from heed import __version__
 from heed.inference.languages import language_name
-from heed.serve.attend import AttendRequest, AttendResponse, attend
+from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
 from heed.serve.errors import HANDLED, answer_error, stopping
 from heed.serve.middleware import REQUEST_ID, body_limit, host_check, observation
 from heed.serve.models import Models, ServedModel
@@ -110,9 +111,9 @@ def _add_uses(app: FastAPI, service: Service) -> None:
         return await respond(service, request, DetectRequest, service.detect)
 
     @app.post("/attend", responses=ERRORS, openapi_extra=body_schema(AttendRequest), tags=["attention"])
-    async def attention(request: Request) -> AttendResponse:
+    async def attend(request: Request) -> AttendResponse:
         """Translate a sentence and return the attention weights of all layers and heads."""
-        return await respond(service, request, AttendRequest, lambda body: attend(service, body))
+        return await respond(service, request, AttendRequest, partial(translate_and_attend, service))
 
 
 def _add_descriptions(app: FastAPI, service: Service) -> None:

@@ -67,7 +67,7 @@ class AttendResponse(BaseModel):
     ]
 
 
-async def attend(service: Service, body: AttendRequest) -> AttendResponse:
+async def translate_and_attend(service: Service, body: AttendRequest) -> AttendResponse:
     """Translate a sentence and return its attention weights."""
     service.check_size(body.q)
     route = service.find_route(body.source, body.target, body.model)

@@ -12,7 +12,7 @@ from heed.serve.errors import ApiError
 from heed.serve.schemas import RequestBody
 from heed.serve.service import Service
 
-Response = TypeVar("Response")
+Answer = TypeVar("Answer")
 Body = TypeVar("Body", bound=RequestBody)
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -26,8 +26,8 @@ def body_schema(cls: type[RequestBody]) -> dict[str, Any]:
 
 
 async def respond(
-    service: Service, request: Request, cls: type[Body], work: Callable[[Body], Awaitable[Response]]
-) -> Response:
+    service: Service, request: Request, cls: type[Body], work: Callable[[Body], Awaitable[Answer]]
+) -> Answer:
     """Read the body of a request, check its API key, and return the result of ``work``.
 
     The work is cancelled if the client hangs up, or after the server's time limit.
@@ -77,7 +77,7 @@ def _bearer_token(request: Request) -> str | None:
     return token.strip() if kind.lower() == "bearer" else None
 
 
-async def _unless_disconnected(request: Request, work: Awaitable[Response]) -> Response:
+async def _unless_disconnected(request: Request, work: Awaitable[Answer]) -> Answer:
     """Return the result of an awaitable; cancel it if the client hangs up."""
     task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
     try:
