@@ -387,9 +387,9 @@ class Translator:
         for start in range(0, len(sources), PAIRS_AT_ONCE):
             src_block, tgt_block = (ids[start : start + PAIRS_AT_ONCE] for ids in (src_ids, tgt_ids))
             maps = self._in_batches(attention_maps, src_block, tgt_block, first_line=1 + start)
-            for row, (src, tgt, of_pair) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
+            for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
                 pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
-                yield Attended(sources[row], targets[row], *pieces, **of_pair)
+                yield Attended(sources[row], targets[row], *pieces, *pair_maps)
 
     def _in_batches(
         self,

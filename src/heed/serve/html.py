@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from typing import Any
 
 from heed.serve.errors import ApiError
 
@@ -82,7 +83,7 @@ class _Parser(HTMLParser):
         else:
             self._text += data
 
-    def _copy(self, markup: object, attrs: object = None) -> None:
+    def _copy(self, *_: Any, **__: Any) -> None:
         """Copy markup: an element like ``<br/>``, a comment, a declaration or a processing instruction."""
         self._begin_piece(None)
 
