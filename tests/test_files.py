@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from heed.compat import process_space
 from heed.data.cache import build_once
 from heed.errors import HeedError
 from heed.files import is_device, remove_unfinished, replacing
@@ -75,6 +78,21 @@ def test_files_of_killed_writers_are_removed_after_a_day(tmp_path: Path) -> None
     assert set(tmp_path.iterdir()) == {path, running, *others}
     remove_unfinished(tmp_path)
     assert set(tmp_path.iterdir()) == {path, *others[:2]}
+
+
+def test_files_of_killed_writers_on_this_machine_are_removed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    with replacing(path) as running:
+        running.mkdir()
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        killed = running.with_name(running.name.replace(f"-{os.getpid()}.", f"-{ended.pid}."))
+        elsewhere = killed.with_name(killed.name.replace(process_space(), "0123abcd"))
+        for folder in (killed, elsewhere):
+            (folder / "weights").mkdir(parents=True)
+        with replacing(path) as second:
+            second.mkdir()
+        assert set(tmp_path.iterdir()) == {path, running, elsewhere}
 
 
 def test_what_a_run_needs_after_a_power_cut_is_on_the_disk_before_and_after_it_is_renamed(

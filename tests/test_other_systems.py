@@ -2,7 +2,6 @@
 
 import ast
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ import pytest
 from heed.data.corpora import opus
 from heed.data.formats import entries
 from heed.runs.selection import Selection
-from heed.serve import server
 from heed.sweep import workers
 from heed.training.callbacks.checkpoints import Checkpoints
 from tests import like_windows, systems
@@ -99,13 +97,6 @@ def test_a_checkpoint_that_another_program_reads_is_removed_later(
         assert checkpoints.last == [new, old]
     checkpoints._remove_others(2)
     assert checkpoints.last == [new]
-
-
-def test_on_windows_no_other_program_can_listen_at_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    for is_windows in (True, False):
-        monkeypatch.setattr(server, "WINDOWS", is_windows)
-        with server.listen("127.0.0.1", 0) as listener:
-            assert (listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == 0) == is_windows
 
 
 @pytest.mark.parametrize("is_windows", [True, False])

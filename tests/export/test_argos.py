@@ -58,7 +58,7 @@ def test_a_failed_export_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypa
     def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(to_ctranslate2, "compare", interrupt)
+    monkeypatch.setattr(to_ctranslate2, "compare_engines", interrupt)
     run = write_run(tmp_path / "run", transformer())
     assert heed_cli("export", run, "--to", "argos")[0] == 130
     assert not [*tmp_path.glob("run/export/argos/*")]

@@ -37,7 +37,7 @@ def test_greedy_translations_are_those_of_heed(
     assert status == 0, err
     assert "5 of 5 greedy translations are equal" in out
 
-    engine = HuggingFaceEngine(run / "export" / "huggingface", None)
+    engine = HuggingFaceEngine(run / "export" / "huggingface")
     batch = engine.tokenizer(LINES, return_tensors="pt", padding=True)
     with torch.inference_mode():
         ids = engine.model.generate(**batch, num_beams=1, max_new_tokens=12)
@@ -55,7 +55,7 @@ def test_greedy_translations_are_those_of_heed(
 def test_special_pieces_in_a_text_are_text(heed_cli: Heed, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", transformer())
     assert heed_cli("export", run, "--to", "huggingface")[0] == 0
-    engine = HuggingFaceEngine(run / "export" / "huggingface", None)
+    engine = HuggingFaceEngine(run / "export" / "huggingface")
     text = "the </s> dog <pad> <unk>"
     assert engine.tokenizer(text)["input_ids"] == [*heed.load(run).tokenizer.encode_src([text])[0], EOS]
 
@@ -68,7 +68,7 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
     assert 'language: ["en", "de"]' in card
     assert "check on the validation set: 5 of 5 greedy" in card
     assert str(tmp_path) not in card  # it is published
-    assert HuggingFaceEngine(folder, None).model.generation_config.num_beams == 5
+    assert HuggingFaceEngine(folder).model.generation_config.num_beams == 5
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, "by the umask, also the weights"
 
 

@@ -10,6 +10,7 @@ import pytest
 import heed
 from heed.decoding import GreedySearch
 from heed.export.to_onnx import OnnxEngine
+from heed.models.transformer import Transformer
 from tests import forkserver
 from tests.conftest import RNN
 from tests.export.models import LINES, PARAMETER_FREE, positions, transformer, write_run
@@ -46,10 +47,12 @@ def test_greedy_translations_are_those_of_heed(tmp_path: Path, changes: dict[str
     assert "5 of 5 greedy translations are equal" in result.stdout
     assert not result.stderr
     model = heed.load(run)
-    engine = OnnxEngine(run / "export" / "onnx", model.model, None)
+    assert isinstance(model.model, Transformer)
+    engine = OnnxEngine(run / "export" / "onnx", model.model)
     sources = model.tokenizer.encode_src([" ".join(LINES * 2), "the dog"])
-    ours = model.translate_ids(sources, search=GreedySearch(max_length_factor=2.0, max_length_extra=10))
-    assert engine.translate_ids(sources) == [n_best[0].tokens for n_best in ours]
+    greedy = GreedySearch(max_length_factor=2.0, max_length_extra=10)
+    ours, theirs = model.translate_ids(sources, search=greedy), engine.hypotheses(sources, greedy)
+    assert [n_best[0].tokens for n_best in theirs] == [n_best[0].tokens for n_best in ours]
 
 
 def test_an_rnn_is_refused(heed_cli: Heed, tmp_path: Path) -> None:

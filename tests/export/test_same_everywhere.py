@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 import heed
 from heed import launch
 from heed.cli import main
-from heed.export import ctranslate2_translator
+from heed.export import ctranslate2_loading
 from heed.export.to_huggingface import HuggingFaceEngine
 from heed.inference.translator import Translator
 from heed.launch.compose import compose
@@ -117,7 +117,7 @@ def test_python_command_line_and_server(run: Path, capsysbinary: pytest.CaptureF
 
 def test_ctranslate2(transformer_run: Path) -> None:
     sentences, expected = greedy_translations(transformer_run)
-    model = ctranslate2_translator.load(transformer_run, device="cpu")
+    model = ctranslate2_loading.load(transformer_run, device="cpu")
     assert model.translate(sentences, beam=1) == expected
     assert [model.translate(sentence, beam=1)[0] for sentence in sentences] == expected
 
@@ -125,7 +125,7 @@ def test_ctranslate2(transformer_run: Path) -> None:
 def test_hugging_face(hugging_face_run: Path, tmp_path: Path) -> None:
     sentences, expected = greedy_translations(hugging_face_run)
     assert main(["export", str(hugging_face_run), "--to", "huggingface", "--out", str(tmp_path / "out")]) == 0
-    engine = HuggingFaceEngine(tmp_path / "out", None)
+    engine = HuggingFaceEngine(tmp_path / "out")
     batch = engine.tokenizer(sentences, return_tensors="pt", padding=True)
     with torch.inference_mode():
         ids = engine.model.generate(**batch, num_beams=1, max_new_tokens=150)

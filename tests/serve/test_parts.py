@@ -11,7 +11,7 @@ from heed.inference.languages import language_name
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
-from heed.serve.models import load_model, model_names
+from heed.serve.models import default_names, load_model
 
 
 def texts(html: str) -> list[str]:
@@ -117,4 +117,4 @@ def test_languages_are_learned_from_the_validation_sets_of_all_directions(run_fo
 
 def test_names_of_models(tmp_path: Path) -> None:
     paths = ["runs/rnn/2026-01-02_03-04-05", "runs/rnn/2026-02-02_03-04-05", "runs/base/2026-01-02_03-04-05/model", "x"]
-    assert model_names([tmp_path / path for path in paths]) == ["rnn", "rnn-2", "base", "x"]
+    assert default_names([tmp_path / path for path in paths]) == ["rnn", "rnn-2", "base", "x"]

@@ -90,7 +90,7 @@ def test_too_many_sentences_are_refused(worker: Worker, upper: Upper) -> None:
     results = asyncio.run(submit(worker, upper, ["a"] * 19, ["b"]))
     assert results[1] == ["A"] * 19
     assert isinstance(results[2], ApiError)
-    assert results[2].status == 429
+    assert results[2].status_code == 429
 
 
 def test_a_cancelled_request_is_not_translated(worker: Worker, upper: Upper) -> None:

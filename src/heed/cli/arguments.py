@@ -149,7 +149,7 @@ def load_translator(args: argparse.Namespace) -> "Translator":
 def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
     """Return the function that loads a translator from folders, with the options that do not name a model."""
     if getattr(args, "engine", "heed") == "ctranslate2":
-        from heed.export.ctranslate2_translator import load
+        from heed.export.ctranslate2_loading import load
     else:
         from heed.inference.loading import load
     return partial(load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)

@@ -1,8 +1,9 @@
 """``heed export``: write a trained model for another engine."""
 
 import argparse
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heed.cli.arguments import Command
 from heed.cli.lines import read_file, write_lines
@@ -10,7 +11,6 @@ from heed.errors import HeedError
 from heed.export import QUANTIZATIONS, TARGETS
 
 if TYPE_CHECKING:
-    from heed.export.parity import CheckSet, Report
     from heed.inference.translator import Translator
 
 
@@ -34,24 +34,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from heed.export.parity import check_sentences
-    from heed.inference import model_folder
-    from heed.inference.translator import Translator
+    from heed.inference import loading, model_folder
 
     _check_options(args)
-    folder = model_folder.load(args.model)
-    search = folder.config.get("search")
-    translator = Translator(
-        folder.model,
-        folder.tokenizer,
-        search,
-        src_lang=folder.config.get("src_lang", ""),
-        tgt_lang=folder.config.get("tgt_lang", ""),
-        directions=folder.config.get("directions", ()),
-        packed=True,
-    )
+    translator = loading.load(args.model, device="cpu", max_tokens=None)
     out = _output(args, translator)
     check = check_sentences(args.model, args.check, read_file, translator.directions)
-    report = _export(args, translator, search, out, check)
+    target = import_module(f"heed.export.to_{args.to}")
+    report = target.export(translator, out, check, quantization=args.quantization)
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])
     if args.push is not None:
@@ -69,25 +59,6 @@ def _check_options(args: argparse.Namespace) -> None:
         if args.to != "huggingface":
             raise HeedError(f"--push uploads to the Hugging Face hub: use it with --to huggingface, not {args.to}.")
         check_token()
-
-
-def _export(args: argparse.Namespace, translator: "Translator", search: Any, out: Path, check: "CheckSet") -> "Report":
-    """Write the export that ``--to`` names."""
-    if args.to == "huggingface":
-        from heed.export import to_huggingface
-
-        return to_huggingface.export(translator, search, out, check)
-    if args.to == "argos":
-        from heed.export import to_argos
-
-        return to_argos.export(translator, search, out, check, quantization=args.quantization)
-    if args.to == "onnx":
-        from heed.export import to_onnx
-
-        return to_onnx.export(translator, search, out, check)
-    from heed.export import to_ctranslate2
-
-    return to_ctranslate2.export(translator, search, out, check, quantization=args.quantization)
 
 
 def _output(args: argparse.Namespace, translator: "Translator") -> Path:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
@@ -65,18 +65,6 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
                 f"Line {number} of {name} is not UTF-8 ({error.reason} at byte {error.start + 1}): "
                 "convert the text, for example with `iconv -f LATIN1 -t UTF-8`."
             ) from error
-
-
-def prompt_lines(prompt: str) -> Iterator[str]:
-    """Yield lines that are typed at a terminal, with line editing and a history, until the end of input (Ctrl-D)."""
-    with suppress(ImportError):  # Python may be built without it
-        import readline  # noqa: F401  # input() uses it once it is imported
-    while True:
-        try:
-            yield input(prompt)
-        except EOFError:
-            print(file=sys.stderr)
-            return
 
 
 def count_lines(stream: BinaryIO) -> int | None:

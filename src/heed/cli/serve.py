@@ -61,13 +61,13 @@ def _run(args: argparse.Namespace) -> None:
     try:
         from heed.serve import server
         from heed.serve.application import create_app
-        from heed.serve.models import load_model, model_names
+        from heed.serve.models import default_names, load_model
     except ImportError as error:
         raise missing_package("heed serve", error.name or "fastapi", "serve") from error
     from heed.kernels.allocator import keep_freed_memory
 
     settings = _settings(args)
-    names = args.name or model_names(args.model)
+    names = args.name or default_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
     with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> None:
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"
         started = f"heed serves {', '.join(names)} at {url} (Ctrl-C to stop)"
-        server.run(app, listener, timeout=settings.timeout, on_start=lambda: print(started, flush=True))
+        server.run(app, listener, timeout=settings.timeout, started=started)
 
 
 def _settings(args: argparse.Namespace) -> ServeSettings:

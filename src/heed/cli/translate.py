@@ -21,7 +21,6 @@ from heed.cli.arguments import (
 from heed.cli.lines import (
     LINES_AT_ONCE,
     count_lines,
-    prompt_lines,
     read_lines,
     standard_input,
     translator_progress,
@@ -71,13 +70,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     _check_options(args)
-    is_prompt = args.input is None and args.output is None and _is_terminal()
     with ExitStack() as stack:
         stream = stack.enter_context(_open_input(args.input)) if args.input else standard_input()
         translator = load_translator(args)
-        if is_prompt:
-            _answer_prompt(translator, args)
-            return
         if args.output is None:
             _translate_stream(translator, args, stream, None)
             return
@@ -133,18 +128,6 @@ def _translate_stream(
             if (number + 1) % LINES_AT_ONCE == 0:
                 file.flush()
     cut.report()
-
-
-def _answer_prompt(translator: "Translator", args: argparse.Namespace) -> None:
-    """Translate each line that is typed at a prompt; report an error in a line and go on."""
-    _translations(translator, [], args, chunk=1)  # reports wrong options before the prompt
-    for number, line in enumerate(prompt_lines(f"{translator.directions[0].strip('-')}> ")):
-        try:
-            (translations,) = _translations(translator, [line], args, chunk=1)
-        except HeedError as error:
-            print(f"heed: {error}", file=sys.stderr)
-        else:
-            write_lines(_format(args, number, line, translations))
 
 
 def _translations(
@@ -212,11 +195,6 @@ class _CutTranslations:
                 f"{self.first:,} (--json marks them with finished: false).",
                 file=sys.stderr,
             )
-
-
-def _is_terminal() -> bool:
-    """Return whether a user can answer a prompt."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _open_input(path: Path) -> BinaryIO:

@@ -1,6 +1,5 @@
 """The interface of searches, and what they share."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,11 +67,17 @@ class Search(ABC):
 
     def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
         """Return the maximal number of target tokens of each sentence, EOS included."""
-        lengths: list[int] = src_mask.sum(dim=1).tolist()
-        maximum = math.inf if model.max_target_length is None else model.max_target_length
-        return [
-            int(min(maximum, max(1, self.max_length_factor * length + self.max_length_extra))) for length in lengths
-        ]
+        return [self.limit(length, model.max_target_length) for length in src_mask.sum(dim=1).tolist()]
+
+    def limit(self, src_length: int, maximum: int | None) -> int:
+        """Return the maximal number of target tokens of a sentence, EOS included.
+
+        Args:
+            src_length: source tokens, EOS included.
+            maximum: that of the model, if it has one.
+        """
+        limit = max(1, self.max_length_factor * src_length + self.max_length_extra)
+        return int(limit if maximum is None else min(maximum, limit))
 
 
 def steps_between_stop_checks(device: torch.device) -> int:

@@ -1,25 +1,28 @@
-"""Translate with a folder that `heed export --to ctranslate2` wrote."""
+"""Search with a folder that `heed export --to ctranslate2` wrote."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import Hypothesis
+from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
+from heed.export import require
 from heed.export.description import read_description
-from heed.export.extra import require
+from heed.export.parity import ExportedEngine
 from heed.inference import BATCH_TOKENS
-from heed.inference.batching import length_batches
-from heed.inference.search_settings import search_settings
+from heed.inference.searches import build_search
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 
+ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
 
-class CTranslate2Engine:
+
+class CTranslate2Engine(ExportedEngine):
     """CTranslate2 with the tokenizer and the length limits of the exported model.
 
-    Greedy search returns the same texts as heed. Beam search explores by CTranslate2's rules and ranks what it finds by
-    heed's score, so it may return other texts.
+    Greedy search finds the hypotheses of heed's own engine. Beam search explores by CTranslate2's rules and ranks what
+    it finds by heed's score, so it may find others. Log-probabilities are normalised without <pad> and <s>, which makes
+    them a little larger (some 0.001 nats a token for a trained model).
 
     Args:
         folder: what ``heed export --to ctranslate2`` wrote, or a copy.
@@ -34,6 +37,7 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0, compute_type: str = "default") -> None:
         ctranslate2 = require("ctranslate2")
         self.description = read_description(folder, "ctranslate2")
+        self.src_lang, self.tgt_lang = self.description["src_lang"], self.description["tgt_lang"]
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
@@ -41,18 +45,11 @@ class CTranslate2Engine:
             self._translator = ctranslate2.Translator(str(folder), device=name, compute_type=compute_type, **options)
         except (RuntimeError, ValueError) as error:
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
-        self._search = search_settings(self.description.get("search"), "beam")
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
 
-    @property
-    def src_lang(self) -> str:
-        """The language code of the source, "" if unknown."""
-        return str(self.description["src_lang"])
-
-    @property
-    def tgt_lang(self) -> str:
-        """The language code of the target, "" if unknown."""
-        return str(self.description["tgt_lang"])
+    def check(self, search: Search) -> None:
+        if not isinstance(search, BeamSearch | GreedySearch):
+            raise HeedError(f"The engine ctranslate2 has beam search and greedy search only. {ADVICE}")
 
     def translate(
         self,
@@ -69,49 +66,22 @@ class CTranslate2Engine:
             length_penalty: exponent of heed's length penalty.
             batch_tokens: padded source tokens per batch.
         """
+        search = build_search(self.description.get("search"), beam=beam, length_penalty=length_penalty)
         sources = self.tokenizer.encode_src([line if line.strip() else "" for line in sentences])
-        found = self.translate_ids(sources, beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens)
-        return self.tokenizer.decode_tgt(found)
+        found = self.hypotheses(sources, search, batch_tokens=batch_tokens)
+        return self.tokenizer.decode_tgt([n_best[0].tokens for n_best in found])
 
-    def translate_ids(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        beam: int = 1,
-        length_penalty: float = 0.0,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> list[list[int]]:
-        """Return the target ids, without EOS, of each source, given as ids without EOS."""
-        found: list[list[int]] = [[] for _ in sources]
-        for batch in length_batches([len(ids) + 1 for ids in sources], batch_tokens):
-            if rows := [row for row in batch if sources[row]]:
-                results = self.search([sources[row] for row in rows], beam=beam, length_penalty=length_penalty)
-                for row, hypotheses in zip(rows, results, strict=True):
-                    found[row] = hypotheses[0].tokens
-        return found
-
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        *,
-        beam: int,
-        length_penalty: float,
-        limits: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each source of one batch, ranked by heed's score, finished ones first.
-
-        Args:
-            sources: ids without EOS, at least one each.
-            beam, length_penalty: see `translate`.
-            limits: the maximal number of target tokens of each source, EOS included; None: by the model's settings.
-        """
-        limits = limits or [self._limit(len(ids) + 1) for ids in sources]
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        beam, penalty, n_best = 1, 0.0, 1
+        if isinstance(search, BeamSearch):
+            beam, penalty, n_best = search.beam, search.length_penalty, search.n_best
+        limits = [search.limit(len(ids) + 1, self.description.get("positions")) for ids in sources]
         results = self._translate_batch(sources, beam, max(limits))
         for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
             # A batch shares its largest limit: a sentence that went beyond its own is translated again, alone.
             if any(len(pieces) > limit for pieces in result.hypotheses):
                 (results[row],) = self._translate_batch([sources[row]], beam, limit)
-        return [self._hypotheses(result, length_penalty) for result in results]
+        return [self._ranked(result, penalty)[:n_best] for result in results]
 
     def _translate_batch(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Any]:
         """Return CTranslate2's results, with at most ``limit`` tokens each."""
@@ -128,22 +98,7 @@ class CTranslate2Engine:
         )
         return found
 
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return log p(target, EOS | source) in nats of each pair, given as ids without EOS."""
-        scored = self._translator.score_batch(
-            [self.tokenizer.src_pieces(ids) for ids in sources],
-            [self.tokenizer.tgt_pieces(ids) for ids in targets],
-            max_input_length=0,
-        )
-        return [float(sum(each.log_probs)) for each in scored]
-
-    def _limit(self, length: int) -> int:
-        """Return the maximal number of target tokens, EOS included, of a source of ``length`` tokens with EOS."""
-        limit = max(1, int(self._search["max_length_factor"] * length + self._search["max_length_extra"]))
-        positions = self.description.get("positions")
-        return limit if positions is None else min(limit, int(positions))
-
-    def _hypotheses(self, result: Any, length_penalty: float) -> list[Hypothesis]:
+    def _ranked(self, result: Any, length_penalty: float) -> list[Hypothesis]:
         """Return what CTranslate2 found for one source, best first by heed's score, finished ones first."""
         found = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
@@ -152,3 +107,11 @@ class CTranslate2Engine:
             score = log_prob / ((5 + len(pieces)) / 6) ** length_penalty
             found.append(Hypothesis(tokens, log_prob, score, finished))
         return sorted(found, key=lambda each: (each.finished, each.score), reverse=True)
+
+    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        scored = self._translator.score_batch(
+            [self.tokenizer.src_pieces(ids) for ids in sources],
+            [self.tokenizer.tgt_pieces(ids) for ids in targets],
+            max_input_length=0,
+        )
+        return [float(sum(each.log_probs)) for each in scored]

@@ -1,6 +1,6 @@
 """Transformers in the format of CTranslate2 (https://github.com/OpenNMT/CTranslate2)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,23 +29,21 @@ def check_supported(model: Seq2Seq) -> Transformer:
     """
     if not isinstance(model, Transformer):
         raise HeedError("CTranslate2 has no recurrent encoder-decoder with attention: only a transformer is exported.")
-    if problems := list(_unsupported(model)):
+    config, positions = model.config, model.config.positions.kind
+    unsupported = {
+        "layers without a norm (model.norm=none)": config.norm == "none",
+        "layers without a residual sum (model.residual=false)": not config.residual,
+        "self-attention without parameters (model.self_attention.kind=parameter_free)": (
+            config.self_attention.kind == "parameter_free"
+        ),
+        "ALiBi in the encoder (model.positions.kind=alibi)": positions == "alibi",
+        "relative positions of this kind, a table for each layer (model.positions.kind=relative)": (
+            positions == "relative"
+        ),
+    }
+    if problems := [name for name, is_used in unsupported.items() if is_used]:
         raise HeedError(f"CTranslate2 cannot compute this model: it has no {' and no '.join(problems)}.")
     return model
-
-
-def _unsupported(model: Transformer) -> Iterator[str]:
-    config = model.config
-    if config.norm == "none":
-        yield "layers without a norm (model.norm=none)"
-    if not config.residual:
-        yield "layers without a residual sum (model.residual=false)"
-    if config.self_attention.kind == "parameter_free":
-        yield "self-attention without parameters (model.self_attention.kind=parameter_free)"
-    if config.positions.kind == "alibi":
-        yield "ALiBi in the encoder (model.positions.kind=alibi)"
-    if config.positions.kind == "relative":
-        yield "relative positions of this kind, a table for each layer (model.positions.kind=relative)"
 
 
 def save(

@@ -1,20 +1,34 @@
 """``heed.json``: what an exported folder contains."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from heed import __version__
 from heed.errors import HeedError
 from heed.files import check_regular
+from heed.inference.translator import Translator
 
 FILE = "heed.json"
 LIMIT = 2**18
 """Maximum bytes of the file. Those that heed writes have about a thousand."""
 
 
-def write_description(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write ``heed.json``."""
+def write_description(folder: Path, target: str, translator: Translator, **facts: Any) -> None:
+    """Write ``heed.json``.
+
+    Args:
+        target: the engine.
+        facts: content besides the version of heed, the languages and the search.
+    """
+    content = {
+        "to": target,
+        "heed": __version__,
+        "src_lang": translator.src_lang,
+        "tgt_lang": translator.tgt_lang,
+        "search": translator.saved_search,
+        **facts,
+    }
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
@@ -30,14 +44,11 @@ def read_description(folder: Path, target: str) -> dict[str, Any]:
         raise HeedError(f"{folder} was not written by `heed export --to {target}`: it has no {FILE}.")
     check_regular(path)
     try:
-        text = path.read_text(encoding="utf-8") if path.stat().st_size <= LIMIT else ""
-        content = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise HeedError(f"{path} is damaged or was not written by heed: export the model again.") from error
-    languages = isinstance(content, dict) and all(
-        isinstance(content.get(key), str) for key in ("to", "src_lang", "tgt_lang")
-    )
-    if not languages:
+        content = json.loads(path.read_text(encoding="utf-8") if path.stat().st_size <= LIMIT else "")
+        is_description = all(isinstance(content[key], str) for key in ("to", "src_lang", "tgt_lang"))
+    except (OSError, ValueError, RecursionError, TypeError, LookupError):
+        is_description = False
+    if not is_description:
         raise HeedError(f"{path} is damaged or was not written by heed: export the model again.")
     if content["to"] != target:
         raise HeedError(f"{folder} was exported to {content['to']}: export the model with `--to {target}`.")

@@ -1,13 +1,12 @@
 """Transformers as models of Hugging Face transformers: Marian for post-norm, Pegasus (the same with pre-norm)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from heed.errors import HeedError
-from heed.export.extra import require
+from heed.export import require
 from heed.export.weights import layers_of, query_projection
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
@@ -26,30 +25,27 @@ def check_supported(model: Seq2Seq) -> Transformer:
     """
     if not isinstance(model, Transformer):
         raise HeedError("transformers has no recurrent encoder-decoder with attention: only a transformer is exported.")
-    if problems := list(_unsupported(model)):
+    config, positions = model.config, model.config.positions
+    is_shared = model.output is model.tgt_embedding is model.src_embedding
+    unsupported = {
+        "layers without a norm (model.norm=none)": config.norm == "none",
+        f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
+        "layers without a residual sum (model.residual=false)": not config.residual,
+        "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
+        "self-attention without parameters (model.self_attention.kind=parameter_free)": (
+            config.self_attention.kind == "parameter_free"
+        ),
+        f"positions but added sinusoids (model.positions.kind={positions.kind})": (
+            (positions.kind, positions.merge) != ("sinusoidal", "add")
+        ),
+        "separate embeddings of source, target and output in a pre-norm model": config.norm == "pre" and not is_shared,
+    }
+    if problems := [name for name, is_used in unsupported.items() if is_used]:
         raise HeedError(
             f"transformers has no class for this model: Marian and Pegasus have no {' and no '.join(problems)}. "
             "CTranslate2 may have it: try `--to ctranslate2`."
         )
     return model
-
-
-def _unsupported(model: Transformer) -> Iterator[str]:
-    config = model.config
-    if config.norm == "none":
-        yield "layers without a norm (model.norm=none)"
-    if config.norm_kind != "layer":
-        yield f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})"
-    if not config.residual:
-        yield "layers without a residual sum (model.residual=false)"
-    if config.activation == "swiglu":
-        yield "gated feed-forward network (model.activation=swiglu)"
-    if config.self_attention.kind == "parameter_free":
-        yield "self-attention without parameters (model.self_attention.kind=parameter_free)"
-    if (config.positions.kind, config.positions.merge) != ("sinusoidal", "add"):
-        yield f"positions but added sinusoids (model.positions.kind={config.positions.kind})"
-    if config.norm == "pre" and not (model.output is model.tgt_embedding is model.src_embedding):
-        yield "separate embeddings of source, target and output in a pre-norm model"
 
 
 def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, shared: bool, **options: Any) -> Any:

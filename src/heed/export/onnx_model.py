@@ -31,7 +31,7 @@ def check_supported(model: Seq2Seq) -> Transformer:
     return model
 
 
-class Encoder(nn.Module):
+class OnnxEncoder(nn.Module):
     """Source ids to the keys and values that the decoder layers read."""
 
     def __init__(self, model: Transformer) -> None:
@@ -51,7 +51,7 @@ class Encoder(nn.Module):
         return torch.stack([layer.key for layer in layers]), torch.stack([layer.value for layer in layers])
 
 
-class DecoderStep(nn.Module):
+class OnnxDecoderStep(nn.Module):
     """The next target position."""
 
     def __init__(self, model: Transformer) -> None:
@@ -71,7 +71,7 @@ class DecoderStep(nn.Module):
 
         Args:
             tokens: the last target ids, " B"; BOS at first.
-            src_mask: see `Encoder`.
+            src_mask: see `OnnxEncoder`.
             memory_key, memory_value: what the encoder returned.
             past_key, past_value: the cache of P positions, "L B Hs P Es"; P = 0 at first.
         """
@@ -91,52 +91,42 @@ def save(folder: Path, model: Transformer) -> None:
         folder: an existing folder.
     """
     B, S, P = (torch.export.Dim(name, min=low) for name, low in (("batch", 1), ("source", 1), ("past", 0)))
-    src, mask = torch.full((2, 7), 5), torch.ones(2, 7, dtype=torch.bool)
     config = model.config
+    source = {
+        "src": (torch.full((2, 7), 5), {0: B, 1: S}),
+        "src_mask": (torch.ones(2, 7, dtype=torch.bool), {0: B, 1: S}),
+    }
     past = torch.zeros(config.decoder_layers, 2, config.self_heads, 3, config.self_width)
     with kernels.plain(), torch.no_grad():
-        _export(
-            folder / ENCODER,
-            Encoder(model),
-            {"src": src, "src_mask": mask},
-            ("memory_key", "memory_value"),
-            {"src": {0: B, 1: S}, "src_mask": {0: B, 1: S}},
-        )
-        key, value = Encoder(model)(src, mask)
-        memory, cache = {1: B, 3: S}, {1: B, 3: P}
-        _export(
-            folder / DECODER,
-            DecoderStep(model),
-            {
-                "tokens": torch.full((2,), BOS),
-                "src_mask": mask,
-                "memory_key": key,
-                "memory_value": value,
-                "past_key": past,
-                "past_value": past.clone(),
-            },
-            ("logits", "present_key", "present_value"),
-            {
-                "tokens": {0: B},
-                "src_mask": {0: B, 1: S},
-                "memory_key": memory,
-                "memory_value": memory,
-                "past_key": cache,
-                "past_value": cache,
-            },
-        )
+        _export(folder / ENCODER, OnnxEncoder(model), source, ("memory_key", "memory_value"))
+        key, value = OnnxEncoder(model)(*(tensor for tensor, _ in source.values()))
+        inputs = {
+            "tokens": (torch.full((2,), BOS), {0: B}),
+            "src_mask": source["src_mask"],
+            "memory_key": (key, {1: B, 3: S}),
+            "memory_value": (value, {1: B, 3: S}),
+            "past_key": (past, {1: B, 3: P}),
+            "past_value": (past.clone(), {1: B, 3: P}),
+        }
+        _export(folder / DECODER, OnnxDecoderStep(model), inputs, ("logits", "present_key", "present_value"))
 
 
 def _export(
-    file: Path, module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...], shapes: dict[str, Any]
+    file: Path, module: nn.Module, inputs: dict[str, tuple[Tensor, dict[int, Any]]], outputs: tuple[str, ...]
 ) -> None:
+    """Write a graph.
+
+    Args:
+        inputs: example values, and the names of their dynamic axes.
+        outputs: names of the results.
+    """
     torch.onnx.export(
         module.eval(),
-        kwargs=inputs,
+        kwargs={name: tensor for name, (tensor, _) in inputs.items()},
         f=file,
         input_names=list(inputs),
         output_names=list(outputs),
-        dynamic_shapes=shapes,
+        dynamic_shapes={name: axes for name, (_, axes) in inputs.items()},
         dynamo=True,
         opset_version=OPSET,
         external_data=False,

@@ -1,19 +1,21 @@
 """Compare an exported model with heed's own: translations, scores, size and speed."""
 
-from collections.abc import Callable, Sequence
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from heed.data.tokenizer import Tokenizer
-from heed.decoding import BeamSearch, GreedySearch, Search
+from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
 from heed.inference.batching import pad
-from heed.inference.search_settings import LENGTH_LIMITS, search_settings
+from heed.inference.engine import Engine
+from heed.inference.search_settings import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
 from heed.symbols import BOS, EOS
@@ -30,14 +32,25 @@ TIE = 1e-3
 Ids = list[list[int]]
 
 
-class Engine(Protocol):
-    """An exported model that the check runs."""
+class ExportedEngine(Engine):
+    """An exported model. The check needs greedy search only."""
 
-    def translate_ids(self, sources: Sequence[Sequence[int]]) -> Ids:
-        """Return the greedy translations: ids without EOS."""
+    def check(self, search: Search) -> None:
+        assert isinstance(search, GreedySearch)
 
+    @abstractmethod
     def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
         """Return log p(target, EOS | source) in nats of each pair, given as ids without EOS."""
+
+
+def greedy_hypotheses(rows: Iterable[Sequence[int]], limits: Sequence[int]) -> list[list[Hypothesis]]:
+    """Return the hypothesis of each row of greedy search: its ids until EOS or the limit, without scores."""
+    cut = [[*row[:limit]] for row, limit in zip(rows, limits, strict=True)]
+    ends = [row.index(EOS) if EOS in row else None for row in cut]
+    return [
+        [Hypothesis(row[:end], log_prob=math.nan, score=math.nan, finished=end is not None)]
+        for row, end in zip(cut, ends, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -108,34 +121,26 @@ def check_sentences(
     Raises:
         HeedError: there are none.
     """
-    if file is not None:
-        return CheckSet(_not_blank(read(file), file)[:SENTENCES], None, file.name)
-    files = validation_files(run, directions).get(directions[0])
+    files: Sequence[Path] | None = [file] if file else validation_files(run, directions).get(directions[0])
     if files is None:
         raise HeedError(
             f"{run} has no validation set of {directions[0]} (translations/valid.src), with which an export is "
             "checked: give sentences with --check FILE."
         )
-    sources, references = map(read, files)
-    pairs = [pair for pair in zip(sources, references, strict=False) if pair[0].strip()][:SENTENCES]
-    _not_blank([source for source, _ in pairs], files[0])
-    return CheckSet([src for src, _ in pairs], [ref for _, ref in pairs], "the validation set")
+    rows = [row for row in zip(*map(read, files), strict=False) if row[0].strip()][:SENTENCES]
+    if not rows:
+        raise HeedError(f"{files[0]} has no sentence to check the export with.")
+    sources, *references = map(list, zip(*rows, strict=True))
+    return CheckSet(sources, references[0] if references else None, file.name if file else "the validation set")
 
 
-def _not_blank(lines: list[str], path: Path) -> list[str]:
-    kept = [line for line in lines if line.strip()]
-    if not kept:
-        raise HeedError(f"{path} has no sentence to check the export with.")
-    return kept
-
-
-def compare(translator: Translator, engine: Engine, check: CheckSet) -> Report:
+def compare_engines(translator: Translator, engine: ExportedEngine, check: CheckSet) -> Report:
     """Translate the sentences on both sides and compare."""
     sources = translator.tokenizer.encode_src(check.sources)
-    greedy, beam = _searches(translator)
-    _warm_up(translator, engine, sources, greedy)
-    ours, heed_seconds = _timed(lambda: _tokens(translator, sources, greedy))
-    theirs, export_seconds = _timed(lambda: engine.translate_ids(sources))
+    limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}
+    greedy, beam = GreedySearch(**limits), BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)
+    ours, heed_seconds = _timed_search(translator, sources, greedy)
+    theirs, export_seconds = _timed_search(translator.with_engine(engine), sources, greedy)
     different = [row for row in range(len(sources)) if ours[row] != theirs[row]]
     return Report(
         sentences=len(sources),
@@ -143,7 +148,7 @@ def compare(translator: Translator, engine: Engine, check: CheckSet) -> Report:
         equal=len(sources) - len(different),
         ties=sum(_is_tie(translator, sources[row], ours[row], theirs[row]) for row in different),
         score_difference=_score_difference(translator, engine, sources, beam),
-        bleu=_bleu(translator.tokenizer, ours, theirs, check.references, translator.tgt_lang),
+        bleu=_bleu(translator, (ours, theirs), check.references),
         heed_speed=len(sources) / heed_seconds,
         export_speed=len(sources) / export_seconds,
     )
@@ -155,46 +160,30 @@ def require_equal(report: Report) -> None:
     Raises:
         HeedError: translations differ that are not ties, or scores differ by more than `SCORE_TOLERANCE`.
     """
+    problem = ""
     if different := report.sentences - report.equal - report.ties:
-        raise HeedError(
-            f"The export was not written: {different} of {report.sentences} greedy translations differ from heed's on "
-            f"{report.name}. This is a bug of heed: please report it with the model's config.yaml."
+        problem = f"{different} of {report.sentences} greedy translations differ from heed's on {report.name}"
+    elif not report.score_difference <= SCORE_TOLERANCE:
+        problem = (
+            f"scores differ from heed's by {report.score_difference:.2g} nats on {report.name}, and {SCORE_TOLERANCE} "
+            "is the limit"
         )
-    if not report.score_difference <= SCORE_TOLERANCE:
+    if problem:
         raise HeedError(
-            f"The export was not written: scores differ from heed's by {report.score_difference:.2g} nats on "
-            f"{report.name}, and {SCORE_TOLERANCE} is the limit. This is a bug of heed: please report it with the "
-            "model's config.yaml."
+            f"The export was not written: {problem}. This is a bug of heed: please report it with the model's "
+            "config.yaml."
         )
 
 
-def length_limits(saved: Any) -> dict[str, float]:
-    """Return the length limits of a model folder's ``search`` section."""
-    settings = search_settings(saved, "beam")
-    return {name: settings[name] for name in LENGTH_LIMITS}
-
-
-def _searches(translator: Translator) -> tuple[Search, Search]:
-    limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}
-    return GreedySearch(**limits), BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)
-
-
-def _warm_up(translator: Translator, engine: Engine, sources: Ids, greedy: Search) -> None:
-    _tokens(translator, sources[:4], greedy)
-    engine.translate_ids(sources[:4])
-
-
-def _timed(work: Callable[[], Ids]) -> tuple[Ids, float]:
+def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple[Ids, float]:
+    """Return the best hypotheses, and the seconds that the search took after a warm-up."""
+    translator.translate_ids(sources[:4], search=search)
     start = perf_counter()
-    result = work()
-    return result, perf_counter() - start
+    found = translator.translate_ids(sources, search=search)
+    return [n_best[0].tokens for n_best in found], perf_counter() - start
 
 
-def _tokens(translator: Translator, sources: Ids, search: Search) -> Ids:
-    return [n_best[0].tokens for n_best in translator.translate_ids(sources, search=search)]
-
-
-def _score_difference(translator: Translator, engine: Engine, sources: Ids, beam: Search) -> float:
+def _score_difference(translator: Translator, engine: ExportedEngine, sources: Ids, beam: Search) -> float:
     """Return the largest difference between heed's and the engine's log p of heed's beam search results.
 
     A result that was cut at the length limit is scored as if it ended before its last token.
@@ -206,18 +195,8 @@ def _score_difference(translator: Translator, engine: Engine, sources: Ids, beam
         if source
     ]
     theirs = engine.score_ids([source for source, _ in pairs], [target for _, target in pairs])
-    ours = [_log_prob(translator, source, target) for source, target in pairs]
+    ours = translator.score_ids([[*source, EOS] for source, _ in pairs], [[*target, EOS] for _, target in pairs])
     return max((abs(a - b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
-
-
-@torch.inference_mode()
-def _log_prob(translator: Translator, source: list[int], target: list[int]) -> float:
-    """Return heed's log p(target, EOS | source) in nats."""
-    src, src_mask = pad([[*source, EOS]], translator.model.device)
-    tgt_in, _ = pad([[BOS, *target]], translator.model.device)
-    tgt_out, _ = pad([[*target, EOS]], translator.model.device)
-    log_probs = translator.model(src, src_mask, tgt_in).log_softmax(-1)
-    return float(log_probs.gather(2, tgt_out[..., None]).sum())
 
 
 @torch.inference_mode()
@@ -233,12 +212,9 @@ def _is_tie(translator: Translator, source: list[int], ours: list[int], theirs: 
     return abs(float(logits[ours[first]] - logits[theirs[first]])) < TIE
 
 
-def _bleu(
-    tokenizer: Tokenizer, ours: Ids, theirs: Ids, references: list[str] | None, tgt_lang: str
-) -> tuple[float, float] | None:
+def _bleu(translator: Translator, sides: tuple[Ids, Ids], references: list[str] | None) -> tuple[float, float] | None:
     if references is None:
         return None
-    before, after = (
-        corpus_scores(tokenizer.decode_tgt(ids), references, tgt_lang=tgt_lang).bleu for ids in (ours, theirs)
-    )
+    texts = map(translator.tokenizer.decode_tgt, sides)
+    before, after = (corpus_scores(text, references, tgt_lang=translator.tgt_lang).bleu for text in texts)
     return before, after

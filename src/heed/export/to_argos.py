@@ -3,11 +3,9 @@
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, to_ctranslate2
-from heed.export.extra import require
+from heed.export import ctranslate2_model, require, to_ctranslate2
 from heed.export.parity import CheckSet, Report
 from heed.files import remove, replacing
 from heed.inference.languages import language_name
@@ -35,11 +33,10 @@ def package_name(translator: Translator) -> str:
     return f"translate-{translator.src_lang}_{translator.tgt_lang}-{PACKAGE_VERSION.replace('.', '_')}"
 
 
-def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
     """Write an ``.argosmodel`` file.
 
     Args:
-        search: the ``search`` section of the model folder's config.
         out: the new file.
         quantization: see `to_ctranslate2.export`.
 
@@ -62,21 +59,20 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, q
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         folder = file.with_suffix(".folder.partial")
-        remove(folder)
         try:
-            report = _write_package(folder / name, translator, search, check, quantization=quantization)
-            _zip(folder, file)
+            report = _write_package(folder / name, translator, check, quantization=quantization)
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for path in sorted(folder.rglob("*")):
+                    archive.write(path, path.relative_to(folder))
         finally:
             remove(folder)
     return report
 
 
-def _write_package(
-    package: Path, translator: Translator, search: Any, check: CheckSet, *, quantization: str | None
-) -> Report:
+def _write_package(package: Path, translator: Translator, check: CheckSet, *, quantization: str | None) -> Report:
     model = package / "model"
     model.mkdir(parents=True)
-    report = to_ctranslate2.write(translator, search, model, check, quantization=quantization)
+    report = to_ctranslate2.write(translator, model, check, quantization=quantization)
     (model / "tokenizer.model").rename(package / "sentencepiece.model")
     metadata = {
         "package_version": PACKAGE_VERSION,
@@ -88,24 +84,10 @@ def _write_package(
         "type": "translate",
     }
     (package / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    (package / "README.md").write_text(_readme(translator, report), encoding="utf-8")
+    readme = [
+        f"# {translator.src_lang} to {translator.tgt_lang}\n",
+        "Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:\n",
+        *(f"- {line.replace('×', 'x')}" for line in report.lines()),
+    ]
+    (package / "README.md").write_text("\n".join(readme) + "\n", encoding="utf-8")
     return report
-
-
-def _readme(translator: Translator, report: Report) -> str:
-    return "\n".join(
-        [
-            f"# {translator.src_lang} to {translator.tgt_lang}",
-            "",
-            "Trained with heed (https://github.com/heed-nmt/heed). Check of the CTranslate2 model at export:",
-            "",
-            *(f"- {line.replace('×', 'x')}" for line in report.lines()),
-            "",
-        ]
-    )
-
-
-def _zip(folder: Path, file: Path) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.write(path, path.relative_to(folder))

@@ -3,22 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from heed import __version__
 from heed.errors import HeedError
-from heed.export import ctranslate2_model
+from heed.export import ctranslate2_model, require
 from heed.export.ctranslate2_engine import CTranslate2Engine
 from heed.export.description import write_description
-from heed.export.extra import require
-from heed.export.parity import CheckSet, Report, compare, require_equal
+from heed.export.parity import CheckSet, Report, compare_engines, require_equal
 from heed.files import replacing
 from heed.inference.translator import Translator
 
 
-def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
     """Write a folder for `CTranslate2Engine`, which also CTranslate2 alone can load.
 
     Args:
-        search: the ``search`` section of the model folder's config.
         out: the new folder.
         quantization: see `heed.export.ctranslate2_model.save`. Without it the check must succeed.
 
@@ -29,21 +26,21 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet, *, q
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as folder:
         folder.mkdir()
-        return write(translator, search, folder, check, quantization=quantization)
+        return write(translator, folder, check, quantization=quantization)
 
 
-def write(translator: Translator, search: Any, folder: Path, check: CheckSet, *, quantization: str | None) -> Report:
+def write(translator: Translator, folder: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
     """Write the files of `export` into an existing folder and check them."""
-    description = convert(translator, search, folder, quantization=quantization)
-    report = compare(translator, CTranslate2Engine(folder), check)
+    facts = convert(translator, folder, quantization=quantization)
+    report = compare_engines(translator, CTranslate2Engine(folder), check)
     if quantization is None:
         require_equal(report)
-    write_description(folder, {**description, "check": report.plain()})
+    write_description(folder, "ctranslate2", translator, **facts, check=report.plain())
     return report
 
 
-def convert(translator: Translator, search: Any, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
-    """Write the files of `export` into an existing folder without a check; return the content of ``heed.json``."""
+def convert(translator: Translator, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
+    """Write the files of `export` into an existing folder without a check; return further content of ``heed.json``."""
     model = ctranslate2_model.check_supported(translator.model)
     tokenizer = translator.tokenizer
     src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
@@ -53,14 +50,6 @@ def convert(translator: Translator, search: Any, folder: Path, *, quantization: 
     except ValueError as error:
         raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
     tokenizer.save(folder)
-    description = {
-        "to": "ctranslate2",
-        "heed": __version__,
-        "quantization": quantization,
-        "src_lang": translator.src_lang,
-        "tgt_lang": translator.tgt_lang,
-        "search": search,
-        "positions": model.max_target_length,
-    }
-    write_description(folder, description)
-    return description
+    facts = {"quantization": quantization, "positions": model.max_target_length}
+    write_description(folder, "ctranslate2", translator, **facts)
+    return facts

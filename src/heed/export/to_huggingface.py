@@ -10,23 +10,44 @@ import torch
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
+from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
-from heed.export import huggingface_model
-from heed.export.extra import require
-from heed.export.parity import CheckSet, Ids, Report, compare, length_limits, require_equal
+from heed.export import huggingface_model, require
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
 from heed.files import replacing
-from heed.inference import BATCH_TOKENS
-from heed.inference.batching import length_batches, pad
+from heed.inference.batching import pad
 from heed.inference.search_settings import search_settings
 from heed.inference.translator import Translator
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
+CARD = """\
+---
+library_name: transformers
+pipeline_tag: translation
+tags: [translation, heed]
+{language}---
+# Translation, {direction}
 
-def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> Report:
+Trained from scratch with [heed](https://github.com/heed-nmt/heed), exported for transformers.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
+batch = tokenizer(["A sentence."], return_tensors="pt", padding=True)
+print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
+```
+
+## Check at export
+
+{report}"""
+
+
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: None) -> Report:
     """Write a folder that ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer`` of transformers load.
 
     Args:
-        search: the ``search`` section of the model folder's config.
         out: the new folder.
 
     Raises:
@@ -45,12 +66,12 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> R
     with replacing(out) as folder:
         folder.mkdir()
         target = huggingface_model.convert(model)
-        target.generation_config = _generation_config(search)
+        target.generation_config = _generation_config(translator.saved_search)
         target.save_pretrained(folder)
         _save_tokenizer(folder, translator)
-        engine = HuggingFaceEngine(folder, search)
+        engine = HuggingFaceEngine(folder)
         engine.check_tokenizer(translator.tokenizer, check.sources)
-        report = compare(translator, engine, check)
+        report = compare_engines(translator, engine, check)
         require_equal(report)
         card = folder / "README.md"
         card.write_text(_model_card(translator, report), encoding="utf-8")
@@ -87,21 +108,16 @@ def push(folder: Path, repository: str) -> str:
         raise HeedError(f"{folder} was written but not uploaded to {repository}: {first_line(error)}") from error
 
 
-class HuggingFaceEngine:
-    """``transformers`` with an exported folder.
+class HuggingFaceEngine(ExportedEngine):
+    """``transformers`` with an exported folder."""
 
-    Args:
-        search: the ``search`` section of the model folder's config, for its length limits.
-    """
-
-    def __init__(self, folder: Path, search: Any) -> None:
+    def __init__(self, folder: Path) -> None:
         transformers = require("transformers")
         self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
         with warnings.catch_warnings():
             # It recommends a punctuation normaliser that it does not use.
             warnings.filterwarnings("ignore", message=".*sacremoses")
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._limits = length_limits(search)
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
         """Check that both tokenizers return the same ids.
@@ -109,48 +125,27 @@ class HuggingFaceEngine:
         Raises:
             HeedError: naming a sentence for which they do not.
         """
-        ours = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
-        for sentence, ids, found in zip(sentences, ours, self.tokenizer(sentences)["input_ids"], strict=True):
-            if ids != found:
-                raise HeedError(
-                    "The export was not written: the tokenizer of transformers segments another way, for example "
-                    f"{sentence!r}. This is a bug of heed: please report it."
-                )
+        encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
+        _require_same("segments", sentences, encoded, self.tokenizer(sentences)["input_ids"])
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
-        decoded = self.tokenizer.batch_decode(targets, skip_special_tokens=True)
-        if different := [
-            text for text, other in zip(tokenizer.decode_tgt(targets), decoded, strict=True) if text != other
-        ]:
-            raise HeedError(
-                "The export was not written: the tokenizer of transformers joins subwords another way, for example "
-                f"{different[0]!r}. This is a bug of heed: please report it."
-            )
+        texts = tokenizer.decode_tgt(targets)
+        _require_same("joins subwords", texts, texts, self.tokenizer.batch_decode(targets, skip_special_tokens=True))
 
     @torch.inference_mode()
-    def translate_ids(self, sources: Sequence[Sequence[int]]) -> Ids:
-        """Return the greedy translations: ids without EOS."""
-        found: Ids = [[] for _ in sources]
-        factor, extra = self._limits["max_length_factor"], self._limits["max_length_extra"]
-        for batch in length_batches([len(ids) + 1 for ids in sources], BATCH_TOKENS):
-            rows = [row for row in batch if sources[row]]
-            if not rows:
-                continue
-            limits = [max(1, int(factor * (len(sources[row]) + 1) + extra)) for row in rows]
-            src, mask = pad([[*sources[row], EOS] for row in rows], self.model.device)
-            outputs = self.model.generate(
-                input_ids=src,
-                attention_mask=mask.long(),
-                num_beams=1,
-                do_sample=False,
-                max_new_tokens=max(limits),
-            )
-            for row, limit, ids in zip(rows, limits, outputs[:, 1:].tolist(), strict=True):
-                found[row] = _until_eos(ids[:limit])
-        return found
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        limits = [search.limit(len(ids) + 1, None) for ids in sources]
+        src, mask = pad([[*ids, EOS] for ids in sources], self.model.device)
+        outputs = self.model.generate(
+            input_ids=src,
+            attention_mask=mask.long(),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=max(limits),
+        )
+        return greedy_hypotheses(outputs[:, 1:].tolist(), limits)
 
     @torch.inference_mode()
     def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return log p(target, EOS | source) in nats of each pair, given as ids without EOS."""
         scores = []
         for source, target in zip(sources, targets, strict=True):
             logits: Tensor = self.model(
@@ -161,10 +156,14 @@ class HuggingFaceEngine:
         return scores
 
 
-def _until_eos(row: list[int]) -> list[int]:
-    """Return the ids before EOS, without the padding of a row that was cut."""
-    ids = row[: row.index(EOS)] if EOS in row else row
-    return [token for token in ids if token != PAD]
+def _require_same(verb: str, sentences: Sequence[str], ours: Sequence[object], theirs: Sequence[object]) -> None:
+    """Check that the tokenizer of transformers does the same to each sentence."""
+    for sentence, own, other in zip(sentences, ours, theirs, strict=True):
+        if own != other:
+            raise HeedError(
+                f"The export was not written: the tokenizer of transformers {verb} another way, for example "
+                f"{sentence!r}. This is a bug of heed: please report it."
+            )
 
 
 def _generation_config(search: Any) -> Any:
@@ -184,16 +183,7 @@ def _generation_config(search: Any) -> Any:
 def _save_tokenizer(folder: Path, translator: Translator) -> None:
     """Write the files of a ``MarianTokenizer``: SentencePiece models, vocabularies and settings."""
     tokenizer = translator.tokenizer
-    source, target = folder / "source.spm", folder / "target.spm"
-    tokenizer.save(folder)
-    if tokenizer.joint:
-        (folder / "tokenizer.model").rename(source)
-        target.write_bytes(source.read_bytes())
-    else:
-        (folder / "src.model").rename(source)
-        (folder / "tgt.model").rename(target)
-        _write_json(folder / "target_vocab.json", _vocabulary(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))))
-    _write_json(folder / "vocab.json", _vocabulary(tokenizer.src_pieces(range(tokenizer.src_vocab))))
+    tgt_pieces = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
     settings = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": translator.src_lang,
@@ -206,44 +196,27 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # "</s>" in a text is text
     }
-    _write_json(folder / "tokenizer_config.json", settings)
+    files: dict[str, Any] = {
+        "vocab.json": _numbered(tokenizer.src_pieces(range(tokenizer.src_vocab))),
+        "tokenizer_config.json": settings,
+        **({} if tokenizer.joint else {"target_vocab.json": _numbered(tgt_pieces)}),
+    }
+    for name, content in files.items():
+        text = json.dumps(content, ensure_ascii=False, indent=1)
+        (folder / name).write_text(f"{text}\n", encoding="utf-8")
+    src, tgt = tokenizer.models
+    (folder / "source.spm").write_bytes(src)
+    (folder / "target.spm").write_bytes(src if tgt is None else tgt)
 
 
-def _vocabulary(pieces: list[str]) -> dict[str, int]:
+def _numbered(pieces: list[str]) -> dict[str, int]:
     return {piece: number for number, piece in enumerate(pieces)}
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def _model_card(translator: Translator, report: Report) -> str:
     languages = [language for language in (translator.src_lang, translator.tgt_lang) if language]
-    header = ["library_name: transformers", "pipeline_tag: translation", "tags: [translation, heed]"]
-    if languages:
-        header.append("language: " + json.dumps(languages))
-    direction = " → ".join(languages) or "unknown languages"
-    return "\n".join(
-        [
-            "---",
-            *header,
-            "---",
-            f"# Translation, {direction}",
-            "",
-            "Trained from scratch with [heed](https://github.com/heed-nmt/heed), exported for transformers.",
-            "",
-            "```python",
-            "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
-            "",
-            'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
-            'model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")',
-            'batch = tokenizer(["A sentence."], return_tensors="pt", padding=True)',
-            "print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))",
-            "```",
-            "",
-            "## Check at export",
-            "",
-            *(f"- {line}" for line in report.lines()),
-            "",
-        ]
+    return CARD.format(
+        language=f"language: {json.dumps(languages)}\n" if languages else "",
+        direction=" → ".join(languages) or "unknown languages",
+        report="".join(f"- {line}\n" for line in report.lines()),
     )

@@ -9,25 +9,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from heed import __version__
-from heed.decoding.search import token_log_probs
-from heed.export import onnx_model
+from heed.decoding.search import Hypothesis, Search, token_log_probs
+from heed.export import onnx_model, require
 from heed.export.description import write_description
-from heed.export.extra import require
-from heed.export.parity import CheckSet, Ids, Report, compare, length_limits, require_equal
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
 from heed.files import replacing
-from heed.inference import BATCH_TOKENS
-from heed.inference.batching import length_batches, pad
+from heed.inference.batching import pad
 from heed.inference.translator import Translator
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, EOS
 
 
-def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> Report:
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: None) -> Report:
     """Write ``encoder.onnx`` and ``decoder.onnx`` (`onnx_model`) with the tokenizer.
 
     Args:
-        search: the ``search`` section of the model folder's config.
         out: the new folder.
 
     Raises:
@@ -35,82 +31,48 @@ def export(translator: Translator, search: Any, out: Path, check: CheckSet) -> R
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         require(package)
+    # The exporter warns of packages and code that heed does not use.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     model = onnx_model.check_supported(translator.model)
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as folder:
         folder.mkdir()
-        _save(folder, model)
-        translator.tokenizer.save(folder)
-        report = compare(translator, OnnxEngine(folder, model, search), check)
-        require_equal(report)
-        description = {
-            "to": "onnx",
-            "heed": __version__,
-            "src_lang": translator.src_lang,
-            "tgt_lang": translator.tgt_lang,
-            "search": search,
-            "check": report.plain(),
-        }
-        write_description(folder, description)
-    return report
-
-
-def _save(folder: Path, model: Transformer) -> None:
-    """Write the graphs without the exporter's warnings, which are about packages and code that heed does not use."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             onnx_model.save(folder, model)
-    finally:
-        logger.setLevel(level)
+        translator.tokenizer.save(folder)
+        report = compare_engines(translator, OnnxEngine(folder, model), check)
+        require_equal(report)
+        write_description(folder, "onnx", translator, check=report.plain())
+    return report
 
 
-class OnnxEngine:
+class OnnxEngine(ExportedEngine):
     """ONNX Runtime with the two graphs of a model.
 
     Args:
         model: the exported model, for its sizes.
-        search: the ``search`` section of the model folder's config, for its length limits.
     """
 
-    def __init__(self, folder: Path, model: Transformer, search: Any) -> None:
+    def __init__(self, folder: Path, model: Transformer) -> None:
         runtime = require("onnxruntime")
         self.encoder = runtime.InferenceSession(folder / onnx_model.ENCODER)
         self.decoder = runtime.InferenceSession(folder / onnx_model.DECODER)
         self.config, self.max_length = model.config, model.max_target_length
-        self._limits = length_limits(search)
 
-    def translate_ids(self, sources: Sequence[Sequence[int]]) -> Ids:
-        """Return the greedy translations: ids without EOS."""
-        found: Ids = [[] for _ in sources]
-        for batch in length_batches([len(ids) + 1 for ids in sources], BATCH_TOKENS):
-            rows = [row for row in batch if sources[row]]
-            if rows:
-                for row, ids in zip(rows, self._greedy([sources[row] for row in rows]), strict=True):
-                    found[row] = ids
-        return found
-
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return log p(target, EOS | source) in nats of each pair, given as ids without EOS."""
-        return [self._score(source, target) for source, target in zip(sources, targets, strict=True)]
-
-    def _greedy(self, sources: list[Sequence[int]]) -> Ids:
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
         state = self._start(sources)
-        factor, extra = self._limits["max_length_factor"], self._limits["max_length_extra"]
-        limits = [max(1, int(factor * (len(ids) + 1) + extra)) for ids in sources]
-        if self.max_length is not None:
-            limits = [min(limit, self.max_length) for limit in limits]
+        limits = [search.limit(len(ids) + 1, self.max_length) for ids in sources]
         tokens = torch.full((len(sources), 1), BOS)
         for _ in range(max(limits)):
             token = token_log_probs(self._step(tokens[:, -1], state)).argmax(1, keepdim=True)
             tokens = torch.cat((tokens, token), 1)
             if (tokens == EOS).any(1).all():
                 break
-        cut = [row[1 : 1 + limit] for row, limit in zip(tokens.tolist(), limits, strict=True)]
-        return [row[: row.index(EOS)] if EOS in row else row for row in cut]
+        return greedy_hypotheses(tokens[:, 1:].tolist(), limits)
+
+    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
+        return [self._score(source, target) for source, target in zip(sources, targets, strict=True)]
 
     def _score(self, source: Sequence[int], target: Sequence[int]) -> float:
         state = self._start([source])
@@ -119,7 +81,7 @@ class OnnxEngine:
             total += float(self._step(torch.tensor([last]), state).log_softmax(-1)[0, token])
         return total
 
-    def _start(self, sources: list[Sequence[int]]) -> dict[str, Any]:
+    def _start(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
         """Return the inputs of the decoder besides the token."""
         src, mask = (each.numpy() for each in pad([[*ids, EOS] for ids in sources], torch.device("cpu")))
         key, value = self.encoder.run(None, {"src": src, "src_mask": mask})

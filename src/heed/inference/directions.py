@@ -1,6 +1,7 @@
 """The directions of a model: one, or several if language tags in its sources choose the target language."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from heed.data.directions import Direction, language_tag
 from heed.data.tokenizer import Tokenizer
@@ -35,7 +36,8 @@ def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str
         if name in (str(direction), direction.tgt_lang):
             return direction
     src_lang, _, tgt_lang = name.partition("-")
-    if src_lang != tgt_lang and src_lang in _languages(known) and language_tag(tgt_lang) in tokenizer.tags:
+    languages = chain.from_iterable(known)
+    if src_lang != tgt_lang and src_lang in languages and language_tag(tgt_lang) in tokenizer.tags:
         return Direction(src_lang, tgt_lang)
     if not any(known[0]):
         has = "this model's languages are unknown"
@@ -44,7 +46,3 @@ def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str
     else:
         has = f"this model has {', '.join(map(str, known[:-1]))} and {known[-1]}"
     raise HeedError(f"{argument('direction', name)} is not a direction of this model: {has}.")
-
-
-def _languages(directions: Sequence[Direction]) -> set[str]:
-    return {language for direction in directions for language in direction}

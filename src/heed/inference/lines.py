@@ -85,8 +85,3 @@ def encode_lines(
                 f"sentences, or raise the limit ({argument('max_tokens')}).",
             )
     return encoded
-
-
-def pair_lengths(src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> list[int]:
-    """Return the length of each pair's longer side."""
-    return [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]

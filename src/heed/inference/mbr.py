@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -97,7 +98,7 @@ class MBRSearch(Search):
         none: list[list[Hypothesis]] = [[] for _ in src]
         beams = self.beam(model, src, src_mask) if self.beam else none
         samples = self.sampler(model, src, src_mask) if self.sampler else none
-        utility = UTILITIES[self.utility]()
+        utility = _utility(self.utility)
         return [self._choose(beam, sampled, utility) for beam, sampled in zip(beams, samples, strict=True)]
 
     def _choose(self, beam: list[Hypothesis], samples: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
@@ -129,19 +130,8 @@ def _normalised_probabilities(hypotheses: Sequence[Hypothesis]) -> list[float]:
     return probabilities
 
 
-def _chrf() -> Utility:
-    from sacrebleu.metrics import CHRF
+def _utility(name: Literal["chrf", "bleu"]) -> Utility:
+    from sacrebleu.metrics import BLEU, CHRF
 
-    metric = CHRF()
+    metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[name]()
     return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
-
-
-def _bleu() -> Utility:
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(effective_order=True)
-    return lambda text, reference: float(metric.sentence_score(text, [reference]).score)
-
-
-UTILITIES: dict[str, Callable[[], Utility]] = {"chrf": _chrf, "bleu": _bleu}
-"""By name, functions that create the utility."""

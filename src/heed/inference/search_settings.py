@@ -79,7 +79,7 @@ def _saved_kind(saved: Mapping[str, Any] | None) -> SearchKind:
 
 
 def _other_kind(name: str) -> str:
-    """Say of which kind of search a setting is that does not apply to the chosen kind."""
+    """Name the kind of search that this setting belongs to."""
     if name in SAMPLE:
         return f"applies to sampling only: add {argument('sample', True)} or {argument('mbr', True)}"
     if name in BEAM:

@@ -1,35 +1,31 @@
 """Translate, score, align and evaluate text with a trained model, and extract its attention maps."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
-from itertools import islice
-from typing import Any, Literal, Unpack, overload
-
-import torch
+from itertools import islice, repeat
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
-from heed.decoding.fused import for_search
 from heed.errors import HeedError
 from heed.evaluation.alignment import align, to_gold
 from heed.evaluation.alignment.error_rate import Link
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
-from heed.inference.attention_maps import attended_pair, batch_maps
-from heed.inference.batching import length_batches, pad
+from heed.inference.batching import length_batches
 from heed.inference.directions import choose_direction, trained_directions
-from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line, pair_lengths
+from heed.inference.engine import Engine, TorchEngine, ignore
+from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
-from heed.kernels import WeightPacker, prepared_linear
-from heed.layers.packed import packed_copy
+from heed.inference.teacher_forcing import attention_maps, log_probs
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
-from heed.symbols import BOS, EOS
+from heed.symbols import EOS
+
+Result = TypeVar("Result")
 
 PAIRS_AT_ONCE = 100
 """Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
@@ -43,8 +39,7 @@ class Translator:
     and without autocast (its own mode is restored afterwards). The translation of a line without text, or for which
     the tokenizer returns no pieces, is empty.
 
-    Wherever a method takes sentences, a single string is one sentence; the result is a list all the same. Numbers of
-    lines in error messages count from ``first_line``.
+    Wherever a method takes sentences, a single string is one sentence; the result is a list all the same.
 
     Args:
         search: the ``search`` section of a model folder's config, which options of `translate` may change; or a search
@@ -55,7 +50,7 @@ class Translator:
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
             the square of the sentence length.
-        packed: use weight layouts that are faster on this CPU (`heed.layers.packed`); doubles the memory for weights.
+        packed: see `TorchEngine`.
 
     Raises:
         HeedError: if a number or a setting of the search is wrong.
@@ -84,11 +79,12 @@ class Translator:
         self._directions = trained_directions(tokenizer, Direction(src_lang, tgt_lang), others)
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
-        self.packed = packed
-        self._packer = WeightPacker()
-        self._saved_search = search
+        self._torch = TorchEngine(model, packed=packed)
+        self.engine: Engine = self._torch
+        """What searches. Scores of given translations and attention maps are always computed by ``model``."""
+        self.saved_search = search
         self.search = self._build_search({})
-        self.on_batch: Callable[[float], object] = _ignore
+        self.on_batch: Callable[[float], object] = ignore
         """Called with the number of sentences after each batch, to report progress."""
 
     @property
@@ -110,6 +106,12 @@ class Translator:
         other = copy(self)
         other.tokenizer, (other.src_lang, other.tgt_lang) = self.tokenizer.towards(chosen.tgt_lang), chosen
         other.search = other._build_search({})
+        return other
+
+    def with_engine(self, engine: Engine) -> "Translator":
+        """Return a translator of the same model that searches with another engine."""
+        other = copy(self)
+        other.engine = engine
         return other
 
     @overload
@@ -205,28 +207,16 @@ class Translator:
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
-        sources, targets = as_list(sources), as_list(targets)
-        src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=1)
-        scores = [0.0] * len(sources)
-        with self._inference_mode() as model:
-            for rows in self._batches(pair_lengths(src_ids, tgt_ids)):
-                src, src_mask = pad([src_ids[row] for row in rows], model.device)
-                tgt_in, _ = pad([[BOS, *tgt_ids[row][:-1]] for row in rows], model.device)
-                tgt_out, tgt_mask = pad([tgt_ids[row] for row in rows], model.device)
-                with errors_name_line(1 + rows[0]):
-                    logits = model(src, src_mask, tgt_in)
-                gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
-                log_probs = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0)
-                for row, total in zip(rows, log_probs.sum(1).tolist(), strict=True):
-                    scores[row] = total
-        return scores
+        return self.score_ids(*self._encode_pairs(as_list(sources), as_list(targets)))
+
+    def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
+        """Return log p(target | source) of each pair in nats, given with ids that end with EOS."""
+        return self._in_batches(log_probs, sources, targets, first_line=1)
 
     def attend(
         self,
         sources: str | Sequence[str],
         targets: str | Sequence[str] | None = None,
-        *,
-        first_line: int = 1,
         **search: Unpack[SearchOptions],
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
@@ -240,22 +230,22 @@ class Translator:
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
         """
+        return list(self.stream_attend(sources, targets, **search))
+
+    def stream_attend(
+        self,
+        sources: str | Sequence[str],
+        targets: str | Sequence[str] | None = None,
+        **search: Unpack[SearchOptions],
+    ) -> Iterator[Attended]:
+        """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
         if targets is None:
-            ids = self._encode_src(sources, first_line)
-            n_best = self.translate_ids(ids, first_line=first_line, search=self._build_search({**search}))
-            return list(self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best]))
+            ids = self._encode_src(sources, first_line=1)
+            n_best = self.translate_ids(ids, search=self._build_search({**search}))
+            return self._attend_hypotheses(sources, ids, [hypotheses[0] for hypotheses in n_best])
         targets = as_list(targets)
-        src_ids, tgt_ids = self._encode_pairs(sources, targets, first_line=first_line)
-        return self._attend_ids(sources, targets, src_ids, tgt_ids, first_line=first_line)
-
-    def stream_attend(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> Iterator[Attended]:
-        """Yield the attention maps of each sentence pair, with those of `PAIRS_AT_ONCE` pairs in memory at a time."""
-        sources, targets = as_list(sources), as_list(targets)
-        check_pairs(sources, targets)
-        for start in range(0, len(sources), PAIRS_AT_ONCE):
-            block = slice(start, start + PAIRS_AT_ONCE)
-            yield from self.attend(sources[block], targets[block], first_line=1 + start)
+        return self._attend_ids(sources, targets, *self._encode_pairs(sources, targets))
 
     def align(
         self,
@@ -315,34 +305,26 @@ class Translator:
             search: instead of the translator's own.
         """
         search = search or self.search
-        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
-        results = [[empty] for _ in sources]
-        with self._inference_mode() as model:
-            model = for_search(model, self._packer.prepared_linear if self.packed else prepared_linear)
-            for batch in self._batches([len(ids) + 1 for ids in sources]):
-                rows = [row for row in batch if sources[row]]
-                if not rows:
-                    continue
-                src, src_mask = pad([[*sources[row], EOS] for row in rows], model.device)
-                with errors_name_line(first_line + rows[0]):
-                    found = search(model, src, src_mask)
-                for row, hypotheses in zip(rows, found, strict=True):
-                    results[row] = hypotheses
-        return results
+        self.engine.check(search)
+        return self.engine.hypotheses(
+            sources, search, batch_tokens=self.batch_tokens, first_line=first_line, on_batch=self.on_batch
+        )
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
         """Return the search with changes.
 
         Raises:
-            HeedError: if an option is wrong, or the translator was made with a search that cannot be changed.
+            HeedError: if an option is wrong, the translator was made with a search that cannot be changed, or the
+                engine does not have this search.
         """
         given = [name for name, value in changes.items() if value not in (None, False)]
-        if not isinstance(self._saved_search, Search):
-            search = build_search(self._saved_search, **changes)
+        if not isinstance(self.saved_search, Search):
+            search = build_search(self.saved_search, **changes)
         elif given:
             raise HeedError(f"{' and '.join(given)} cannot change the search that this translator was made with.")
         else:
-            search = self._saved_search
+            search = self.saved_search
+        self.engine.check(search)
         return search.with_text(self.tokenizer.decode_tgt)
 
     def _stream(
@@ -350,28 +332,27 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         first_line = 1
         while sentences := list(islice(lines, chunk)):
-            src_ids = self._encode_src(sentences, first_line)
+            src_ids = self._encode_src(sentences, first_line=first_line)
             found = self.translate_ids(src_ids, first_line=first_line, search=search)
             rows = [row for row, n_best in enumerate(found) for _ in n_best]
             hypotheses = [hypothesis for n_best in found for hypothesis in n_best]
-            texts = self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses])
-            translations = [
-                Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
-                for text, hypothesis in zip(texts, hypotheses, strict=True)
-            ]
+            texts = iter(self.tokenizer.decode_tgt([hypothesis.tokens for hypothesis in hypotheses]))
+            pairs: Iterator[Attended | None] = repeat(None)
             if alignments or maps:
                 sources = [sentences[row] for row in rows]
                 pairs = self._attend_hypotheses(sources, [src_ids[row] for row in rows], hypotheses)
-                translations = [
-                    replace(
-                        translation,
-                        alignment=self._links(pair) if alignments else None,
+            for n_best in found:
+                yield [
+                    Translation(
+                        next(texts),
+                        each.score,
+                        each.log_prob,
+                        each.finished,
+                        alignment=self._links(pair) if pair and alignments else None,
                         maps=pair if maps else None,
                     )
-                    for translation, pair in zip(translations, pairs, strict=True)
+                    for each, pair in zip(n_best, pairs, strict=False)
                 ]
-            remaining = iter(translations)
-            yield from (list(islice(remaining, len(n_best))) for n_best in found)
             first_line += len(sentences)
 
     def _links(
@@ -393,10 +374,7 @@ class Translator:
         """Yield the attention maps of sources, given with ids without EOS, and hypotheses for them."""
         tgt_ids = [[*each.tokens, EOS] if each.finished else each.tokens for each in hypotheses]
         targets = self.tokenizer.decode_tgt(tgt_ids)
-        for start in range(0, len(sources), PAIRS_AT_ONCE):
-            block = slice(start, start + PAIRS_AT_ONCE)
-            with_eos = [[*ids, EOS] for ids in src_ids[block]]
-            yield from self._attend_ids(sources[block], targets[block], with_eos, tgt_ids[block], first_line=1 + start)
+        return self._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
 
     def _attend_ids(
         self,
@@ -404,57 +382,42 @@ class Translator:
         targets: Sequence[str],
         src_ids: Sequence[list[int]],
         tgt_ids: Sequence[list[int]],
+    ) -> Iterator[Attended]:
+        """Yield the attention maps of sentence pairs, given with their ids, which end with EOS."""
+        for start in range(0, len(sources), PAIRS_AT_ONCE):
+            src_block, tgt_block = (ids[start : start + PAIRS_AT_ONCE] for ids in (src_ids, tgt_ids))
+            maps = self._in_batches(attention_maps, src_block, tgt_block, first_line=1 + start)
+            for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
+                pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
+                yield Attended(sources[row], targets[row], *pieces, *pair_maps)
+
+    def _in_batches(
+        self,
+        compute: Callable[[Seq2Seq, Sequence[list[int]], Sequence[list[int]]], list[Result]],
+        src_ids: Sequence[list[int]],
+        tgt_ids: Sequence[list[int]],
         *,
         first_line: int,
-    ) -> list[Attended]:
-        """Return the attention maps of sentence pairs, given with their ids."""
-        results: dict[int, Attended] = {}
-        with self._inference_mode() as model:
-            for rows in self._batches(pair_lengths(src_ids, tgt_ids)):
+    ) -> list[Result]:
+        """Return the result of ``compute`` for each pair, given with ids that end with EOS."""
+        results: dict[int, Result] = {}
+        lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+        with self._torch.inference_mode() as model:
+            for rows in length_batches(lengths, self.batch_tokens):
                 with errors_name_line(first_line + rows[0]):
-                    maps = batch_maps(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
-                for batch_row, row in enumerate(rows):
-                    pair, ids = (sources[row], targets[row]), (src_ids[row], tgt_ids[row])
-                    results[row] = attended_pair(maps, batch_row, tokenizer=self.tokenizer, pair=pair, ids=ids)
-        return [results[row] for row in range(len(sources))]
+                    found = compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
+                results.update(zip(rows, found, strict=True))
+                self.on_batch(len(rows))
+        return [results[row] for row in range(len(src_ids))]
 
-    def _encode_pairs(
-        self, sources: list[str], targets: list[str], *, first_line: int
-    ) -> tuple[list[list[int]], list[list[int]]]:
+    def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
         check_pairs(sources, targets)
-        src_ids = self._encode_src(sources, first_line)
-        tgt_ids = self._encode(self.tokenizer.encode_tgt, targets, first_line)
+        src_ids = self._encode_src(sources, first_line=1)
+        tgt_ids = encode_lines(self.tokenizer.encode_tgt, targets, first_line=1, max_tokens=self.max_tokens)
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
 
-    def _encode_src(self, sentences: list[str], first_line: int) -> list[list[int]]:
+    def _encode_src(self, sentences: list[str], *, first_line: int) -> list[list[int]]:
         """Return the ids of source sentences, without EOS; no ids for white space of any script."""
         sentences = [line if line.strip() else "" for line in sentences]
-        return self._encode(self.tokenizer.encode_src, sentences, first_line)
-
-    def _encode(
-        self, encode: Callable[[Sequence[str]], list[list[int]]], sentences: list[str], first_line: int
-    ) -> list[list[int]]:
-        """Return the ids by ``encode``, a method of the tokenizer, see `encode_lines`."""
-        return encode_lines(encode, sentences, first_line=first_line, max_tokens=self.max_tokens)
-
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield batches of indices into ``lengths``, see `length_batches`."""
-        for batch in length_batches(lengths, self.batch_tokens):
-            yield batch
-            self.on_batch(len(batch))
-
-    @contextmanager
-    def _inference_mode(self) -> Iterator[Seq2Seq]:
-        """Yield the model in eval mode, without gradients and autocast, with packed weights; then restore its mode."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
-                yield packed_copy(self.model, self._packer) if self.packed else self.model
-        finally:
-            self.model.train(training)
-
-
-def _ignore(sentences: object) -> None:
-    """Report no progress."""
+        return encode_lines(self.tokenizer.encode_src, sentences, first_line=first_line, max_tokens=self.max_tokens)

@@ -14,13 +14,13 @@ from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
-from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch.fine_tuning import read_initial_scores
 from heed.progress import print_line
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
+from heed.runs.model_card import CardSplit, write_model_card
 from heed.runs.results import build_results, scores_by_split
 from heed.runs.selection import MIN_BLEU, Metric
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate

@@ -2,33 +2,33 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from heed import __version__
 from heed.inference.languages import language_name
-from heed.serve.attend import attend_router
-from heed.serve.errors import add_error_handlers, stopping
-from heed.serve.middleware import REQUEST_ID, BodyLimit, HostCheck, Observation
+from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
+from heed.serve.errors import HANDLED, answer_error, stopping
+from heed.serve.middleware import REQUEST_ID, body_limit, host_check, observation
 from heed.serve.models import Models, ServedModel
-from heed.serve.page import page_router
-from heed.serve.requests import bearer_token, body_schema, read_body, time_limit, unless_disconnected
+from heed.serve.page import page
+from heed.serve.requests import body_schema, respond
 from heed.serve.schemas import (
     Detection,
     DetectRequest,
-    Direction,
     ErrorResponse,
     FrontendSettings,
     Health,
     Language,
     LanguagePair,
     ModelDescription,
+    ModelDirection,
     NamedLanguage,
     TranslateRequest,
     TranslateResponse,
@@ -36,12 +36,15 @@ from heed.serve.schemas import (
 from heed.serve.service import Service
 from heed.serve.settings import ServeSettings
 
+DESCRIPTIONS = {
+    HTTPStatus.BAD_REQUEST: "The request is wrong.",
+    HTTPStatus.FORBIDDEN: "The API key is missing or wrong.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too much is waiting; see Retry-After.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Too slow, or stopping; see Retry-After.",
+}
 ERRORS: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.BAD_REQUEST: {"model": ErrorResponse, "description": "The request is wrong."},
-    HTTPStatus.FORBIDDEN: {"model": ErrorResponse, "description": "The API key is missing or wrong."},
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: {"model": ErrorResponse, "description": "The body is too large."},
-    HTTPStatus.TOO_MANY_REQUESTS: {"model": ErrorResponse, "description": "Too much is waiting; see Retry-After."},
-    HTTPStatus.SERVICE_UNAVAILABLE: {"model": ErrorResponse, "description": "Too slow, or stopping; see Retry-After."},
+    status: {"model": ErrorResponse, "description": text} for status, text in DESCRIPTIONS.items()
 }
 
 
@@ -62,9 +65,15 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
         yield
         service.stop()
 
-    app = FastAPI(title="heed", version=__version__, lifespan=lifespan, redoc_url=None)
+    app = FastAPI(
+        title="heed",
+        version=__version__,
+        lifespan=lifespan,
+        redoc_url=None,
+        exception_handlers=dict.fromkeys(HANDLED, answer_error),
+    )
     app.state.service = service
-    app.add_middleware(BodyLimit, max_body=settings.max_body)
+    app.add_middleware(body_limit, max_body=settings.max_body)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -74,20 +83,19 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     if settings.hosts:
-        app.add_middleware(HostCheck, hosts=settings.hosts)
-    app.add_middleware(Observation, metrics=service.metrics)
-    add_error_handlers(app)
-    _add_translation(app, service)
+        app.add_middleware(host_check, hosts=settings.hosts)
+    app.add_middleware(observation, metrics=service.metrics)
+    _add_uses(app, service)
     _add_descriptions(app, service)
-    app.include_router(attend_router(service, ERRORS))
-    app.include_router(page_router())
+    app.get("/", response_class=HTMLResponse, include_in_schema=False)(page)
     return app
 
 
-def _add_translation(app: FastAPI, service: Service) -> None:
+def _add_uses(app: FastAPI, service: Service) -> None:
+    """Add the endpoints that use a model."""
+
     @app.post(
         "/translate",
-        response_model=TranslateResponse,
         response_model_exclude_none=True,
         responses=ERRORS,
         openapi_extra=body_schema(TranslateRequest),
@@ -95,22 +103,25 @@ def _add_translation(app: FastAPI, service: Service) -> None:
     )
     async def translate(request: Request) -> TranslateResponse:
         """Translate a text, or several."""
-        async with time_limit(service.settings.timeout):
-            body = await read_body(request, TranslateRequest)
-            service.check_key(body.api_key or bearer_token(request))
-            return await unless_disconnected(request, service.translate(body))
+        return await respond(service, request, TranslateRequest, service.translate)
 
     @app.post("/detect", responses=ERRORS, openapi_extra=body_schema(DetectRequest), tags=["translate"])
     async def detect(request: Request) -> list[Detection]:
         """Detect the language of a text among the source languages of the server."""
-        async with time_limit(service.settings.timeout):
-            body = await read_body(request, DetectRequest)
-            service.check_key(body.api_key or bearer_token(request))
-            return await run_in_threadpool(service.detect, body)
+        return await respond(service, request, DetectRequest, service.detect)
+
+    @app.post("/attend", responses=ERRORS, openapi_extra=body_schema(AttendRequest), tags=["attention"])
+    async def attend(request: Request) -> AttendResponse:
+        """Translate a sentence and return the attention weights of all layers and heads."""
+        return await respond(service, request, AttendRequest, partial(translate_and_attend, service))
 
 
 def _add_descriptions(app: FastAPI, service: Service) -> None:
+    """Add the endpoints that describe the server."""
     models, settings = service.models, service.settings
+
+    def named(code: str) -> NamedLanguage:
+        return NamedLanguage(code=code, name=language_name(code))
 
     @app.get("/languages", tags=["translate"])
     def languages() -> list[Language]:
@@ -122,17 +133,10 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/models", tags=["translate"])
     def model_descriptions() -> list[ModelDescription]:
         """Return the models, whose names `/translate` accepts."""
-        return [
-            ModelDescription(
-                name=name,
-                directions=[
-                    Direction(source=route.source, target=route.target)
-                    for route in models.routes
-                    if route.model == name
-                ],
-            )
-            for name in models.names
-        ]
+        directions: dict[str, list[ModelDirection]] = {name: [] for name in models.names}
+        for route in models.routes:
+            directions[route.model].append(ModelDirection(source=route.source, target=route.target))
+        return [ModelDescription(name=name, directions=own) for name, own in directions.items()]
 
     @app.get("/health", responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": ErrorResponse}}, tags=["server"])
     def health() -> Health:
@@ -144,16 +148,15 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     def metrics() -> PlainTextResponse:
         """Return metrics for Prometheus."""
-        return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return PlainTextResponse(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/frontend/settings", tags=["server"])
     def frontend_settings() -> FrontendSettings:
         """Return what a page needs to know of the server."""
         first = models.routes[0]
-        source, target = (NamedLanguage(code=code, name=language_name(code)) for code in (first.source, first.target))
         return FrontendSettings(
             char_limit=settings.max_chars,
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
-            language=LanguagePair(source=source, target=target),
+            language=LanguagePair(source=named(first.source), target=named(first.target)),
         )

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -14,54 +13,37 @@ from starlette.requests import ClientDisconnect
 from heed.errors import HeedError
 
 
-class ApiError(Exception):
+class ApiError(HTTPException):
     """An error that the client is told.
 
     Args:
-        status: of HTTP.
         message: one sentence.
+        status: of HTTP.
         retry_after: seconds after which the client may try again; None if that would not help.
     """
 
-    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.retry_after = retry_after
+    def __init__(self, message: str, status: int = HTTPStatus.BAD_REQUEST, *, retry_after: int | None = None) -> None:
+        super().__init__(status, message, None if retry_after is None else {"Retry-After": str(retry_after)})
 
 
 def stopping() -> ApiError:
     """Return the error of a server that accepts no more requests."""
-    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The server is stopping.", retry_after=10)
+    return ApiError("The server is stopping.", HTTPStatus.SERVICE_UNAVAILABLE, retry_after=10)
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Answer errors in LibreTranslate's form."""
+HANDLED = (HTTPException, HeedError, ValidationError, ClientDisconnect)
+"""The exceptions that `answer_error` answers."""
 
-    @app.exception_handler(ApiError)
-    async def api_error(request: Request, error: ApiError) -> JSONResponse:
-        headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-        return error_response(error.status, error.message, headers)
 
-    @app.exception_handler(HeedError)
-    async def heed_error(request: Request, error: HeedError) -> JSONResponse:
-        return error_response(HTTPStatus.BAD_REQUEST, str(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
-        return error_response(HTTPStatus.BAD_REQUEST, describe_problems(error.errors()))
-
-    @app.exception_handler(ValidationError)
-    async def invalid_body(request: Request, error: ValidationError) -> JSONResponse:
-        return error_response(HTTPStatus.BAD_REQUEST, describe_problems(error.errors(include_url=False)))
-
-    @app.exception_handler(ClientDisconnect)
-    async def hung_up(request: Request, error: ClientDisconnect) -> JSONResponse:  # while it sent the body
-        return error_response(HTTPStatus.BAD_REQUEST, "The client hung up.")
-
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+async def answer_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer an exception in LibreTranslate's form."""
+    if isinstance(error, HTTPException):
         return error_response(error.status_code, str(error.detail), error.headers)
+    if isinstance(error, ValidationError):
+        return error_response(HTTPStatus.BAD_REQUEST, describe_problems(error.errors(include_url=False)))
+    if isinstance(error, ClientDisconnect):  # while it sent the body
+        return error_response(HTTPStatus.BAD_REQUEST, "The client hung up.")
+    return error_response(HTTPStatus.BAD_REQUEST, str(error))
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -75,11 +57,9 @@ def describe_problems(problems: Sequence[Any]) -> str:
     return "Invalid request: " + "; ".join(_describe(problem) for problem in problems[:3]) + "."
 
 
-def _describe(problem: Mapping[str, object]) -> str:
-    location = problem["loc"]
-    places = [str(part) for part in location] if isinstance(location, tuple) else []
+def _describe(problem: Mapping[str, Any]) -> str:
     # A name or an index, but not pydantic's "list[…]", the alternative of a union.
-    name = ".".join(place for place in places if place != "body" and place.replace("_", "").isalnum())
+    name = ".".join(part for part in map(str, problem["loc"]) if part.replace("_", "").isalnum())
     if problem["type"] == "missing":
         return f"missing {name or 'body'} parameter"
     text = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")

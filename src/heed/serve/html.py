@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from http import HTTPStatus
+from typing import Any
 
 from heed.serve.errors import ApiError
 
@@ -34,8 +34,7 @@ def parse(text: str) -> list[str | TextNode]:
     try:
         parser.feed(text)
     except AssertionError as error:  # html.parser fails on a declaration such as <![x[
-        message = "This HTML cannot be translated: a declaration (<![…) is malformed."
-        raise ApiError(HTTPStatus.BAD_REQUEST, message) from error
+        raise ApiError("This HTML cannot be translated: a declaration (<![…) is malformed.") from error
     parser.finish()
     return parser.pieces
 
@@ -60,7 +59,7 @@ class _Parser(HTMLParser):
         rest = self.rawdata
         is_open = rest.startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha())
         if is_open or self.cdata_elem is not None:  # in <script> or <style>
-            raise ApiError(HTTPStatus.BAD_REQUEST, "This HTML cannot be translated: a tag or a comment is not closed.")
+            raise ApiError("This HTML cannot be translated: a tag or a comment is not closed.")
         self.close()
         self._end_piece(len(self._source))
 
@@ -69,10 +68,6 @@ class _Parser(HTMLParser):
         self._begin_piece(None)
         if (self._kept or tag in KEPT or _is_marked(attrs)) and tag not in VOID:
             self._kept.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Copy an element like ``<br/>``."""
-        self._begin_piece(None)
 
     def handle_endtag(self, tag: str) -> None:
         """Close the element, and those inside it that were not closed."""
@@ -88,21 +83,11 @@ class _Parser(HTMLParser):
         else:
             self._text += data
 
-    def handle_comment(self, data: str) -> None:
-        """Copy a comment."""
+    def _copy(self, *_: Any, **__: Any) -> None:
+        """Copy markup: an element like ``<br/>``, a comment, a declaration or a processing instruction."""
         self._begin_piece(None)
 
-    def handle_decl(self, decl: str) -> None:
-        """Copy ``<!DOCTYPE html>``."""
-        self._begin_piece(None)
-
-    def handle_pi(self, data: str) -> None:
-        """Copy a processing instruction."""
-        self._begin_piece(None)
-
-    def unknown_decl(self, data: str) -> None:
-        """Copy ``<![CDATA[…]]>``."""
-        self._begin_piece(None)
+    handle_startendtag = handle_comment = handle_decl = handle_pi = unknown_decl = _copy
 
     def _begin_piece(self, text: str | None) -> None:
         line, column = self.getpos()

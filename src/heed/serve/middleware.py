@@ -1,4 +1,7 @@
-"""The limit of bodies; the check of the host; request ids, the access log and metrics of requests."""
+"""The limit of bodies; the check of the host; request ids, the access log and metrics of requests.
+
+Each function wraps an ASGI application, and passes on what is no HTTP request.
+"""
 
 import logging
 import re
@@ -21,54 +24,48 @@ VALID_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-class BodyLimit:
-    """Refuses larger bodies: at once if the client states the size, otherwise when it has sent too much."""
+def body_limit(app: ASGIApp, max_body: int) -> ASGIApp:
+    """Refuse larger bodies: at once if the client states the size, otherwise when it has sent too much."""
+    message = f"The body exceeds the limit of {max_body:,} bytes."
 
-    def __init__(self, app: ASGIApp, max_body: int) -> None:
-        self.app = app
-        self.max_body = max_body
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        error = ApiError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body exceeds the limit of {self.max_body:,} bytes.")
-        size = Headers(scope=scope).get("content-length", "0")
-        if size.isdecimal() and int(size[:20]) > self.max_body:
-            await error_response(error.status, error.message)(scope, receive, send)
-            return
+    async def limited_app(scope: Scope, receive: Receive, send: Send) -> None:
         received = 0
 
-        async def limited() -> Message:
+        async def limited_receive() -> Message:
             nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self.max_body:
-                raise error
-            return message
+            event = await receive()
+            received += len(event.get("body", b""))
+            if received > max_body:
+                raise ApiError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return event
 
-        await self.app(scope, limited, send)
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        size = Headers(scope=scope).get("content-length", "0")
+        if size.isdecimal() and int(size[:20]) > max_body:
+            await error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)(scope, receive, send)
+        else:
+            await app(scope, limited_receive, send)
+
+    return limited_app
 
 
-class HostCheck:
-    """Refuses requests whose Host header has another name.
+def host_check(app: ASGIApp, hosts: Collection[str]) -> ASGIApp:
+    """Refuse requests whose Host header has another name.
 
     A browser lets the pages of a site use every server that has the site's name. The owner of a name can point it at
     127.0.0.1 (DNS rebinding); its pages could then use a server that is meant for this machine only.
     """
+    message = "This server is for its own machine. To use it under another name, start it with --allow-origin."
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
-        self.app = app
-        self.hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] == "http" and _host_name(Headers(scope=scope).get("host", "")) not in self.hosts:
-            message = "This server is for its own machine. To use it under another name, start it with --allow-origin."
+    async def checked_app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _host_name(Headers(scope=scope).get("host", "")) not in hosts:
             await error_response(HTTPStatus.MISDIRECTED_REQUEST, message)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return checked_app
 
 
 def _host_name(host: str) -> str | None:
@@ -79,20 +76,15 @@ def _host_name(host: str) -> str | None:
         return None
 
 
-class Observation:
-    """Gives each request an id, which the answer repeats, and records the answer. Texts are not logged.
+def observation(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """Give each request an id, which the answer repeats, and record the answer. Texts are not logged.
 
     An id that the client or a proxy sends is kept. An unexpected exception is logged, and answered with status 500.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app = app
-        self.metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    async def observed_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
         given = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = given if VALID_ID.fullmatch(given) else uuid4().hex
@@ -107,7 +99,7 @@ class Observation:
             await send(message)
 
         try:
-            await self.app(scope, receive, send_with_id)
+            await app(scope, receive, send_with_id)
         except Exception:
             LOG.exception("%s failed", request_id)
             if not status:  # The client learns nothing about the server's files.
@@ -117,5 +109,8 @@ class Observation:
             seconds = time.perf_counter() - start
             method = scope["method"] if scope["method"] in METHODS else "other"
             path = getattr(scope.get("route"), "path", "unknown")
-            self.metrics.add_request(method, path, status, seconds)
+            metrics.requests.labels(method, path, status).inc()
+            metrics.request_seconds.labels(path).observe(seconds)
             LOG.info("%s %s %s %d %.3f s", request_id, method, path, status, seconds)
+
+    return observed_app

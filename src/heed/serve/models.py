@@ -3,18 +3,15 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from heed.errors import HeedError
 from heed.inference.languages import language_name
+from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
-
-if TYPE_CHECKING:
-    from heed.inference.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class ServedModel:
     """A model with the name under which clients find it."""
 
     name: str
-    translator: "Translator"
+    translator: Translator
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Sentences of its languages, from which the server learns to detect them."""
 
@@ -31,17 +28,9 @@ class Route(NamedTuple):
     """A model and one of its directions."""
 
     model: str
-    translator: "Translator"
-
-    @property
-    def source(self) -> str:
-        """The language code of the source."""
-        return self.translator.src_lang
-
-    @property
-    def target(self) -> str:
-        """The language code of the target."""
-        return self.translator.tgt_lang
+    source: str
+    target: str
+    translator: Translator
 
 
 class Models:
@@ -63,19 +52,12 @@ class Models:
         self.routes = [route for model in models for route in _routes(model)]
         self.samples: dict[str, list[str]] = {}
         """Sentences of each language, of all models."""
-        for model in models:
-            for language, lines in model.samples.items():
-                self.samples.setdefault(language, []).extend(lines)
-
-    @property
-    def sources(self) -> list[str]:
+        for language, lines in chain.from_iterable(model.samples.items() for model in models):
+            self.samples.setdefault(language, []).extend(lines)
+        self.sources = list(dict.fromkeys(route.source for route in self.routes))
         """The source languages, each once, in the order of the models."""
-        return list(dict.fromkeys(route.source for route in self.routes))
-
-    @property
-    def languages(self) -> list[str]:
+        self.languages = list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))
         """All languages, each once, sources first."""
-        return list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))
 
     def targets(self, source: str) -> list[str]:
         """Return the languages into which a source language can be translated."""
@@ -92,9 +74,7 @@ class Models:
         for candidate in (code.lower(), wanted, wanted.replace("-", "_"), wanted.partition("-")[0]):
             if candidate in known:
                 return known[candidate]
-        raise ApiError(
-            HTTPStatus.BAD_REQUEST, f"{code[:40]} is not supported: this server has {', '.join(self.languages)}."
-        )
+        raise ApiError(f"{code[:40]} is not supported: this server has {', '.join(self.languages)}.")
 
     def find(self, source: str, target: str, model: str | None = None) -> Route:
         """Return the model for two languages of the server.
@@ -106,32 +86,29 @@ class Models:
             ApiError: if there is no such model.
         """
         if model is not None and model not in self.names:
-            raise ApiError(
-                HTTPStatus.BAD_REQUEST, f"{model[:100]} is not a model of this server: it has {', '.join(self.names)}."
-            )
-        for route in self.routes:
-            if (route.source, route.target) == (source, target) and model in (None, route.model):
-                return route
+            raise ApiError(f"{model[:100]} is not a model of this server: it has {', '.join(self.names)}.")
         routes = [route for route in self.routes if model in (None, route.model)]
+        for route in routes:
+            if (route.source, route.target) == (source, target):
+                return route
         known = ", ".join(dict.fromkeys(f"{route.source}-{route.target}" for route in routes))
         raise ApiError(
-            HTTPStatus.BAD_REQUEST,
             f"{language_name(target)} ({target}) is not available as a target language from {language_name(source)} "
-            f"({source}): {model or 'this server'} has {known}.",
+            f"({source}): {model or 'this server'} has {known}."
         )
 
 
 def _routes(model: ServedModel) -> Iterator[Route]:
-    translator = model.translator
-    if not (translator.src_lang and translator.tgt_lang):
+    if not (model.translator.src_lang and model.translator.tgt_lang):
         raise HeedError(
             f"The languages of {model.name} are unknown: set src_lang and tgt_lang in its model/config.yaml."
         )
-    for direction in translator.directions:
-        yield Route(model.name, translator.in_direction(direction))
+    for direction in model.translator.directions:
+        translator = model.translator.in_direction(direction)
+        yield Route(model.name, translator.src_lang, translator.tgt_lang, translator)
 
 
-def load_model(path: Path, name: str, load: "Callable[[Path], Translator]") -> ServedModel:
+def load_model(path: Path, name: str, load: Callable[[Path], Translator]) -> ServedModel:
     """Load a model, and the sentences of its languages if the folder is a run.
 
     Args:
@@ -143,19 +120,19 @@ def load_model(path: Path, name: str, load: "Callable[[Path], Translator]") -> S
     translator = load(path)
     samples: dict[str, list[str]] = {}
     for direction, files in validation_files(path, translator.directions).items():
-        route = Route(name, translator.in_direction(direction))
-        for language, file in zip((route.source, route.target), files, strict=True):
+        directed = translator.in_direction(direction)
+        for language, file in zip((directed.src_lang, directed.tgt_lang), files, strict=True):
             samples.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
     return ServedModel(name, translator, samples)
 
 
-def model_names(paths: Sequence[Path]) -> list[str]:
+def default_names(paths: Sequence[Path]) -> list[str]:
     """Return a name for each run or model folder: of a run ``runs/NAME/TIME``, NAME; numbered if they are the same."""
     names: list[str] = []
     for path in paths:
         folders = [part for part in path.resolve().parts if part != "model"]
         is_time = len(folders) > 1 and re.fullmatch(r"\d{4}-\d\d-\d\d[\d_T-]*", folders[-1])
         name = folders[-2] if is_time else folders[-1]
-        number = next(n for n in count(1) if (name if n == 1 else f"{name}-{n}") not in names)
-        names.append(name if number == 1 else f"{name}-{number}")
+        numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        names.append(next(each for each in numbered if each not in names))
     return names

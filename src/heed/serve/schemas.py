@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from heed.inference.lines import SURROGATE
@@ -16,12 +16,21 @@ def _check_unicode(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_check_unicode)]
 LanguageCode = Annotated[Text, Field(min_length=1, examples=["en"])]
-ApiKey = Annotated[Text | None, Field(description="A key, if the server asks for one.")]
+ModelName = Annotated[Text | None, Field(description="A name of `/models`. Default: the first.")]
 
 
-def _empty_is_missing(value: Any) -> Any:
-    """Take an empty field of a form for a field that is not there."""
-    return None if value == "" else value
+class RequestBody(BaseModel):
+    """What all requests contain. An optional field that is empty, as in a form, is taken for one that is not there."""
+
+    api_key: Annotated[Text | None, Field(description="A key, if the server asks for one.")] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty_fields(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in data.items() if not (value == "" and name in optional)}
 
 
 class CamelCase(BaseModel):
@@ -36,27 +45,18 @@ class ErrorResponse(BaseModel):
     error: str
 
 
-class TranslateRequest(BaseModel):
+class TranslateRequest(RequestBody):
     """``POST /translate``."""
 
     q: Annotated[Text | list[Text], Field(description="A text, or several.", examples=["The dog runs."])]
     source: Annotated[LanguageCode, Field(description="Language code, or `auto`.")]
     target: LanguageCode
-    format: Annotated[Literal["text", "html"] | None, BeforeValidator(_empty_is_missing)] = "text"
-    alternatives: Annotated[
-        Annotated[int, Field(ge=0)] | None,
-        BeforeValidator(_empty_is_missing),
-        Field(description="Further translations to return."),
-    ] = 0
+    format: Literal["text", "html"] | None = "text"
+    alternatives: Annotated[int | None, Field(ge=0, description="Further translations to return.")] = 0
     beam: Annotated[
-        Annotated[int, Field(ge=1)] | None,
-        BeforeValidator(_empty_is_missing),
-        Field(description="Beam size. Default: the one that the model was scored with."),
+        int | None, Field(ge=1, description="Beam size. Default: the one that the model was scored with.")
     ] = None
-    model: Annotated[
-        Text | None, BeforeValidator(_empty_is_missing), Field(description="A name of `/models`. Default: the first.")
-    ] = None
-    api_key: ApiKey = None
+    model: ModelName = None
 
 
 class Detection(BaseModel):
@@ -74,11 +74,10 @@ class TranslateResponse(CamelCase):
     detected_language: Detection | list[Detection] | None = None
 
 
-class DetectRequest(BaseModel):
+class DetectRequest(RequestBody):
     """``POST /detect``."""
 
     q: Annotated[Text, Field(min_length=1, examples=["The dog runs."])]
-    api_key: ApiKey = None
 
 
 class Language(BaseModel):
@@ -89,7 +88,7 @@ class Language(BaseModel):
     targets: Annotated[list[str], Field(description="Languages into which it can be translated.")]
 
 
-class Direction(BaseModel):
+class ModelDirection(BaseModel):
     """A direction of a model."""
 
     source: str
@@ -100,7 +99,7 @@ class ModelDescription(BaseModel):
     """A model of the server."""
 
     name: str
-    directions: list[Direction]
+    directions: list[ModelDirection]
 
 
 class Health(BaseModel):

@@ -5,15 +5,12 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from types import FrameType
 
 import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from heed.compat import WINDOWS
 from heed.errors import HeedError
 
 HEAD_SECONDS = 10.0
@@ -26,25 +23,20 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         HeedError: if that is not possible.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    is_ipv6 = ":" in host
+    family, dual = (socket.AF_INET6, socket.has_dualstack_ipv6()) if is_ipv6 else (socket.AF_INET, False)
     try:
-        if not WINDOWS:  # where another program could then listen at the same address
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
+        return socket.create_server((host, port), family=family, backlog=2048, dualstack_ipv6=dual)
     except (OSError, OverflowError) as error:
-        listener.close()
         raise HeedError(f"{host}:{port} cannot be used: {error}. Choose another --host or --port.") from error
-    return listener
 
 
-def run(app: FastAPI, listener: socket.socket, *, timeout: float, on_start: Callable[[], object]) -> None:
+def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) -> None:
     """Serve until SIGTERM or SIGINT, then finish the accepted requests.
 
     Args:
         timeout: seconds that accepted requests get.
-        on_start: called when requests are answered.
+        started: what to print to stdout when the signals are handled. Clients can already connect to the listener.
 
     Raises:
         SystemExit: with status 0, after SIGTERM.
@@ -61,11 +53,9 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, on_start: Call
         timeout_graceful_shutdown=round(timeout) + 5,
     )
     # uvicorn raises the signal that stopped it again, for the handler from before.
-    before = signal.signal(signal.SIGTERM, _exit)
-    try:
-        _Server(config, on_start).run(sockets=[listener])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print(started, flush=True)
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 class _Connection(H11Protocol):
@@ -109,21 +99,3 @@ class _Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-class _Server(uvicorn.Server):
-    """Reports when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, on_start: Callable[[], object]) -> None:
-        super().__init__(config)
-        self._on_start = on_start
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer requests."""
-        await super().startup(sockets)
-        if self.started:
-            self._on_start()
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(0)

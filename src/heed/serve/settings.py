@@ -36,7 +36,7 @@ class ServeSettings:
     hosts: frozenset[str] = frozenset()
     """Names and addresses that a request may give in its Host header. If empty, any."""
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
-    """Keys of which a client must send one; empty: no key is needed."""
+    """Accepted API keys. If empty, no key is required."""
 
     def __post_init__(self) -> None:
         if self.max_sentences > self.max_waiting:

@@ -10,17 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from itertools import chain, islice
+from typing import Any, Generic, TypeVar
 
+from heed.inference.outputs import Translation
+from heed.inference.translator import Translator
 from heed.serve.errors import ApiError, stopping
 
-if TYPE_CHECKING:
-    from heed.inference.outputs import Translation
-    from heed.inference.translator import Translator
-
 T = TypeVar("T")
-
-OnBatch = Callable[[int, float], object]
 
 _ON_CPU = threading.Lock()
 """Models on the CPU take turns, because one uses all cores."""
@@ -32,30 +29,19 @@ class Job(Generic[T]):
 
     size: int
     """Sentences, for the limit of waiting ones."""
-    result: "Future[T]" = field(default_factory=Future)
+    compute: Callable[[], T]
+    """Computes the result in the worker's thread."""
+    result: Future[T] = field(default_factory=Future)
 
 
 @dataclass(eq=False)
-class TranslationJob(Job["list[list[Translation]]"]):
-    """Sentences to translate. Jobs with the same translator and options share batches."""
+class TranslationJob(Job[list[list[Translation]]]):
+    """Sentences to translate. Jobs with equal keys, which have the same translator and options, share batches."""
 
-    translator: "Translator" = field(kw_only=True)
     sentences: Sequence[str] = field(kw_only=True)
-    n_best: int = field(kw_only=True)
-    beam: int | None = field(kw_only=True)
-    done: "list[list[Translation]]" = field(default_factory=list)
-
-    @property
-    def key(self) -> tuple[int, int, int | None]:
-        """Equal for jobs that may share a batch."""
-        return id(self.translator), self.n_best, self.beam
-
-
-@dataclass(eq=False)
-class CallJob(Job[Any]):
-    """Any other use of the model."""
-
-    function: Callable[[], Any] = field(kw_only=True)
+    key: tuple[Translator, int, int | None] = field(kw_only=True)
+    """The translator, the number of translations of a sentence, and the beam size."""
+    done: list[list[Translation]] = field(default_factory=list)
 
 
 class Worker:
@@ -79,7 +65,7 @@ class Worker:
         batch_sentences: int,
         max_waiting: int,
         on_cpu: bool = True,
-        on_batch: OnBatch | None = None,
+        on_batch: Callable[[int, float], object] | None = None,
     ) -> None:
         self.batch_sentences = batch_sentences
         self.max_waiting = max_waiting
@@ -102,16 +88,16 @@ class Worker:
         return self._thread.is_alive() and not self._stopping
 
     async def translate(
-        self, translator: "Translator", sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
-    ) -> "list[list[Translation]]":
+        self, translator: Translator, sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
+    ) -> list[list[Translation]]:
         """Return the ``n_best`` translations of each sentence. If the task is cancelled, so is the job.
 
         Raises:
             ApiError: if too many sentences wait, or the server stops.
         """
-        return await self._submit(
-            TranslationJob(len(sentences), translator=translator, sentences=sentences, n_best=n_best, beam=beam)
-        )
+        key = translator, n_best, beam
+        alone = partial(self._translations, sentences, *key)
+        return await self._submit(TranslationJob(len(sentences), alone, sentences=sentences, key=key))
 
     async def call(self, function: Callable[[], T], *, size: int = 1) -> T:
         """Run a function that uses the model in the worker's thread, for example `Translator.attend`.
@@ -122,8 +108,7 @@ class Worker:
         Raises:
             ApiError: if too many sentences wait, or the server stops.
         """
-        job: Job[T] = CallJob(size, function=function)
-        return await self._submit(job)
+        return await self._submit(Job(size, function))
 
     def stop(self) -> None:
         """Finish the accepted jobs, then end the thread."""
@@ -137,9 +122,8 @@ class Worker:
             if not self.is_alive:
                 raise stopping()
             if self._waiting + job.size > self.max_waiting:
-                raise ApiError(
-                    HTTPStatus.TOO_MANY_REQUESTS, "Slow down: too many sentences wait for this model.", retry_after=2
-                )
+                message = "Slow down: too many sentences wait for this model."
+                raise ApiError(message, HTTPStatus.TOO_MANY_REQUESTS, retry_after=2)
             self._waiting += job.size
             self._jobs.append(job)
             self._changed.notify()
@@ -147,17 +131,17 @@ class Worker:
 
     def _run(self) -> None:
         while jobs := self._next_jobs():
-            if isinstance(jobs[0], CallJob):
+            if together := [job for job in jobs if isinstance(job, TranslationJob)]:
+                self._translate(together)
+            else:
                 with self._turn:
-                    self._resolve(jobs[0], jobs[0].function)
-                continue
-            self._translate([job for job in jobs if isinstance(job, TranslationJob)])
+                    self._finish(jobs[0], jobs[0].compute)
 
     def _next_jobs(self) -> list[Job[Any]]:
         """Return the oldest job and those that may share a batch with it; none to end the thread."""
         with self._changed:
             while True:
-                for job in [job for job in self._jobs if job.result.done()]:  # cancelled, or failed
+                for job in [job for job in self._jobs if job.result.done()]:
                     self._remove(job)
                 if self._jobs:
                     break
@@ -174,53 +158,46 @@ class Worker:
             self._jobs.remove(job)
             self._waiting -= job.size
 
-    def _resolve(self, job: Job[T], compute: Callable[[], T]) -> None:
+    def _finish(self, job: Job[T], compute: Callable[[], T]) -> None:
         """Give a job the result of a function, or its exception, and remove it. A cancelled job gets nothing."""
-        try:
-            result = compute()
-        except Exception as error:
-            if job.result.set_running_or_notify_cancel():
+        if job.result.set_running_or_notify_cancel():
+            try:
+                job.result.set_result(compute())
+            except Exception as error:
                 job.result.set_exception(error)
-        else:
-            if job.result.set_running_or_notify_cancel():
-                job.result.set_result(result)
         self._remove(job)
 
     def _translate(self, jobs: list[TranslationJob]) -> None:
         """Translate some sentences of each job together, and give the jobs that are complete their results."""
-        first = jobs[0]
+        translator, n_best, beam = jobs[0].key
         remaining = [len(job.sentences) - len(job.done) for job in jobs]
         shares = divide(self.batch_sentences, remaining)
         parts = [job.sentences[len(job.done) : len(job.done) + share] for job, share in zip(jobs, shares, strict=True)]
-        lengths = [[len(ids) for ids in first.translator.tokenizer.encode_src(part)] for part in parts]
-        parts = [part[:count] for part, count in zip(parts, fit(first.translator.batch_tokens, lengths), strict=True)]
+        lengths = [[len(ids) for ids in translator.tokenizer.encode_src(part)] for part in parts]
+        parts = [part[:count] for part, count in zip(parts, fit(translator.batch_tokens, lengths), strict=True)]
         try:
-            found = iter(self._translations(first, [sentence for part in parts for sentence in part]))
-        except Exception as error:
-            self._isolate(jobs, error)
+            found = iter(self._translations(list(chain.from_iterable(parts)), translator, n_best, beam))
+        except Exception:
+            # Alone, only the job at fault fails.
+            for job in jobs:
+                self._finish(job, job.compute)
             return
         for job, part in zip(jobs, parts, strict=True):
-            job.done += [next(found) for _ in part]
+            job.done += islice(found, len(part))
             if len(job.done) == len(job.sentences):
-                self._resolve(job, partial(list, job.done))
+                self._finish(job, partial(list, job.done))
 
-    def _translations(self, job: TranslationJob, sentences: Sequence[str]) -> "list[list[Translation]]":
+    def _translations(
+        self, sentences: Sequence[str], translator: Translator, n_best: int, beam: int | None
+    ) -> list[list[Translation]]:
         if not sentences:
             return []
         start = time.perf_counter()
         with self._turn:
-            found = job.translator.translate(sentences, n_best=job.n_best, beam=job.beam)
+            found = translator.translate(sentences, n_best=n_best, beam=beam)
         if self._on_batch:
             self._on_batch(len(sentences), time.perf_counter() - start)
         return found
-
-    def _isolate(self, jobs: list[TranslationJob], error: Exception) -> None:
-        """After an error in a batch of several jobs, translate each alone, so that only the one at fault fails."""
-        for job in jobs:
-            if len(jobs) == 1:
-                self._resolve(job, partial(_raise, error))
-            else:
-                self._resolve(job, partial(self._translations, job, job.sentences))
 
 
 def divide(total: int, wanted: Sequence[int]) -> list[int]:
@@ -253,7 +230,3 @@ def fit(budget: int, lengths: Sequence[Sequence[int]]) -> list[int]:
                 budget -= job[position]
                 counts[index] += 1
     return counts
-
-
-def _raise(error: Exception) -> Any:
-    raise error

@@ -3,7 +3,6 @@
 from functools import cache
 from pathlib import Path
 
-from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from heed.plot.attention_map import TITLES
@@ -12,19 +11,12 @@ from heed.report.pages import render_page
 POLICY = "frame-ancestors 'none'"
 
 
-def page_router() -> APIRouter:
-    """Return the router of the page."""
-    router = APIRouter()
-
-    @router.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def page() -> HTMLResponse:
-        return HTMLResponse(page_html(), headers={"Content-Security-Policy": POLICY})
-
-    return router
+def page() -> HTMLResponse:
+    """Return the page. It asks the server for the languages, models and limits."""
+    return HTMLResponse(_html(), headers={"Content-Security-Policy": POLICY})
 
 
 @cache
-def page_html() -> str:
-    """Return the page. It asks the server for the languages, models and limits."""
+def _html() -> str:
     titles = {kind: title for kind, (title, _) in TITLES.items()}
     return render_page("page.html.j2", folder=Path(__file__).parent, titles=titles)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from heed.evaluation.bootstrap import percentile_interval
-from heed.evaluation.buckets import Bucketing, group_by_length, group_by_rarest_word, group_by_tag
-from heed.evaluation.significance import METRICS, chrf, resample, sentence_statistics
+from heed.evaluation.buckets import group_by_length, group_by_rarest_word, group_by_tag
+from heed.evaluation.significance import METRICS, Statistics, chrf, resample, sentence_statistics
 from heed.files import replacing, yaml_text
 
 CARD = "README.md"
@@ -55,39 +55,19 @@ def write_model_card(
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("heed.inference"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    facts = _facts(folder, results, splits, word_counts, directions, license)
-    options = [option for option in results["options"] if option.partition("=")[0] not in LOCAL]
-    shown = {**results, **facts, "options": options, "license": license}
-    text = environment.get_template("model_card.md.j2").render(shown)
-    with replacing(folder / CARD) as file:
-        file.write_text(text, encoding="utf-8")
-
-
-def _facts(
-    folder: Path,
-    results: Mapping[str, Any],
-    splits: Mapping[str, CardSplit],
-    word_counts: Mapping[str, int],
-    directions: Sequence[tuple[str, str]],
-    license: str | None,
-) -> dict[str, Any]:
-    """Return what the template needs beyond ``results``."""
-    rows = [row for name, split in splits.items() for row in _score_rows(name, split)]
+    statistics = {
+        name: sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)
+        for name, split in splits.items()
+    }
+    rows = [row for name, split in splits.items() for row in _score_rows(name, split, statistics[name])]
     shown = next((name for name in splits if name in results["tests"]), next(iter(splits), ""))
-    weak, overall = _weak_groups(splits[shown], word_counts) if splits else ([], 0.0)
+    weak, overall = _weak_groups(splits[shown], statistics[shown]["chrF"], word_counts) if splits else ([], 0.0)
     seconds = results["decode_seconds"]
     speeds = [(name, len(split.sources), seconds.get(name, 0.0)) for name, split in splits.items()]
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
-    languages = list(dict.fromkeys(language for direction in directions for language in direction if language))
-    return {
-        "front_matter": _front_matter(languages, results, rows, license or "unknown"),
+    content = {
+        **results,
+        "front_matter": _front_matter(directions, results, rows, license or "unknown"),
         "directions": [f"{src or 'unknown'} → {tgt or 'unknown'}" for src, tgt in directions],
         "family": {"rnn": "recurrent network with attention"}.get(results["model"], results["model"]),
         "example": " ".join(splits[shown].sources[0].replace("\\", "").replace('"', "").split()) if splits else "…",
@@ -101,6 +81,7 @@ def _facts(
         "weak_split": shown,
         "overall": overall,
         "least": MIN_SENTENCES,
+        "options": [option for option in results["options"] if option.partition("=")[0] not in LOCAL],
         "size": f"{size / 1e6:,.1f} MB",
         "speed": [
             {"split": name, "sentences": count, "seconds": time, "rate": count / time}
@@ -108,11 +89,21 @@ def _facts(
             if time > 0
         ],
         "search": ", ".join(f"{name}={value}" for name, value in results["search"].items()) or "greedy",
+        "license": license,
     }
+    environment = Environment(
+        loader=PackageLoader("heed.runs"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    with replacing(folder / CARD) as file:
+        file.write_text(environment.get_template("model_card.md.j2").render(content), encoding="utf-8")
 
 
 def _front_matter(
-    languages: Sequence[str], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], license: str
+    directions: Sequence[tuple[str, str]], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], license: str
 ) -> str:
     """Return the YAML that Hugging Face's hub reads: language, licence, task, scores."""
     indexed = [
@@ -124,7 +115,7 @@ def _front_matter(
         for row in rows
     ]
     matter = {
-        "language": list(languages),
+        "language": list(dict.fromkeys(language for languages in directions for language in languages if language)),
         "license": license,
         "library_name": "heed",
         "pipeline_tag": "translation",
@@ -134,9 +125,8 @@ def _front_matter(
     return yaml_text(matter).strip()
 
 
-def _score_rows(name: str, split: CardSplit) -> list[dict[str, Any]]:
+def _score_rows(name: str, split: CardSplit, statistics: Mapping[str, Statistics]) -> list[dict[str, Any]]:
     """Return the score of each metric on a data set, with the interval over its sentences."""
-    statistics = sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)
     rows = []
     for label, metric in METRICS.items():
         key = label.lower()
@@ -154,19 +144,16 @@ def _score_rows(name: str, split: CardSplit) -> list[dict[str, Any]]:
     return rows
 
 
-def _weak_groups(split: CardSplit, word_counts: Mapping[str, int]) -> tuple[list[dict[str, Any]], float]:
+def _weak_groups(
+    split: CardSplit, statistics: Statistics, word_counts: Mapping[str, int]
+) -> tuple[list[dict[str, Any]], float]:
     """Return the groups of sentences with the lowest chrF below that of all sentences, and the latter."""
-    statistics = sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)["chrF"]
-    overall = float(chrf(statistics.sum(0)))
-    groupings: list[Bucketing] = [group_by_length(split.sources), group_by_rarest_word(split.sources, word_counts)]
+    groupings = [group_by_length(split.sources), group_by_rarest_word(split.sources, word_counts)]
     if split.tags is not None:
         groupings.append(group_by_tag(split.tags))
+    overall = float(chrf(statistics.sum(0)))
     groups: list[dict[str, Any]] = [
-        {
-            "group": f"{grouping.title}: {label}",
-            "sentences": len(rows),
-            "chrf": float(chrf(statistics[rows].sum(0))),
-        }
+        {"group": f"{grouping.title}: {label}", "sentences": len(rows), "chrf": float(chrf(statistics[rows].sum(0)))}
         for grouping in groupings
         for label, rows in grouping.buckets.items()
         if len(rows) >= MIN_SENTENCES

@@ -10,8 +10,8 @@ import yaml
 
 import heed
 from heed.evaluation.scores import corpus_scores
-from heed.inference.model_card import CardSplit, write_model_card
 from heed.launch import finish
+from heed.runs.model_card import CardSplit, write_model_card
 from heed.sweep.verdict import score_tests
 
 SMOKE = ["debug=smoke", "model=rnn", "model.d_embedding=16", "model.d_model=16", "data.train=500", "data.valid=20",

@@ -1,0 +1,110 @@
+"""Engines: token ids → hypotheses. A `Translator` searches with heed's own model or with an export of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+
+from heed.decoding import Hypothesis, Search
+from heed.decoding.fused import for_search
+from heed.inference import BATCH_TOKENS
+from heed.inference.batching import length_batches, pad
+from heed.inference.lines import errors_name_line
+from heed.kernels import WeightPacker, prepared_linear
+from heed.layers.packed import packed_copy
+from heed.models.seq2seq import Seq2Seq
+from heed.symbols import EOS
+
+
+def ignore(sentences: object) -> None:
+    """Report no progress."""
+
+
+class Engine(ABC):
+    """Searches for translations of token ids."""
+
+    @abstractmethod
+    def check(self, search: Search) -> None:
+        """Check that the engine has this kind of search.
+
+        Raises:
+            HeedError: if it does not.
+        """
+
+    @abstractmethod
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each source of a batch, best first.
+
+        Args:
+            sources: token ids without EOS, at least one each.
+        """
+
+    def ready(self) -> AbstractContextManager["Engine"]:
+        """Return a context with an engine that may `search` as long as the weights do not change."""
+        return nullcontext(self)
+
+    def hypotheses(
+        self,
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        first_line: int = 1,
+        on_batch: Callable[[float], object] = ignore,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each source, best first.
+
+        Args:
+            sources: token ids without EOS. A source without tokens has one empty hypothesis.
+            batch_tokens: padded source tokens per batch.
+            first_line: number of the first source in error messages.
+            on_batch: called with the number of sentences after each batch.
+        """
+        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
+        results = [[empty] for _ in sources]
+        with self.ready() as engine:
+            for batch in length_batches([len(ids) + 1 for ids in sources], batch_tokens):
+                if rows := [row for row in batch if sources[row]]:
+                    with errors_name_line(first_line + rows[0]):
+                        found = engine.search([sources[row] for row in rows], search)
+                    for row, hypotheses in zip(rows, found, strict=True):
+                        results[row] = hypotheses
+                on_batch(len(batch))
+        return results
+
+
+class TorchEngine(Engine):
+    """heed's own model and searches.
+
+    Args:
+        packed: use weight layouts that are faster on this CPU (`heed.layers.packed`); doubles the memory for weights.
+    """
+
+    def __init__(self, model: Seq2Seq, *, packed: bool = False) -> None:
+        self.model = model
+        self.packed = packed
+        self._packer = WeightPacker()
+
+    def check(self, search: Search) -> None:
+        """Accept every search."""
+
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        src, src_mask = pad([[*ids, EOS] for ids in sources], self.model.device)
+        return search(self.model, src, src_mask)
+
+    @contextmanager
+    def ready(self) -> Iterator["TorchEngine"]:
+        with self.inference_mode() as model:
+            yield TorchEngine(for_search(model, self._packer.prepared_linear if self.packed else prepared_linear))
+
+    @contextmanager
+    def inference_mode(self) -> Iterator[Seq2Seq]:
+        """Yield the model in eval mode, without gradients and autocast, with packed weights; then restore its mode."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
+                yield packed_copy(self.model, self._packer) if self.packed else self.model
+        finally:
+            self.model.train(training)

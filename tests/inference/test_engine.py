@@ -1,0 +1,60 @@
+"""A Translator over an engine that is not heed's own."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+
+from heed.data.tokenizer import Tokenizer
+from heed.decoding import Hypothesis, SampleSearch, Search
+from heed.errors import HeedError
+from heed.inference.engine import Engine
+from heed.inference.translator import Translator
+from heed.models.seq2seq import Seq2Seq
+from tests.tokenizers import train_tokenizer
+
+SENTENCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play ."]
+
+
+class Echo(Engine):
+    """Finds the source as its own translation, and records its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def check(self, search: Search) -> None:
+        if isinstance(search, SampleSearch):
+            raise HeedError("An echo has no samples.")
+
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        self.batches.append(len(sources))
+        return [[Hypothesis([*ids], log_prob=-1.0, score=-1.0, finished=True)] for ids in sources]
+
+
+@pytest.fixture
+def translator(tiny_model: Callable[..., Seq2Seq]) -> Translator:
+    tokenizer: Tokenizer = train_tokenizer(SENTENCES, vocab_size=60, joint=True)
+    torch.manual_seed(3)
+    model = tiny_model("transformer", src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab)
+    return Translator(model, tokenizer, batch_tokens=20)
+
+
+def test_an_engine_searches_and_the_model_scores(translator: Translator) -> None:
+    engine, progress = Echo(), list[float]()
+    echo = translator.with_engine(engine)
+    echo.on_batch = progress.append
+    assert echo.translate(SENTENCES) == SENTENCES
+    assert sum(engine.batches) == 3  # none for the empty line
+    assert sum(progress) == len(SENTENCES)
+    assert [each.log_prob for each in echo.translate(SENTENCES, scores=True)] == [-1.0, 0.0, -1.0, -1.0]
+    assert echo.score(SENTENCES, SENTENCES) == translator.score(SENTENCES, SENTENCES)
+    assert [pair.target for pair in echo.attend(SENTENCES)] == SENTENCES
+    assert translator.translate(SENTENCES) != SENTENCES
+
+
+def test_a_search_that_an_engine_does_not_have_is_refused_before_a_line_is_read(translator: Translator) -> None:
+    echo = translator.with_engine(Echo())
+    with pytest.raises(HeedError, match="no samples"):
+        echo.stream(iter(()), chunk=1, sample=True)
+    with pytest.raises(HeedError, match="no samples"):
+        Translator(translator.model, translator.tokenizer, {"temperature": 1.0}).with_engine(Echo()).in_direction(None)
