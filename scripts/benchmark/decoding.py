@@ -197,7 +197,7 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
             raise HeedError(f"There is no {file}: --data must be a folder with Multi30k's files.")
         lines = file.read_text(encoding="utf-8").splitlines()
     else:
-        from heed.data.synthetic import generate
+        from heed.synthetic import generate
 
         test = generate(seed=1, train=1, valid=1, test=arguments.sentences, long=1)["test"]
         lines = [example.src for example in test]

@@ -23,7 +23,7 @@ class SyntheticCorpus:
     """The built-in English-German corpus, with gold alignments and phenomenon tags in "meta".
 
     Args:
-        seed: random seed of `heed.data.synthetic.generate`.
+        seed: random seed of `heed.synthetic.generate`.
         train, valid, test, long: pairs per split.
         src_lang, tgt_lang: "en" and "de", or "de" and "en".
         reverse: swap source and target.
@@ -86,7 +86,7 @@ class SyntheticCorpus:
 
     def _splits(self) -> dict[str, ParallelText]:
         """Generate the splits, or read them where an earlier run with this version of the grammar has written them."""
-        from heed.data import synthetic
+        from heed import synthetic
 
         def build(path: Path) -> None:
             splits = synthetic.generate(seed=self.seed, **self.sizes)
