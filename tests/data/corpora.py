@@ -19,10 +19,12 @@ from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.preparation.corpus import Preparation, TrainingText
-from heed.data.store import PairStore, StoredShard, chunk_size
+from heed.data.pairs import StoredPairs, chunk_size, unflatten
+from heed.data.preparation.clean_text import Rules
+from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import Block, ParallelText, TextInMemory
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.data.tokenizer import Tokenizer
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.data.training_texts import TrainingCorpus, TrainingTexts
 from heed.errors import HeedError
 
@@ -88,9 +90,7 @@ def training_text(
     return TrainingText(
         [TextInMemory(text, ("test", text.src, text.tgt))],
         held_out=[source_digests(held_out)],
-        cleaning=Cleaning(**rules),
-        min_score=None,
-        at_most=at_most,
+        rules=Rules(Cleaning(**rules), None, at_most),
         swapped=False,
         preparation=Preparation(num_proc=processes, wait_minutes=1),
         cache_dir=cache,
@@ -117,8 +117,8 @@ Lengths = npt.NDArray[np.int64]
 
 def epoch_order(src: Lengths, tgt: Lengths, *, seed: int, epoch: int) -> EpochOrder:
     """Return the order of an epoch of pairs with these lengths, including EOS."""
-    nothing = np.broadcast_to(np.int32(0), int(max(src.sum(), tgt.sum())))
-    store = PairStore([StoredShard(nothing, nothing, np.stack([src, tgt], axis=1) - 1)], chunk=chunk_size(len(src)))
+    sides = (unflatten(np.zeros(int(lengths.sum()), np.uint16), lengths) for lengths in (src - 1, tgt - 1))
+    store = StoredPairs.in_memory(*sides, chunk=chunk_size(len(src)))
     return EpochOrder(TrainingPairs([View(store)]), seed=(seed, epoch))
 
 

@@ -15,7 +15,7 @@ from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.directions import Direction
 from heed.data.micro_batches import Planner
-from heed.data.tokenizer import TokenizerTrainer
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
 from heed.runs.results import mean_scores
 from tests.data.corpora import TOKENIZER, compose_data, write_lines

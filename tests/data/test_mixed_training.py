@@ -18,7 +18,8 @@ from heed.data.batch import Batch
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.micro_batches import Planner
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.data.tokenizer import Tokenizer
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
 from heed.launch.summary import late_texts
 from heed.models.seq2seq import Seq2Seq

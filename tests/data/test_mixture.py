@@ -9,8 +9,7 @@ from heed.data.micro_batches import Planner
 from heed.data.mixture import FRAME, MixedCorpus, MixtureOrder, Schedule, frame_counts
 from heed.data.mixture import corpus_of as find_corpora
 from heed.data.order import TrainingPairs, View
-from heed.data.ragged import Ragged
-from heed.data.store import Pairs, PairStore
+from heed.data.pairs import Pairs, StoredPairs, id_lists
 from heed.errors import HeedError
 
 
@@ -19,7 +18,9 @@ def corpora(sizes: list[int], weights: list[float], from_steps: list[int]) -> li
     mixed: list[MixedCorpus] = []
     for number, (size, weight, from_step) in enumerate(zip(sizes, weights, from_steps, strict=True)):
         ids = [[1000 * (number + 1) + row] for row in range(size)]
-        store = PairStore.of(Ragged.of(ids), Ragged.of([one * (1 + row % 3) for row, one in enumerate(ids)]), chunk=2)
+        store = StoredPairs.in_memory(
+            id_lists(ids), id_lists([one * (1 + row % 3) for row, one in enumerate(ids)]), chunk=2
+        )
         pairs = TrainingPairs([View(store)])
         mixed.append(MixedCorpus(f"c{number}", pairs, weight, from_step, sum(sizes[:number])))
     return mixed
@@ -60,7 +61,7 @@ def test_a_mixture_is_a_function_of_the_position(
         assert part.rows.tolist() == whole.rows[first : first + 50].tolist()
         assert [ids.tolist() for ids in part.tgt] == [ids.tolist() for ids in whole.tgt][first : first + 50]
     assert find_corpora(mixed, whole.rows).tolist() == corpus_of(whole)
-    tokens = np.append(0, np.cumsum(whole.tgt.lengths + 1))
+    tokens = np.append(0, np.cumsum(whole.tgt_lengths + 1))
     for position in range(0, 400, 13):
         assert order.tokens_before(position) == tokens[position]
         assert np.bincount(corpus_of(whole)[:position], minlength=3).tolist() == order.drawn(position).tolist()

@@ -15,10 +15,9 @@ from heed.data.corpus import Corpus
 from heed.data.micro_batches import CUDA_MULTIPLE, Planner, Pool, Step, shard
 from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.ragged import Ragged
+from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
-from heed.data.store import IntArray, Pairs, PairStore
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -88,7 +87,7 @@ class StepStream(IterableDataset[StepShard]):
         planner = self.data.planner
         start = self.data.cursor
         for place, pairs in self.data.pools(*start):
-            src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+            src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
             steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
             for number, step in enumerate(steps, start=place.pool.first_step):
                 if (place.epoch, number) < start:
@@ -180,8 +179,8 @@ class TranslationData(L.LightningDataModule):
         self.encoded = {
             name: Pairs(
                 np.arange(len(text)),
-                Ragged.of(self.tokenizer.towards(direction.tgt_lang).encode_src(text.src)),
-                Ragged.of(self.tokenizer.encode_tgt(text.tgt)),
+                id_lists(self.tokenizer.towards(direction.tgt_lang).encode_src(text.src)),
+                id_lists(self.tokenizer.encode_tgt(text.tgt)),
             )
             for name, (text, direction) in sets.items()
         }
@@ -264,7 +263,7 @@ class TranslationData(L.LightningDataModule):
         rows = np.concatenate(step.micro_batches)
         corpus = corpus_of(self.corpora, pairs.rows[rows])
         sentences = np.bincount(corpus, minlength=len(self.corpora))
-        tokens = np.bincount(corpus, pairs.tgt.lengths[rows] + 1, minlength=len(self.corpora))
+        tokens = np.bincount(corpus, pairs.tgt_lengths[rows] + 1, minlength=len(self.corpora))
         return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
 
     def collate(self, index: IntArray, pairs: Pairs) -> Batch:
@@ -284,7 +283,7 @@ class TranslationData(L.LightningDataModule):
             if left <= 0:
                 return
             src = self.train.read(chunks).src
-            yield from self.tokenizer.decode_src([ids.tolist() for ids in src][:left])
+            yield from self.tokenizer.decode_src(src[:left].to_pylist())
             left -= len(src)
 
     @property
@@ -349,13 +348,13 @@ class TranslationData(L.LightningDataModule):
         but evaluation sets are never changed.
         """
         limit, split = self.corpus.max_eval_tokens, self.encoded[name]
-        longest = np.maximum(split.src.lengths, split.tgt.lengths)
+        longest = np.maximum(split.src_lengths, split.tgt_lengths)
         if limit is not None and longest.max() > limit:
             row = int(longest.argmax())
             split_name = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
             raise HeedError(
-                f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
-                f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
+                f"{split_name}, sentence pair {row + 1:,}: {split.src_lengths[row]:,} source and "
+                f"{split.tgt_lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
                 f"({self.texts[name].src[row][:40]!r} …). Split it into sentences, or raise the limit if time "
                 "and memory allow."
             )
@@ -366,7 +365,7 @@ class TranslationData(L.LightningDataModule):
         Pairs of similar length are in the same batch.
         """
         split = self.encoded[name]
-        src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
+        src, tgt = split.src_lengths + 1, split.tgt_lengths + 1
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()
         max_rows = max(1, len(order) // world_size)  # so that every process gets a batch if there are enough pairs
@@ -389,7 +388,7 @@ class TranslationData(L.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[PairStore]) -> list[MixedCorpus]:
+def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[MixedCorpus]:
     """Return the training corpora in their directions, with the ids of their tags."""
     found: list[MixedCorpus] = []
     first_row = 0

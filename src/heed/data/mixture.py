@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from heed.data.order import EpochOrder, TrainingPairs
-from heed.data.ragged import take
-from heed.data.store import IntArray, Pairs
+from heed.data.pairs import IntArray, Pairs
 from heed.errors import HeedError
 
 FRAME = 10_000
@@ -175,8 +174,7 @@ class MixtureOrder:
         counts = zip(self.drawn(first).tolist(), self.drawn(stop).tolist(), strict=True)
         parts = [self._read(number, *count) for number, count in enumerate(counts)]
         places = np.argsort(np.argsort(corpora, kind="stable"), kind="stable")
-        pairs = Pairs.concatenate([part for part in parts if part is not None])
-        return Pairs(pairs.rows[places], take(pairs.src, places), take(pairs.tgt, places))
+        return Pairs.concatenate([part for part in parts if part is not None]).take(places)
 
     def _phase(self, position: int) -> Phase:
         return next(phase for phase in reversed(self._phases) if phase.first <= position)

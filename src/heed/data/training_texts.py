@@ -10,10 +10,9 @@ from typing import TypeVar
 from heed.data.cleaning import RULES, CleaningReport
 from heed.data.directions import Direction
 from heed.data.noise import Noise
-from heed.data.preparation.corpus import TrainingText
-from heed.data.preparation.words import call_with_words
+from heed.data.pairs import StoredPairs
+from heed.data.preparation.training_text import TrainingText, call_with_words
 from heed.data.preparation.workers import Workers
-from heed.data.store import PreparedPairs
 from heed.data.text import Block, WordCounts
 from heed.data.tokenizer import Tokenizer
 
@@ -105,16 +104,16 @@ class TrainingTexts:
         process, whose memory is freed with it. The words are written to the folder.
         """
         weights = sum(corpus.weight for corpus in self.corpora)
-        processes = max(corpus.text.processes for corpus in self.corpora)
+        processes = max(corpus.text.processes(corpus.text.clean.chars) for corpus in self.corpora)
         files = []
         with Workers.started(processes) as workers:
             for number, corpus in enumerate(self.corpora):
                 share = folder / f"{number}"
-                share.mkdir(parents=True)
+                share.mkdir(parents=True, exist_ok=True)
                 sample = max(1, round(at_most * corpus.weight / weights))
                 files += corpus.text.write_words(sample, share, workers)
             return workers.call(partial(call_with_words, function), files)
 
-    def encode(self, tokenizer: Tokenizer) -> list[PreparedPairs]:
+    def encode(self, tokenizer: Tokenizer) -> list[StoredPairs]:
         """Return the token ids of each text, see `TrainingText.encode`."""
         return [corpus.text.encode(tokenizer) for corpus in self.corpora]

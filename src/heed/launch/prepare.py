@@ -42,10 +42,10 @@ def prepare(overrides: Sequence[str]) -> str:
     )
     lines = []
     for part, pairs in zip(corpus.train.corpora, corpus.train.encode(tokenizer), strict=True):
-        src, tgt = (int(tokens.sum()) for tokens in pairs.chunk_tokens)
+        src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
             f"Prepared: {part.name}{': ' if part.name else ''}{len(pairs):,} pairs with {src:,} source and {tgt:,} "
-            f"target tokens in {len(pairs.shards):,} shard{'s' if len(pairs.shards) > 1 else ''}",
+            "target tokens",
             f"Folder:   {pairs.folder}",
             f"Digest:   {pairs.digest}",
         ]

@@ -10,7 +10,8 @@ from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
 from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.noise import Noise
-from heed.data.preparation.corpus import Preparation, TrainingText
+from heed.data.preparation.clean_text import Rules
+from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import Source
 from heed.data.training_texts import TrainingCorpus, TrainingTexts
 from heed.errors import HeedError
@@ -111,9 +112,7 @@ class CorpusBuilder:
         text = TrainingText(
             entry.sources,
             held_out=[source_digests(filter(None, found)) for found in texts],
-            cleaning=self.cleaning,
-            min_score=entry.min_score,
-            at_most=self.max_train,
+            rules=Rules(self.cleaning, entry.min_score, self.max_train),
             swapped=self.reverse,
             preparation=self.preparation,
             cache_dir=self.cache_dir,

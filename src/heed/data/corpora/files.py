@@ -22,7 +22,7 @@ from heed.data.formats.entries import (
     parse_entries,
 )
 from heed.data.formats.fields import Fields
-from heed.data.preparation.corpus import Preparation
+from heed.data.preparation.training_text import Preparation
 from heed.data.text import ParallelText, Source
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, Positive, find_problems, raise_problems, validated

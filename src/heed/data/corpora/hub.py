@@ -10,7 +10,7 @@ from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
 from heed.data.formats.hub import DatasetSource, load_split
 from heed.data.formats.text_files import TextFiles
-from heed.data.preparation.corpus import Preparation
+from heed.data.preparation.training_text import Preparation
 from heed.data.text import ParallelText, Source
 from heed.errors import HeedError
 from heed.options import AtLeast1, validated

@@ -17,21 +17,21 @@ from tempfile import mkdtemp
 from typing import Any
 
 from heed.compat import WINDOWS
+from heed.data.cache import build_once
 from heed.data.cleaning import Cleaning
 from heed.data.corpora.files import FilesCorpus
 from heed.data.corpus import Corpus
-from heed.data.preparation.corpus import Preparation
-from heed.data.preparation.folder import open_or_build
+from heed.data.preparation.training_text import Preparation
 from heed.errors import HeedError, missing_package
 from heed.files import replacing
 from heed.options import AtLeast1, validated
 from heed.progress import announced
 
-FORMAT = 1
-"""Version of the folder in the cache. Those of another version are downloaded again."""
-
 ROLES = {"train": "train-parts", "dev": "tests", "test": "tests"}
 """mtdata's names of training, validation and test sets, and the folders in which it writes their files."""
+
+DOWNLOAD = "download.json"
+"""File of the cache that lists the files of a download."""
 
 PairsByID = dict[str, list[str]]
 """The source and the target file of each corpus, relative to the folder of the download."""
@@ -95,7 +95,7 @@ class OpusCorpus:
         self.program = _split_command(command)
         self.num_jobs = num_jobs
         self.wait_minutes = preparation.wait_minutes
-        key = hashlib.blake2b(repr((FORMAT, self.languages, self.ids)).encode(), digest_size=8).hexdigest()
+        key = hashlib.blake2b(repr((self.languages, self.ids)).encode(), digest_size=8).hexdigest()
         self.folder = Path(cache_dir) / "opus" / key
         self.options: dict[str, Any] = {
             "src_lang": src_lang,
@@ -117,7 +117,9 @@ class OpusCorpus:
         Raises:
             HeedError: if mtdata is not installed or fails, or a file is invalid.
         """
-        download = open_or_build(self.folder, _open_download, self._download, wait_minutes=self.wait_minutes)
+        folder = build_once(self.folder, self._download, wait_minutes=self.wait_minutes)
+        content = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
+        download = Download(folder / content["folder"], content["files"])
         files = FilesCorpus(
             train=list(download.entries("train").values()),
             valid=list(download.entries("dev").values()),
@@ -144,16 +146,13 @@ class OpusCorpus:
             shutil.rmtree(earlier, ignore_errors=True)
         download = Path(mkdtemp(prefix="download-", dir=folder))
         try:
-            self._run(self.command(download), folder / "mtdata.log")
+            self._run(self.command(download), self.folder.with_suffix(".log"))
             files = _find_files(download)
         except HeedError:
             shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
             raise
-        paths = [file for pairs in files.values() for pair in pairs.values() for file in pair]
-        sizes = {file: (download / file).stat().st_size for file in paths}
-        content = {"folder": download.name, "files": files, "sizes": sizes}
-        with replacing(folder / "manifest.json", durable=True) as file:
-            file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        with replacing(folder / DOWNLOAD) as file:
+            file.write_text(json.dumps({"folder": download.name, "files": files}, indent=1), encoding="utf-8")
 
     def _run(self, command: Sequence[str], log: Path) -> None:
         if not command or shutil.which(command[0]) is None:
@@ -242,19 +241,3 @@ def _pair(folder: Path, role: str, name: str, src_lang: str) -> list[str]:
     if missing := [file for file in files if not (folder / file).is_file()]:
         raise ValueError(f"{missing[0]} is missing")
     return files
-
-
-def _open_download(folder: Path) -> Download:
-    """Return a finished download.
-
-    Raises:
-        ValueError: if it is not finished, or a file is missing or has another size.
-    """
-    try:
-        content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        download = folder / content["folder"]
-        if any((download / file).stat().st_size != size for file, size in content["sizes"].items()):
-            raise ValueError("a file has another size")
-        return Download(download, content["files"])
-    except (OSError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} is not complete") from error

@@ -12,10 +12,13 @@ from heed.data.corpora.builder import CorpusBuilder, MixtureEntry, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.digests import text_fingerprint
 from heed.data.directions import Direction
-from heed.data.preparation.corpus import Preparation
+from heed.data.preparation.training_text import Preparation
 from heed.data.text import ParallelText, TextInMemory
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
+
+SPLITS = "splits.json"
+"""File of the cache with all splits."""
 
 
 @validated("data.")
@@ -88,7 +91,7 @@ class SyntheticCorpus:
         """Generate the splits, or read them where an earlier run with this version of the grammar has written them."""
         from heed import synthetic
 
-        def build(path: Path) -> None:
+        def build(folder: Path) -> None:
             splits = synthetic.generate(seed=self.seed, **self.sizes)
             rows = {
                 name: [
@@ -96,13 +99,13 @@ class SyntheticCorpus:
                 ]
                 for name, examples in splits.items()
             }
-            path.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+            (folder / SPLITS).write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
 
         grammar = hashlib.blake2b(digest_size=16)
         for file in sorted(Path(synthetic.__file__).parent.glob("*.py")):
             grammar.update(file.read_bytes())
         sizes = "-".join(map(str, self.sizes.values()))
-        name = f"{grammar.hexdigest()}-{self.seed}-{sizes}.json"
-        file = build_once(self.builder.cache_dir / "synthetic" / name, build)
-        splits = json.loads(file.read_text(encoding="utf-8"))
+        name = f"{grammar.hexdigest()}-{self.seed}-{sizes}"
+        folder = build_once(self.builder.cache_dir / "synthetic" / name, build)
+        splits = json.loads((folder / SPLITS).read_text(encoding="utf-8"))
         return {name: ParallelText(*map(list, zip(*rows, strict=True))) for name, rows in splits.items()}
