@@ -20,12 +20,11 @@ from heed.data.directions import Direction
 from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, unflatten
-from heed.data.preparation.clean_text import Rules
 from heed.data.preparation.training_text import Preparation, TrainingText
-from heed.data.text import Block, ParallelText, TextInMemory
+from heed.data.text import Block, ParallelText, Text, TextInMemory
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
-from heed.data.training_texts import TrainingCorpus, TrainingTexts
+from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]
@@ -85,12 +84,15 @@ def training_text(
     held_out: Sequence[ParallelText] = (),
     at_most: int | None = None,
     processes: int = 1,
+    directions: tuple[Direction, ...] = (Direction("en", "de"),),
 ) -> TrainingText:
     """Select the training pairs of a text in memory, without cleaning rules."""
     return TrainingText(
-        [TextInMemory(text, ("test", text.src, text.tgt))],
+        Text([TextInMemory(text, ("test", text.src, text.tgt))], directions[0]),
+        directions=directions,
         held_out=[source_digests(held_out)],
-        rules=Rules(Cleaning(**rules), None, at_most),
+        cleaning=Cleaning(**rules),
+        at_most=at_most,
         swapped=False,
         preparation=Preparation(num_proc=processes, wait_minutes=1),
         cache_dir=cache,
@@ -101,9 +103,9 @@ def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = 
     return TokenizerTrainer(**(TOKENIZER | changes)).train(only_text(training_text(text, cache)), cache, tags=tags)
 
 
-def only_text(text: TrainingText, *directions: Direction) -> TrainingTexts:
+def only_text(text: TrainingText) -> TrainingTexts:
     """Return a training text that is not mixed with others."""
-    return TrainingTexts([TrainingCorpus("", text, directions or (Direction("en", "de"),))])
+    return TrainingTexts([text])
 
 
 def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:

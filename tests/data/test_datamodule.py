@@ -32,7 +32,9 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
     direction = Direction("en", tgt_lang)
     return Corpus(
         name="dogs",
-        train=only_text(training_text(PAIRS, cache), direction, *([direction.reversed()] if both_directions else [])),
+        train=only_text(
+            training_text(PAIRS, cache, directions=(direction, *([direction.reversed()] if both_directions else [])))
+        ),
         valid={"valid": EvaluationSet(HELD_OUT, direction)},
         tests={},
         max_eval_tokens=None,

@@ -114,7 +114,7 @@ def test_the_heaviest_text_keeps_what_several_have(mixed: Path) -> None:
         shared = (mixed / f"news.{language}").read_text().splitlines()[:10]
         write_lines(mixed, **{f"crawl_{language}": [*shared, f"crawl alone {language}"]})
     corpus = load(mixed)
-    assert [len(part.text) for part in corpus.train.corpora] == [40, 90, 1]
+    assert [len(part) for part in corpus.train.texts] == [40, 90, 1]
     assert corpus.cleaning.dropped["duplicate"] == 10
     assert "crawl: training pairs: 11 read, 1 kept" in corpus.train.describe_cleaning()
 
@@ -127,7 +127,7 @@ def test_texts_have_fields_and_scores_of_their_own(mixed: Path) -> None:
         f"b: {{files: [{mixed}/b.tsv], src_field: 2, tgt_field: 1}}}}"
     )
     corpus = load(mixed, "data.src_field=en", "data.tgt_field=de", train=texts)
-    pairs = [sentence_pairs(part.text) for part in corpus.train.corpora]
+    pairs = [sentence_pairs(part) for part in corpus.train.texts]
     assert pairs == [[("one", "eins")], [("three", "drei"), ("four", "vier")]]
     for options, message in (
         ("min_score: 0.5", "data.train.a.min_score needs data.train.a.score_field"),
@@ -141,7 +141,7 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
     files = ", ".join(f"{name}: {{files: [[{mixed}/{name}.en,{mixed}/{name}.de]]}}" for name in ("news", "talks"))
     for option, expected in (("null", [40, 90]), ("5", [40**0.2, 90**0.2])):
         corpus = load(mixed, f"data.temperature={option}", train=f"{{{files}}}")
-        assert [part.weight for part in corpus.train.corpora] == pytest.approx(expected)
+        assert corpus.train.weights == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

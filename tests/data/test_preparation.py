@@ -21,13 +21,14 @@ import pytest
 from heed.data import cache
 from heed.data.cache import build_once
 from heed.data.cleaning import Cleaning
+from heed.data.directions import Direction
 from heed.data.formats.text_files import TextFiles
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation import training_text as module
-from heed.data.preparation.clean_text import Rules, write_clean_text
+from heed.data.preparation.clean_text import write_clean_text
 from heed.data.preparation.training_text import Preparation, TrainingText
-from heed.data.text import ParallelText
+from heed.data.text import ParallelText, Text
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from tests import forkserver
@@ -105,10 +106,11 @@ PREPARE = """
 import sys
 from pathlib import Path
 from heed.data.cleaning import Cleaning
+from heed.data.directions import Direction
 from heed.data.formats import lines
 from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import training_text
-from heed.data.preparation.clean_text import Rules
+from heed.data.text import Text
 from heed.data.tokenizer import Tokenizer
 from tests.data.corpora import NO_RULES
 
@@ -116,9 +118,11 @@ if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     lines.PART, training_text.SMALL = 20_000, 0
     text = training_text.TrainingText(
-        [TextFiles(folder / "t.en", folder / "t.de")],
+        Text([TextFiles(folder / "t.en", folder / "t.de")], Direction("en", "de")),
+        directions=(Direction("en", "de"),),
         held_out=[],
-        rules=Rules(Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})), None, None),
+        cleaning=Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})),
+        at_most=None,
         swapped=False,
         preparation=training_text.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
@@ -310,9 +314,11 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> TrainingText:
     return TrainingText(
-        [TextFiles(folder / "t.en", folder / "t.de")],
+        Text([TextFiles(folder / "t.en", folder / "t.de")], Direction("en", "de")),
+        directions=(Direction("en", "de"),),
         held_out=[],
-        rules=Rules(Cleaning(**rules), None, None),
+        cleaning=Cleaning(**rules),
+        at_most=None,
         swapped=False,
         preparation=Preparation(num_proc=1, wait_minutes=1),
         cache_dir=folder / cache,

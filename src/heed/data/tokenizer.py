@@ -43,7 +43,7 @@ class Tokenizer:
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of target languages; empty for a tokenizer of one target language."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
-        """Ids of the tags of training texts (`heed.data.training_texts.TrainingCorpus`)."""
+        """Ids of the tags of training texts (`heed.data.text.Text`)."""
         self._tag = list(self.language_tags.values())[:1]
 
     @property

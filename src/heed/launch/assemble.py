@@ -67,7 +67,7 @@ def assemble(cfg: Any, folder: Path, callbacks: Sequence[Callback] = ()) -> Asse
         resume=config["resume"],
     )
     if corpus.train.is_mixture:
-        names = [part.name for part in corpus.train.corpora]
+        names = [part.text.name for part in corpus.train.texts]
         trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
     torch.manual_seed(config["seed"])
     model = build_model(

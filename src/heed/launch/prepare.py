@@ -41,11 +41,11 @@ def prepare(overrides: Sequence[str]) -> str:
         else parts["tokenizer"].train(corpus.train, cache, tags=corpus.all_tags)
     )
     lines = []
-    for part, pairs in zip(corpus.train.corpora, corpus.train.encode(tokenizer), strict=True):
+    for part, pairs in zip(corpus.train.texts, corpus.train.encode(tokenizer), strict=True):
         src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
-            f"Prepared: {part.name}{': ' if part.name else ''}{len(pairs):,} pairs with {src:,} source and {tgt:,} "
-            "target tokens",
+            f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"{tgt:,} target tokens",
             f"Folder:   {pairs.folder}",
             f"Digest:   {pairs.digest}",
         ]

@@ -88,11 +88,11 @@ def late_texts(steps: int | None, data: TranslationData) -> list[str]:
     Args:
         steps: that are planned; None if there is no limit.
     """
-    late = [part for part in data.corpora if steps is not None and part.from_step >= steps]
+    late = [part.text for part in data.mixed if steps is not None and part.text.from_step >= steps]
     return [
-        f"Advice:   data.train.{part.name} is never drawn: its from_step={part.from_step:,} is not before the end of "
+        f"Advice:   data.train.{text.name} is never drawn: its from_step={text.from_step:,} is not before the end of "
         f"the training, at about step {steps:,}."
-        for part in late
+        for text in late
     ]
 
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from heed.compat import usable_cores
 from heed.data.cache import build_once
-from heed.data.cleaning import CleaningReport
+from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import Digests
+from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs, chunk_size
 from heed.data.preparation.clean_text import CleanText, Rules, write_clean_text
 from heed.data.preparation.encoding import EncodeTask, encode_part, id_type, shard_files, shard_tasks, write_shard
 from heed.data.preparation.workers import Workers
-from heed.data.text import Advance, Block, Source, WordCounts
+from heed.data.text import Advance, Block, Source, Text, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.files import remove, replacing
@@ -57,10 +58,12 @@ class TrainingText:
     """The selected pairs of a training text.
 
     Args:
-        sources: the text.
+        text: the text.
+        directions: in which it is used: as it is, and if there are two, swapped too.
         held_out: digests of the sentences of the validation and test sets, see `Cleaning.violations`.
-        rules: what is selected.
-        swapped: swap source and target.
+        cleaning: the cleaning rules.
+        at_most: size of the sample, see `Rules`.
+        swapped: swap the source and target of its inputs.
         preparation: how it is prepared.
         cache_dir: folder of the cache.
         heavier: texts of the same mixture; their pairs are duplicates in this one.
@@ -71,24 +74,27 @@ class TrainingText:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        text: Text,
         *,
+        directions: tuple[Direction, ...],
         held_out: Sequence[Digests],
-        rules: Rules,
+        cleaning: Cleaning,
+        at_most: int | None,
         swapped: bool,
         preparation: Preparation,
         cache_dir: Path,
         heavier: "Sequence[TrainingText]" = (),
     ) -> None:
+        self.text, self.directions = text, directions
         self.preparation, self.cache_dir = preparation, cache_dir
-        cleaning = rules.cleaning
+        sources, rules = text.sources, Rules(cleaning, text.min_score, at_most)
         held_out = held_out if cleaning.drop_leaked else ()
-        others = [text.clean for text in heavier] if cleaning.drop_duplicates else []
+        others = [other.clean for other in heavier] if cleaning.drop_duplicates else []
         identity = [source.identity() for source in sources]
         leaked = [digests.tobytes() for digests in held_out]
         self.key = _digest(
-            identity, sorted(vars(cleaning).items()), rules.min_score, rules.at_most, swapped, leaked,
-            [text.key for text in heavier if cleaning.drop_duplicates],
+            identity, sorted(vars(cleaning).items()), text.min_score, at_most, swapped, leaked,
+            [other.key for other in heavier if cleaning.drop_duplicates],
         )  # fmt: skip
         """Digest of what decides which pairs are selected."""
 
