@@ -32,8 +32,8 @@ from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
 from heed.data.batch import Batch, collate
-from heed.data.micro_batches import Planner, Pool
 from heed.data.pairs import Pairs, id_lists, unflatten
+from heed.data.steps import Planner, Pool
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.launch.compose import compose

@@ -20,6 +20,7 @@ from benchmark.measure import rows, timed
 from benchmark.peer_process import PeerProcess
 from benchmark.peers import UnavailableError, start_available
 from heed.data.batch import collate
+from heed.data.pairs import id_lists
 from heed.decoding import BeamSearch, GreedySearch
 from heed.decoding.fused import for_search
 from heed.errors import HeedError
@@ -179,9 +180,10 @@ def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> Batches:
     """Batch sentences by length, longest first; EOS is appended to each."""
+    ids = id_lists(sources)
     lengths = np.array([len(source) for source in sources])
     order = np.argsort(-lengths, kind="stable")
-    batches = [collate(order[start : start + size], ragged, ragged) for start in range(0, len(order), size)]
+    batches = [collate(order[start : start + size], ids, ids) for start in range(0, len(order), size)]
     return [(batch.src.numpy(), batch.src_mask.numpy()) for batch in batches]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchmark.measure import peak_mib
-from heed.data.micro_batches import Planner
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import IntArray, StoredPairs, chunk_size, unflatten
+from heed.data.steps import Planner
 from heed.errors import HeedError
 
 

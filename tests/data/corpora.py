@@ -17,10 +17,10 @@ from heed.data.corpora.hub import HubCorpus
 from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, unflatten
 from heed.data.preparation.training_text import Preparation, TrainingText
+from heed.data.steps import Planner, Step
 from heed.data.text import Block, ParallelText, Text, TextInMemory
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer

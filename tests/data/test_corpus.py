@@ -308,7 +308,7 @@ def test_the_synthetic_corpus_is_generated_once(tmp_path: Path, monkeypatch: pyt
     first = load(1)
     assert (load(1), generated) == (first, [1])
     assert load(2) != first
-    (file,) = tmp_path.glob("synthetic/*-1-20-20-20-20.json")
+    (file,) = tmp_path.glob("synthetic/*-1-20-20-20-20/splits.json")
     file.write_text(file.read_text().replace("the", "a"))
     assert (load(1), generated) == (first, [1, 2, 1])
 

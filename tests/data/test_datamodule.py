@@ -17,7 +17,7 @@ from heed.data.batch import Batch
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner
+from heed.data.steps import Planner
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices

@@ -14,7 +14,7 @@ from heed.cli import main
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner
+from heed.data.steps import Planner
 from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
 from heed.runs.results import mean_scores

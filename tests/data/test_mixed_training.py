@@ -17,7 +17,7 @@ from torch import Tensor
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
-from heed.data.micro_batches import Planner
+from heed.data.steps import Planner
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError

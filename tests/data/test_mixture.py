@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner
 from heed.data.mixture import FRAME, MixedText, MixtureOrder, Schedule, frame_counts
 from heed.data.mixture import text_of as find_texts
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import Pairs, StoredPairs, id_lists
+from heed.data.steps import Planner
 from heed.data.text import Text
 from heed.errors import HeedError
 
@@ -30,7 +30,7 @@ def corpora(sizes: list[int], weights: list[float], from_steps: list[int]) -> li
 
 
 def corpus_of(pairs: Pairs) -> list[int]:
-    return [int(ids[0]) // 1000 - 1 for ids in pairs.src]
+    return [ids[0] // 1000 - 1 for ids in pairs.src.to_pylist()]
 
 
 @pytest.mark.parametrize("weights", [[3, 1, 1], [1, 1], [0.7, 0.2, 0.1], [5, 3.3, 0.01], [1], [np.pi, np.e, 1, 2]])
@@ -62,7 +62,7 @@ def test_a_mixture_is_a_function_of_the_position(
     for first in (0, 1, 77, 200):
         part = order.read(first, first + 50)
         assert part.rows.tolist() == whole.rows[first : first + 50].tolist()
-        assert [ids.tolist() for ids in part.tgt] == [ids.tolist() for ids in whole.tgt][first : first + 50]
+        assert part.tgt.to_pylist() == whole.tgt.to_pylist()[first : first + 50]
     assert find_texts(mixed, whole.rows).tolist() == corpus_of(whole)
     tokens = np.append(0, np.cumsum(whole.tgt_lengths + 1))
     for position in range(0, 400, 13):
@@ -110,5 +110,5 @@ def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
 def test_impossible_mixtures_are_refused() -> None:
     with pytest.raises(HeedError, match=r"data\.train\.c1 would be less than 1 of 10,000 sentences: give it a larger"):
         MixtureOrder(corpora([5, 5], [1, 1e-6], [0, 0]), seed=1, step_tokens=10)
-    with pytest.raises(HeedError, match="no corpus starts at step 0"):
+    with pytest.raises(HeedError, match="no text starts at step 0"):
         MixtureOrder(corpora([5, 5], [1, 1], [3, 4]), seed=1, step_tokens=10)

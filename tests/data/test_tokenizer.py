@@ -354,5 +354,5 @@ def test_a_killed_training_leaves_nothing_for_the_next(tmp_path: Path) -> None:
     assert list(tmp_path.glob("tokenizer/*/words/0/0"))
     learn(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"text", "tokenizer"}
-    assert {path.name for path in tmp_path.glob("tokenizer/*/*")} == {"tokenizer.model"}
+    assert {path.name for path in tmp_path.glob("tokenizer/*/*")} == {"tokenizer.model", "manifest.json"}
     assert not list(tmp_path.rglob("*.partial"))

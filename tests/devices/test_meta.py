@@ -129,7 +129,7 @@ def test_a_training_step(
     ).to(META)
     module.train()
     optimizer = module.configure_optimizers()
-    data = SimpleNamespace(corpora=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99))
+    data = SimpleNamespace(mixed=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99))
     trainer: Any = SimpleNamespace(
         world_size=2, optimizers=[optimizer], precision_plugin=None, strategy=None, global_step=3
     )

@@ -10,8 +10,8 @@ import torch
 
 from heed.data.batch import Batch, collate
 from heed.data.datamodule import TranslationData
-from heed.data.micro_batches import Planner
 from heed.data.pairs import id_lists
+from heed.data.steps import Planner
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.training.loss import cross_entropy

@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
-from heed.data.micro_batches import CUDA_MULTIPLE, Planner, Pool, Step, shard
 from heed.data.mixture import MixedText, MixtureOrder, text_of
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
+from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, Step, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval

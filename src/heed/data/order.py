@@ -130,7 +130,7 @@ class EpochOrder:
     """All pairs once: the chunks in random order, and in a chunk the order in which they are stored.
 
     The stored order is random too, and the pairs of some hundred chunks are shuffled together
-    (`heed.data.micro_batches`).
+    (`heed.data.steps`).
 
     Args:
         pairs: the training pairs.

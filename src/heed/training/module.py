@@ -1,4 +1,4 @@
-"""The LightningModule. A Lightning batch is this process's shard of an optimizer step: see data/micro_batches.py."""
+"""The LightningModule. A Lightning batch is this process's shard of an optimizer step: see data/steps.py."""
 
 import math
 import time

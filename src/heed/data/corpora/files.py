@@ -69,9 +69,11 @@ class FilesCorpus(CorpusOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_mixture = isinstance(self.train, Mapping)
-        self.texts = _parse_mixture(self.train) if is_mixture else {"": TextOptions(files=self.train)}
-        if self.temperature is not None and not is_mixture:
+        if isinstance(self.train, Mapping):
+            self.texts = _parse_mixture(self.train)
+        else:
+            self.texts = {"": TextOptions(files=self.train)}
+        if self.temperature is not None and "" in self.texts:
             raise HeedError(
                 "data.temperature decides the weights of a mixture: leave it out, or name the texts in data.train: "
                 "{news: {files: [[a.en,a.de]]}, crawl: {files: [b.tsv]}}."

@@ -18,7 +18,6 @@ from heed.data.text import BLOCK, Advance, Block, Part
 from heed.errors import HeedError, first_line
 from heed.progress import print_line
 
-
 DEFAULT_NAMES = ("src", "tgt")
 """The default of data.src_field and data.tgt_field, see conf/data/files.yaml."""
 

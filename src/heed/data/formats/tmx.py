@@ -68,6 +68,7 @@ class TmxFile:
                         block = BlockBuilder(fields)
                         advance(disk.tell() - position)
                         position = disk.tell()
+                advance(disk.tell() - position)
             except (ElementTree.ParseError, ValueError, LookupError, *DAMAGED) as error:
                 raise HeedError(f"{self.file} cannot be read as TMX: {first_line(error)}.") from error
         if not found:
@@ -86,9 +87,9 @@ def _text(element: ElementTree.Element) -> str:
 
 def _find_language(texts: Mapping[str, ElementTree.Element | None], wanted: str) -> ElementTree.Element | None:
     """Return the text in a language: "en", or otherwise a variant of it such as "en-us"."""
-    codes = {_normal_code(code): text for code, text in reversed(texts.items())}
-    variants = [text for code, text in reversed(codes.items()) if code.split("-")[0] == wanted]
-    return codes.get(wanted, next(iter(variants), None))
+    codes = {_normal_code(code): text for code, text in texts.items()}
+    variants = (text for code, text in codes.items() if code.split("-")[0] == wanted)
+    return codes.get(wanted, next(variants, None))
 
 
 def _normal_code(code: str) -> str:

@@ -92,7 +92,7 @@ class TrainingText:
         others = [other.clean for other in heavier] if cleaning.drop_duplicates else []
         identity = [source.identity() for source in sources]
         leaked = [digests.tobytes() for digests in held_out]
-        self.key = _digest(
+        self.key: str = _digest(
             identity, sorted(vars(cleaning).items()), text.min_score, at_most, swapped, leaked,
             [other.key for other in heavier if cleaning.drop_duplicates],
         )  # fmt: skip
@@ -105,7 +105,7 @@ class TrainingText:
                     write_clean_text(folder, parts, rules, held_out, workers, swapped=swapped, heavier=others)
 
         folder = build_once(cache_dir / "text" / self.key, build, wait_minutes=preparation.wait_minutes)
-        self.clean = CleanText(folder)
+        self.clean: CleanText = CleanText(folder)
 
     def processes(self, size: int) -> int:
         """Return the number of worker processes for a text of this many bytes; none for a small one."""
