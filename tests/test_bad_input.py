@@ -122,6 +122,8 @@ SETTINGS = [
     (["weights=ema"], "set callbacks.ema.decay", ["weights=ema", "callbacks.ema.decay=0.9"]),
     (["model.num_heads=3"], "model.d_model=128 must be a multiple of", ["model.num_heads=2"]),
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
+    (["model=rnn", "module.activation_checkpointing=true"], "module.activation_checkpointing=true is for transformers",
+     ["model=transformer", "module.activation_checkpointing=true"]),
     (["ckpt_path=a", "init_from=b"], "ckpt_path and init_from contradict each other", None),
 ]  # fmt: skip
 

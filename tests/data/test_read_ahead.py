@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,20 @@ from heed.data.datamodule import StepShard, StepStream
 from heed.data.read_ahead import ReadAhead
 from heed.errors import HeedError
 
-
-def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "read-ahead"]
+Threads = Callable[[], list[threading.Thread]]
 
 
-def test_all_items_arrive_in_order() -> None:
+@pytest.fixture
+def threads() -> Threads:
+    """Return the reading threads that this test has started and that still run.
+
+    Iterations that an earlier test of this process has abandoned may be waiting for the garbage collector.
+    """
+    others = set(threading.enumerate())
+    return lambda: [t for t in threading.enumerate() if t.name == "read-ahead" and t not in others]
+
+
+def test_all_items_arrive_in_order(threads: Threads) -> None:
     for count in (0, 1, 2, 100):
         reading = ReadAhead(range(count), depth=2)
         assert list(reading) == list(reading) == list(range(count))
@@ -43,7 +51,7 @@ def test_items_are_prepared_while_others_are_used() -> None:
     assert list(reading) == list(range(1, 10))
 
 
-def test_an_error_comes_where_its_item_would_be() -> None:
+def test_an_error_comes_where_its_item_would_be(threads: Threads) -> None:
     def items() -> Iterator[int]:
         yield 1
         raise HeedError("Line 2 is broken.")
@@ -55,7 +63,7 @@ def test_an_error_comes_where_its_item_would_be() -> None:
     assert not threads()
 
 
-def test_the_thread_ends_with_the_reader() -> None:
+def test_the_thread_ends_with_the_reader(threads: Threads) -> None:
     closed = threading.Event()
 
     def endless() -> Iterator[int]:
@@ -97,7 +105,7 @@ def test_waiting_is_measured() -> None:
 
 @pytest.mark.full
 def test_slow_data_shows_in_the_speed_and_in_the_share_of_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Threads
 ) -> None:
     from heed.launch.compose import compose
     from heed.launch.run import train_one_run

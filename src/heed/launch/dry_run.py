@@ -10,6 +10,7 @@ from heed.launch.configuration import build_parts
 from heed.launch.model import build_on_meta
 from heed.launch.weights import check_weights_option
 from heed.models.seq2seq import ModelConfig
+from heed.training.activation_checkpointing import checkpoint_layers
 
 
 def dry_run(cfg: Any) -> None:
@@ -26,6 +27,8 @@ def dry_run(cfg: Any) -> None:
     _check_test_set(config)
     check_weights_option(config["weights"], config["trainer"], parts["callbacks"].values())
     model = build_on_meta(parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
+    if config["module"]["activation_checkpointing"]:
+        checkpoint_layers(model)
     try:
         parts["optimizer"]([{"params": list(model.parameters())}])
     except (TypeError, ValueError) as error:
