@@ -32,9 +32,8 @@ from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
 from heed.data.batch import Batch, collate
-from heed.data.micro_batches import Planner, Pool
-from heed.data.ragged import Ragged
-from heed.data.store import Pairs
+from heed.data.pairs import Pairs, id_lists, unflatten
+from heed.data.steps import Planner, Pool
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.launch.compose import compose
@@ -102,9 +101,9 @@ def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batc
     """Return sentences of random tokens, of ``shortest`` to LENGTH tokens, EOS included."""
     draw = np.random.default_rng(1)
     src, tgt = (
-        Ragged.of(
+        id_lists(
             [
-                draw.integers(len(SPECIAL_PIECES), options.vocabulary, length - 1)
+                draw.integers(len(SPECIAL_PIECES), options.vocabulary, length - 1).tolist()
                 for length in draw.integers(shortest, LENGTH + 1, rows)
             ]
         )
@@ -120,7 +119,7 @@ def planned_batches(options: Options, *, multiple: int) -> list[Batch]:
     src_lengths = np.clip(draw.lognormal(3.1, 0.55, pairs), 2, 120).astype(np.int64)
     tgt_lengths = np.clip(src_lengths * draw.normal(1.05, 0.2, pairs), 2, 120).astype(np.int64)
     src, tgt = (
-        Ragged.of_lengths(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
+        unflatten(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
         for lengths in (src_lengths, tgt_lengths)
     )
     planner = Planner(

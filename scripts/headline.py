@@ -21,7 +21,7 @@ from typing import Any
 
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.models import load_translator
-from heed.data.synthetic import ContrastivePair, challenge
+from heed.synthetic import ContrastivePair, challenge
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "headline.json"

@@ -1,7 +1,6 @@
 """What some systems lack is replaced; the private interfaces of libraries still exist and work as heed expects."""
 
 import io
-import mmap
 import os
 import signal
 import subprocess
@@ -46,14 +45,6 @@ def test_the_memory_is_unknown_without_sysconf(monkeypatch: pytest.MonkeyPatch) 
 def test_the_requeue_signal_and_its_status_are_those_of_slurm_scripts() -> None:
     assert getattr(signal, "SIGUSR1", None) == compat.REQUEUE_SIGNAL
     assert getattr(os, "EX_TEMPFAIL", 75) == compat.REQUEUE_STATUS
-
-
-def test_advice_about_mapped_files_changes_no_content(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"content")
-    with (tmp_path / "file").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        compat.read_randomly(mapped)
-        compat.release_pages(mapped)
-        assert mapped[:] == b"content"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")

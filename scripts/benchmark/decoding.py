@@ -20,7 +20,7 @@ from benchmark.measure import rows, timed
 from benchmark.peer_process import PeerProcess
 from benchmark.peers import UnavailableError, start_available
 from heed.data.batch import collate
-from heed.data.ragged import Ragged
+from heed.data.pairs import id_lists
 from heed.decoding import BeamSearch, GreedySearch
 from heed.decoding.fused import for_search
 from heed.errors import HeedError
@@ -180,9 +180,10 @@ def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def in_batches(sources: Sequence[Sequence[int]], size: int) -> Batches:
     """Batch sentences by length, longest first; EOS is appended to each."""
-    ragged = Ragged.of(sources)
-    order = np.argsort(-ragged.lengths, kind="stable")
-    batches = [collate(order[start : start + size], ragged, ragged) for start in range(0, len(order), size)]
+    ids = id_lists(sources)
+    lengths = np.array([len(source) for source in sources])
+    order = np.argsort(-lengths, kind="stable")
+    batches = [collate(order[start : start + size], ids, ids) for start in range(0, len(order), size)]
     return [(batch.src.numpy(), batch.src_mask.numpy()) for batch in batches]
 
 
@@ -197,7 +198,7 @@ def _sentences(arguments: argparse.Namespace, language: str) -> list[str]:
             raise HeedError(f"There is no {file}: --data must be a folder with Multi30k's files.")
         lines = file.read_text(encoding="utf-8").splitlines()
     else:
-        from heed.data.synthetic import generate
+        from heed.synthetic import generate
 
         test = generate(seed=1, train=1, valid=1, test=arguments.sentences, long=1)["test"]
         lines = [example.src for example in test]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchmark.measure import peak_mib
-from heed.data.micro_batches import Planner
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.store import IntArray, PairStore, StoredShard, chunk_size
+from heed.data.pairs import IntArray, StoredPairs, chunk_size, unflatten
+from heed.data.steps import Planner
 from heed.errors import HeedError
 
 
@@ -61,9 +61,9 @@ def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
 
 def epoch_order(src: IntArray, tgt: IntArray) -> EpochOrder:
     """Return the order of an epoch of pairs with these lengths, including EOS."""
-    nothing = np.broadcast_to(np.int32(0), int(max(src.sum(), tgt.sum())))
-    stored = StoredShard(nothing, nothing, np.stack([src, tgt], axis=1) - 1)
-    return EpochOrder(TrainingPairs([View(PairStore([stored], chunk=chunk_size(len(src))))]), seed=(1, 0))
+    sides = (unflatten(np.zeros(int(side.sum()), np.uint16), side) for side in (src - 1, tgt - 1))
+    stored = StoredPairs.in_memory(*sides, chunk=chunk_size(len(src)))
+    return EpochOrder(TrainingPairs([View(stored)]), seed=(1, 0))
 
 
 def lengths(pairs: int) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heed.data.batch import Batch, collate
-from heed.data.store import Pairs
+from heed.data.pairs import Pairs
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD

@@ -20,8 +20,7 @@ from benchmark.peer_process import PeerProcess
 from benchmark.peers import start_available
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
-from heed.data.ragged import Ragged
-from heed.data.store import Pairs
+from heed.data.pairs import Pairs, id_lists
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.launch.compose import compose
 from heed.launch.configuration import dry_run
@@ -132,7 +131,7 @@ def _pairs(shard: StepShard) -> Pairs:
     batches = [batch for _, batch in shard.micro_batches]
     src = [row[:-1] for batch in batches for row in _unpadded(batch.src)]
     tgt = [row[:-1] for batch in batches for row in _unpadded(batch.tgt_out)]
-    return Pairs(np.arange(len(src)), Ragged.of(src), Ragged.of(tgt))
+    return Pairs(np.arange(len(src)), id_lists(src), id_lists(tgt))
 
 
 def _unpadded(ids: Tensor) -> list[list[int]]:

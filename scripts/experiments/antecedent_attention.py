@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from experiments.antecedent_statistics import AntecedentReport, attention_difference, report
 from experiments.challenge_set import contrasts
-from heed.data.synthetic import split_punctuation
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
+from heed.synthetic import split_punctuation
 
 Part = Literal["encoder", "decoder"]
 """The attention to measure: the encoder's self-attention from "it", or the decoder's cross-attention when it writes er,

@@ -28,10 +28,10 @@ from experiments.antecedent_attention import Part, PronounAttention, measure, me
 from experiments.antecedent_statistics import AntecedentReport
 from experiments.sense_attention import SenseReport
 from heed.compare.models import load_translator
-from heed.data.synthetic import split_punctuation
 from heed.errors import HeedError
 from heed.plot.attention_map import save_png
 from heed.plot.canvas import FULL, INK, SOFT_INK, WHITE, Canvas, TextStyle, shade
+from heed.synthetic import split_punctuation
 
 PARTS: Mapping[Part, str] = {"encoder": "from “it”", "decoder": "when writing er, sie or es"}
 

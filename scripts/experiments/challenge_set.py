@@ -1,6 +1,6 @@
 """The part of the built-in challenge set that the experiments use."""
 
-from heed.data.synthetic import ContrastivePair, challenge
+from heed.synthetic import ContrastivePair, challenge
 
 PER_TAG = 400
 """Contrasts for each phenomenon."""

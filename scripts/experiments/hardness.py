@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.challenge_set import SEED, contrasts
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.models import load_translator
-from heed.data.synthetic import Example, generate, split_punctuation
 from heed.evaluation.scores import corpus_scores
+from heed.synthetic import Example, generate, split_punctuation
 
 
 def word_for_word(train: Sequence[Example], test: Sequence[Example]) -> float:

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.challenge_set import contrasts
-from heed.data.synthetic import ContrastivePair, split_punctuation
-from heed.data.synthetic.lexicon import BANK, HOMONYMS
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
+from heed.synthetic import ContrastivePair, split_punctuation
+from heed.synthetic.lexicon import BANK, HOMONYMS
 
 AMBIGUOUS = {BANK[0].en, *(homonym.readings[0].en for homonym in HOMONYMS)}
 

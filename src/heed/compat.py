@@ -6,7 +6,6 @@ them.
 """
 
 import io
-import mmap
 import os
 import platform
 import signal
@@ -55,21 +54,6 @@ def memory_bytes() -> int | None:
     if hasattr(os, "sysconf"):
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return None
-
-
-def read_randomly(mapped: mmap.mmap) -> None:
-    """Tell the system not to read ahead (128 kB on Linux) in a memory-mapped file."""
-    _advise(mapped, "MADV_RANDOM")
-
-
-def release_pages(mapped: mmap.mmap) -> None:
-    """Give the memory of a memory-mapped file's pages back to the system, which may otherwise keep them for long."""
-    _advise(mapped, "MADV_DONTNEED")
-
-
-def _advise(mapped: mmap.mmap, advice: str) -> None:
-    if hasattr(mapped, "madvise"):  # not on Windows
-        mapped.madvise(getattr(mmap, advice))
 
 
 def replace(source: Path, target: Path) -> None:

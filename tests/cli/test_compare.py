@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from heed.cli import main
-from heed.data.synthetic import challenge, generate
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
+from heed.synthetic import challenge, generate
 from tests import forkserver
 
 EXAMPLES = generate(seed=5, train=200, valid=1, test=150, long=1)

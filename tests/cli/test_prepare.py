@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heed.cli import main
-from heed.data.store import PreparedPairs
+from heed.data.pairs import StoredPairs
 
 OPTIONS = ["data.train=300", "data.valid=10", "data.test=10", "data.long=10"]
 
@@ -18,7 +18,7 @@ def test_a_training_finds_what_was_prepared(tmp_path: Path, capfdbinary: Any) ->
     assert "Prepared: 300 pairs with " in printed
     (folder,) = [path for path in (tmp_path / "cache" / "encoded").iterdir() if path.is_dir()]
     assert f"Folder:   {folder}" in printed
-    assert f"Digest:   {PreparedPairs(folder).digest}" in printed
+    assert f"Digest:   {StoredPairs.open(folder).digest}" in printed
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
     assert main(["prepare", *OPTIONS, "model=rnn", "seed=3", cache]) == 0
     assert {path: path.stat().st_mtime_ns for path in written} == written, "it is prepared once"

@@ -17,13 +17,14 @@ from heed.data.corpora.hub import HubCorpus
 from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner, Step
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.preparation.corpus import Preparation, TrainingText
-from heed.data.store import PairStore, StoredShard, chunk_size
-from heed.data.text import Block, ParallelText, TextInMemory
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
-from heed.data.training_texts import TrainingCorpus, TrainingTexts
+from heed.data.pairs import StoredPairs, chunk_size, unflatten
+from heed.data.preparation.training_text import Preparation, TrainingText
+from heed.data.steps import Planner, Step
+from heed.data.text import Block, ParallelText, Text, TextInMemory
+from heed.data.tokenizer import Tokenizer
+from heed.data.tokenizer_training import TokenizerTrainer
+from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
 
 ROOT = Path(__file__).parents[2]
@@ -83,13 +84,14 @@ def training_text(
     held_out: Sequence[ParallelText] = (),
     at_most: int | None = None,
     processes: int = 1,
+    directions: tuple[Direction, ...] = (Direction("en", "de"),),
 ) -> TrainingText:
     """Select the training pairs of a text in memory, without cleaning rules."""
     return TrainingText(
-        [TextInMemory(text, ("test", text.src, text.tgt))],
+        Text([TextInMemory(text, ("test", text.src, text.tgt))], directions[0]),
+        directions=directions,
         held_out=[source_digests(held_out)],
         cleaning=Cleaning(**rules),
-        min_score=None,
         at_most=at_most,
         swapped=False,
         preparation=Preparation(num_proc=processes, wait_minutes=1),
@@ -101,9 +103,9 @@ def train_tokenizer(text: ParallelText, cache: Path, *, tags: tuple[str, ...] = 
     return TokenizerTrainer(**(TOKENIZER | changes)).train(only_text(training_text(text, cache)), cache, tags=tags)
 
 
-def only_text(text: TrainingText, *directions: Direction) -> TrainingTexts:
+def only_text(text: TrainingText) -> TrainingTexts:
     """Return a training text that is not mixed with others."""
-    return TrainingTexts([TrainingCorpus("", text, directions or (Direction("en", "de"),))])
+    return TrainingTexts([text])
 
 
 def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:
@@ -117,8 +119,8 @@ Lengths = npt.NDArray[np.int64]
 
 def epoch_order(src: Lengths, tgt: Lengths, *, seed: int, epoch: int) -> EpochOrder:
     """Return the order of an epoch of pairs with these lengths, including EOS."""
-    nothing = np.broadcast_to(np.int32(0), int(max(src.sum(), tgt.sum())))
-    store = PairStore([StoredShard(nothing, nothing, np.stack([src, tgt], axis=1) - 1)], chunk=chunk_size(len(src)))
+    sides = (unflatten(np.zeros(int(lengths.sum()), np.uint16), lengths) for lengths in (src - 1, tgt - 1))
+    store = StoredPairs.in_memory(*sides, chunk=chunk_size(len(src)))
     return EpochOrder(TrainingPairs([View(store)]), seed=(seed, epoch))
 
 

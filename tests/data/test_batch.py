@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.batch import collate
-from heed.data.ragged import Ragged
+from heed.data.pairs import id_lists
 from heed.symbols import BOS, EOS, PAD
 
 sentences = st.lists(st.integers(4, 50), max_size=9)
@@ -15,7 +15,7 @@ sentences = st.lists(st.integers(4, 50), max_size=9)
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=12), st.data())
 def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]], data: st.DataObject) -> None:
-    src, tgt = (Ragged.of(list(side)) for side in zip(*pairs, strict=True))
+    src, tgt = (id_lists(list(side)) for side in zip(*pairs, strict=True))
     index = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=15))
     batch = collate(np.array(index), src, tgt)
     assert batch.index.tolist() == index
@@ -36,7 +36,7 @@ def test_every_row_is_its_sentence_pair(pairs: list[tuple[list[int], list[int]]]
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=12), st.integers(1, 9))
 def test_lengths_are_padded_to_a_multiple(pairs: list[tuple[list[int], list[int]]], multiple: int) -> None:
-    src, tgt = (Ragged.of(list(side)) for side in zip(*pairs, strict=True))
+    src, tgt = (id_lists(list(side)) for side in zip(*pairs, strict=True))
     index = np.arange(len(pairs))
     plain, padded = collate(index, src, tgt), collate(index, src, tgt, multiple=multiple)
     for name in ("src", "tgt_in", "tgt_out"):
@@ -54,8 +54,8 @@ def test_lengths_are_padded_to_a_multiple(pairs: list[tuple[list[int], list[int]
 
 
 def test_what_is_copied_to_a_device_is_small() -> None:
-    ragged = Ragged.of([[5, 6], [7]])
-    batch = collate(np.arange(2), ragged, ragged, corpus=np.arange(2), corpora=2)
+    ids = id_lists([[5, 6], [7]])
+    batch = collate(np.arange(2), ids, ids, corpus=np.arange(2), corpora=2)
     copied = batch.to("meta")
     tensors = (copied.src, copied.tgt_in, copied.tgt_out, *copied.tgt_positions)
     assert {(tensor.device.type, tensor.dtype) for tensor in tensors} == {("meta", torch.int32)}

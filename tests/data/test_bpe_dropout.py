@@ -12,7 +12,7 @@ import pytest
 import sentencepiece as spm
 
 from heed.data.bpe_dropout import SEGMENTATIONS, BPEDropout
-from heed.data.ragged import Ragged
+from heed.data.pairs import id_lists
 from heed.errors import HeedError
 from tests import forkserver
 from tests.data.corpora import ROOT
@@ -57,8 +57,8 @@ def test_rate_0_is_bpe_and_every_rate_keeps_the_text(size: int) -> None:
 
 def segment(dropout: BPEDropout, ids: Sequence[Sequence[int]], *, seed: str = "1", first: int = 0) -> list[list[int]]:
     """Segment sentences that are numbered from ``first``."""
-    drawn = dropout(Ragged.of(ids), np.arange(first, first + len(ids)), seed=seed)
-    return [sentence.tolist() for sentence in drawn]
+    drawn: list[list[int]] = dropout(id_lists(ids), np.arange(first, first + len(ids)), seed=seed).to_pylist()
+    return drawn
 
 
 def probabilities(bpe: Processor, pieces: tuple[str, ...], rate: float) -> Counter[tuple[str, ...]]:

@@ -39,14 +39,17 @@ def make_folder(file: Path) -> None:
     file.mkdir()
 
 
-def drop_checksum(file: Path) -> None:
-    """Simulate an entry of an early version of heed, which wrote no checksums."""
-    for checksum in file.parents[1].rglob("*.checksum"):
-        checksum.unlink()
-    truncate(file)
+def drop_manifest(file: Path) -> None:
+    (file.parent / "manifest.json").unlink()
 
 
-DAMAGE: list[Callable[[Path], None]] = [truncate, flip_bit, make_empty, make_folder, drop_checksum]
+def damage_manifest(file: Path) -> None:
+    truncate(file.parent / "manifest.json")
+
+
+DAMAGE: list[Callable[[Path], None]] = [
+    truncate, flip_bit, make_empty, make_folder, drop_manifest, damage_manifest,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -62,7 +65,7 @@ def test_an_entry_of_another_format_version_is_built_again(tmp_path: Path, monke
 
     def build(path: Path) -> None:
         built.append(cache.FORMAT)
-        path.write_text("text")
+        (path / "file").write_text("text")
 
     for version in (1, 1, 2, 2):
         monkeypatch.setattr(cache, "FORMAT", version)
@@ -77,7 +80,6 @@ from pathlib import Path
 from heed.data.cache import build_once
 
 def build(folder):
-    folder.mkdir()
     (folder / "a").write_text("half")
     print("building", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -105,7 +107,7 @@ def test_the_waiting_process_builds_when_the_building_one_is_killed(tmp_path: Pa
     assert second.communicate(timeout=60)[0] == "building\ndone\n"
     assert (first.wait(), second.returncode) == (-signal.SIGKILL, 0)
     first.stdout.close()
-    assert {path.name for path in entry.iterdir()} == {"a", "b"}
+    assert {path.name for path in entry.iterdir()} == {"a", "b", "manifest.json"}
     assert not list(tmp_path.rglob("*.partial"))
 
 
@@ -116,10 +118,10 @@ def test_files_of_a_killed_process_do_not_block_the_next(tmp_path: Path) -> None
     assert first.stdout.readline() == "building\n"
     first.kill()
     first.communicate()
-    assert list(tmp_path.glob("entry.*.partial"))
+    assert list(tmp_path.glob("entry.partial"))
     assert start_builder(entry, 0).communicate(timeout=60)[0] == "building\ndone\n"
     assert start_builder(entry, 0).communicate(timeout=60)[0] == "done\n"
-    assert not list(tmp_path.glob("entry.*.partial"))
+    assert not list(tmp_path.glob("entry*.partial"))
 
 
 def test_one_of_several_processes_builds(tmp_path: Path) -> None:
@@ -131,23 +133,40 @@ def test_one_of_several_processes_builds(tmp_path: Path) -> None:
 def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     with pytest.raises(HeedError, match="not a UTF-8 path: set cache_dir=DIR"):
-        build_once(odd / "entry", lambda path: path.mkdir())
+        build_once(odd / "entry", lambda path: None)
     assert not odd.exists()
     shutil.rmtree(odd, ignore_errors=True)
 
 
-def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
-    def interrupted(path: Path) -> None:
-        path.write_text("half")
-        raise KeyboardInterrupt
+def test_an_interrupted_build_is_continued_and_a_failed_one_is_not(tmp_path: Path) -> None:
+    def stopped_by(error: BaseException) -> Callable[[Path], None]:
+        def build(folder: Path) -> None:
+            (folder / "half").write_text("half")
+            raise error
 
-    with pytest.raises(KeyboardInterrupt):
-        build_once(tmp_path / "a" / "b", interrupted)
-    assert [path.name for path in (tmp_path / "a").iterdir()] in ([], ["b.lock"])
-    assert build_once(tmp_path / "a" / "b", lambda path: path.write_text("whole") and None).read_text() == "whole"
+        return build
+
+    found: list[list[str]] = []
+    for error in (KeyboardInterrupt(), HeedError("The text is wrong.")):
+        with pytest.raises(type(error)):
+            build_once(tmp_path / "entry", stopped_by(error))
+        assert not (tmp_path / "entry").exists()
+        build_once(tmp_path / "entry", lambda folder: found.append([path.name for path in folder.iterdir()]))
+        shutil.rmtree(tmp_path / "entry")
+    assert found == [["half"], []]
+
+
+def test_a_damaged_entry_keeps_its_files_for_those_who_have_mapped_them(tmp_path: Path) -> None:
+    first = build_once(tmp_path / "entry", lambda folder: (folder / "file").write_text("whole") and None)
+    flip_bit(first / "file")
+    second = build_once(tmp_path / "entry", lambda folder: (folder / "file").write_text("again") and None)
+    assert (first / "file").exists()
+    assert second != first
+    assert (second / "file").read_text() == "again"
+    assert build_once(tmp_path / "entry", lambda folder: None) == second
 
 
 def test_an_entry_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(HeedError, match=r"Cannot write the cache entry .*set cache_dir=DIR"):
-        build_once(tmp_path / "file" / "x" / "y", lambda path: path.mkdir())
+    with pytest.raises(HeedError, match=r"cannot be written .*set cache_dir=DIR"):
+        build_once(tmp_path / "file" / "x" / "y", lambda folder: None)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from heed.data import text as module
 from heed.data.cleaning import RULES, Cleaning, CleaningReport
-from heed.data.preparation import scan
 from heed.data.text import Block, ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import NO_RULES, sentence_pairs, training_text
@@ -124,8 +123,6 @@ def test_the_sizes_of_blocks_and_runs_change_nothing(monkeypatch: pytest.MonkeyP
     pairs = [(f"word {n % 70}", f"Wort {n % 35}" if n % 9 else "@@") for n in range(200)]
     whole = clean(pairs, ON, at_most=40)
     monkeypatch.setattr(module, "BLOCK", 7)
-    assert clean(pairs, ON, at_most=40) == whole
-    monkeypatch.setattr(scan, "RUN", 20)
     assert clean(pairs, ON, at_most=40) == whole
 
 

@@ -14,9 +14,9 @@ import pytest
 from hydra.errors import InstantiationException
 
 from heed.data.corpus import Corpus, _swap_sides
-from heed.data.synthetic import Example, generate
 from heed.data.text import ParallelText
 from heed.errors import HeedError
+from heed.synthetic import Example, generate
 from tests import forkserver
 from tests.data.corpora import (
     ENGLISH,
@@ -297,7 +297,7 @@ def test_the_synthetic_corpus_is_generated_once(tmp_path: Path, monkeypatch: pyt
         generated.append(options["seed"])
         return generate(**options)
 
-    monkeypatch.setattr("heed.data.synthetic.generate", count_and_generate)
+    monkeypatch.setattr("heed.synthetic.generate", count_and_generate)
     sizes = [f"data.{split}=20" for split in ("train", "valid", "test", "long")]
 
     def load(seed: int) -> str:
@@ -308,7 +308,7 @@ def test_the_synthetic_corpus_is_generated_once(tmp_path: Path, monkeypatch: pyt
     first = load(1)
     assert (load(1), generated) == (first, [1])
     assert load(2) != first
-    (file,) = tmp_path.glob("synthetic/*-1-20-20-20-20.json")
+    (file,) = tmp_path.glob("synthetic/*-1-20-20-20-20/splits.json")
     file.write_text(file.read_text().replace("the", "a"))
     assert (load(1), generated) == (first, [1, 2, 1])
 

@@ -17,7 +17,7 @@ from heed.data.batch import Batch
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.datamodule import StepShard, StepStream, TranslationData
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner
+from heed.data.steps import Planner
 from heed.data.text import ParallelText
 from heed.errors import HeedError
 from heed.launch.summary import idle_devices
@@ -32,7 +32,9 @@ def corpus(cache: Path, *, both_directions: bool = False, tgt_lang: str = "de") 
     direction = Direction("en", tgt_lang)
     return Corpus(
         name="dogs",
-        train=only_text(training_text(PAIRS, cache), direction, *([direction.reversed()] if both_directions else [])),
+        train=only_text(
+            training_text(PAIRS, cache, directions=(direction, *([direction.reversed()] if both_directions else [])))
+        ),
         valid={"valid": EvaluationSet(HELD_OUT, direction)},
         tests={},
         max_eval_tokens=None,

@@ -14,8 +14,8 @@ from heed.cli import main
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.directions import Direction
-from heed.data.micro_batches import Planner
-from heed.data.tokenizer import TokenizerTrainer
+from heed.data.steps import Planner
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
 from heed.runs.results import mean_scores
 from tests.data.corpora import TOKENIZER, compose_data, write_lines
@@ -120,17 +120,17 @@ def test_held_out_sentences_are_kept_from_all_texts_of_their_language(folder: Pa
     write_lines(folder, more_en=[*english, "new"], more_fr=[f"neuf {n}" for n in range(8)])
     write_lines(folder, other_de=[*german[:5], "neu"], other_fr=[f"neuf {n}" for n in range(6)])
     corpus = load(folder, texts=[("more", "en-fr"), ("other", "de-fr"), ("train", "en-de")])
-    assert [(part.name, len(part.text)) for part in corpus.train.corpora] == [("fr0", 1), ("fr1", 1), ("de2", 700)]
+    assert [(part.text.name, len(part)) for part in corpus.train.texts] == [("fr0", 1), ("fr1", 1), ("de2", 700)]
 
 
 def test_equal_pairs_of_other_languages_are_no_duplicates(folder: Path) -> None:
     write_lines(folder, same_en=["OK", "Berlin"], same_de=["OK", "Berlin"], same_fr=["OK", "Berlin"])
     texts = [("same", "en-de"), ("same", "en-fr"), ("same", "en-de")]
     corpus = load(folder, "data.cleaning.drop_duplicates=false", texts=texts)
-    assert [len(part.text) for part in corpus.train.corpora] == [2, 2, 2]
+    assert [len(part) for part in corpus.train.texts] == [2, 2, 2]
     write_lines(folder, more_en=["OK", "Paris"], more_de=["OK", "Paris"])
     corpus = load(folder, texts=[*texts[:2], ("more", "en-de")])
-    assert [len(part.text) for part in corpus.train.corpora] == [2, 2, 1]
+    assert [len(part) for part in corpus.train.texts] == [2, 2, 1]
 
 
 def test_held_out_sentences_are_no_sources_in_either_direction(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_held_out_sentences_are_no_sources_in_either_direction(folder: Path) -> 
     texts = [("more", "en-de"), ("other", "en-de"), ("train", "en-fr")]
     for both, expected in (("false", [8, 1, 700]), ("true", [1, 1, 700])):
         corpus = load(folder, f"data.both_directions={both}", texts=texts)
-        assert [len(part.text) for part in corpus.train.corpora] == expected
+        assert [len(part) for part in corpus.train.texts] == expected
         assert corpus.cleaning.dropped["leaked"] == 16 - sum(expected[:2])
 
 

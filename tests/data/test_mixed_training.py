@@ -17,8 +17,9 @@ from torch import Tensor
 from heed.data.batch import Batch
 from heed.data.corpus import Corpus
 from heed.data.datamodule import StepShard, StepStream, TranslationData
-from heed.data.micro_batches import Planner
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.data.steps import Planner
+from heed.data.tokenizer import Tokenizer
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
 from heed.launch.summary import late_texts
 from heed.models.seq2seq import Seq2Seq
@@ -113,7 +114,7 @@ def test_the_heaviest_text_keeps_what_several_have(mixed: Path) -> None:
         shared = (mixed / f"news.{language}").read_text().splitlines()[:10]
         write_lines(mixed, **{f"crawl_{language}": [*shared, f"crawl alone {language}"]})
     corpus = load(mixed)
-    assert [len(part.text) for part in corpus.train.corpora] == [40, 90, 1]
+    assert [len(part) for part in corpus.train.texts] == [40, 90, 1]
     assert corpus.cleaning.dropped["duplicate"] == 10
     assert "crawl: training pairs: 11 read, 1 kept" in corpus.train.describe_cleaning()
 
@@ -126,7 +127,7 @@ def test_texts_have_fields_and_scores_of_their_own(mixed: Path) -> None:
         f"b: {{files: [{mixed}/b.tsv], src_field: 2, tgt_field: 1}}}}"
     )
     corpus = load(mixed, "data.src_field=en", "data.tgt_field=de", train=texts)
-    pairs = [sentence_pairs(part.text) for part in corpus.train.corpora]
+    pairs = [sentence_pairs(part) for part in corpus.train.texts]
     assert pairs == [[("one", "eins")], [("three", "drei"), ("four", "vier")]]
     for options, message in (
         ("min_score: 0.5", "data.train.a.min_score needs data.train.a.score_field"),
@@ -140,7 +141,7 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
     files = ", ".join(f"{name}: {{files: [[{mixed}/{name}.en,{mixed}/{name}.de]]}}" for name in ("news", "talks"))
     for option, expected in (("null", [40, 90]), ("5", [40**0.2, 90**0.2])):
         corpus = load(mixed, f"data.temperature={option}", train=f"{{{files}}}")
-        assert [part.weight for part in corpus.train.corpora] == pytest.approx(expected)
+        assert corpus.train.weights == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

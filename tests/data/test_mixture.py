@@ -5,28 +5,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.micro_batches import Planner
-from heed.data.mixture import FRAME, MixedCorpus, MixtureOrder, Schedule, frame_counts
-from heed.data.mixture import corpus_of as find_corpora
+from heed.data.directions import Direction
+from heed.data.mixture import FRAME, MixedText, MixtureOrder, Schedule, frame_counts
+from heed.data.mixture import text_of as find_texts
 from heed.data.order import TrainingPairs, View
-from heed.data.ragged import Ragged
-from heed.data.store import Pairs, PairStore
+from heed.data.pairs import Pairs, StoredPairs, id_lists
+from heed.data.steps import Planner
+from heed.data.text import Text
 from heed.errors import HeedError
 
 
-def corpora(sizes: list[int], weights: list[float], from_steps: list[int]) -> list[MixedCorpus]:
+def corpora(sizes: list[int], weights: list[float], from_steps: list[int]) -> list[MixedText]:
     """Return corpora whose targets have one to three tokens; the id of a pair is its corpus and its row."""
-    mixed: list[MixedCorpus] = []
+    mixed: list[MixedText] = []
     for number, (size, weight, from_step) in enumerate(zip(sizes, weights, from_steps, strict=True)):
         ids = [[1000 * (number + 1) + row] for row in range(size)]
-        store = PairStore.of(Ragged.of(ids), Ragged.of([one * (1 + row % 3) for row, one in enumerate(ids)]), chunk=2)
+        store = StoredPairs.in_memory(
+            id_lists(ids), id_lists([one * (1 + row % 3) for row, one in enumerate(ids)]), chunk=2
+        )
         pairs = TrainingPairs([View(store)])
-        mixed.append(MixedCorpus(f"c{number}", pairs, weight, from_step, sum(sizes[:number])))
+        text = Text([], Direction("en", "de"), f"c{number}", from_step=from_step)
+        mixed.append(MixedText(text, pairs, weight, sum(sizes[:number])))
     return mixed
 
 
 def corpus_of(pairs: Pairs) -> list[int]:
-    return [int(ids[0]) // 1000 - 1 for ids in pairs.src]
+    return [ids[0] // 1000 - 1 for ids in pairs.src.to_pylist()]
 
 
 @pytest.mark.parametrize("weights", [[3, 1, 1], [1, 1], [0.7, 0.2, 0.1], [5, 3.3, 0.01], [1], [np.pi, np.e, 1, 2]])
@@ -38,7 +42,7 @@ def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> No
     assert np.abs(ahead - drawn - FRAME * shares).max() < 1
     # Shorter windows too: the corpora are spread over the frame.
     assert np.abs(drawn - np.arange(0, 2 * FRAME, 7)[:, None] * shares).max() < 3
-    counted = np.bincount(schedule.corpora(123, 4567), minlength=len(weights))
+    counted = np.bincount(schedule.texts(123, 4567), minlength=len(weights))
     assert counted.tolist() == (schedule.drawn(4567) - schedule.drawn(123)).tolist()
 
 
@@ -58,9 +62,9 @@ def test_a_mixture_is_a_function_of_the_position(
     for first in (0, 1, 77, 200):
         part = order.read(first, first + 50)
         assert part.rows.tolist() == whole.rows[first : first + 50].tolist()
-        assert [ids.tolist() for ids in part.tgt] == [ids.tolist() for ids in whole.tgt][first : first + 50]
-    assert find_corpora(mixed, whole.rows).tolist() == corpus_of(whole)
-    tokens = np.append(0, np.cumsum(whole.tgt.lengths + 1))
+        assert part.tgt.to_pylist() == whole.tgt.to_pylist()[first : first + 50]
+    assert find_texts(mixed, whole.rows).tolist() == corpus_of(whole)
+    tokens = np.append(0, np.cumsum(whole.tgt_lengths + 1))
     for position in range(0, 400, 13):
         assert order.tokens_before(position) == tokens[position]
         assert np.bincount(corpus_of(whole)[:position], minlength=3).tolist() == order.drawn(position).tolist()
@@ -98,7 +102,7 @@ def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
     whole = steps(0)
     assert list(whole) == list(range(40))
     assert steps(start) == {number: rows for number, rows in whole.items() if number >= start}
-    second = [number for number, rows in whole.items() if 1 in find_corpora(mixed, np.array(rows))]
+    second = [number for number, rows in whole.items() if 1 in find_texts(mixed, np.array(rows))]
     assert min(second) >= 10, "not before its step, although the steps of a pool are shuffled"
     assert min(second) <= 12
 
@@ -106,5 +110,5 @@ def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
 def test_impossible_mixtures_are_refused() -> None:
     with pytest.raises(HeedError, match=r"data\.train\.c1 would be less than 1 of 10,000 sentences: give it a larger"):
         MixtureOrder(corpora([5, 5], [1, 1e-6], [0, 0]), seed=1, step_tokens=10)
-    with pytest.raises(HeedError, match="no corpus starts at step 0"):
+    with pytest.raises(HeedError, match="no text starts at step 0"):
         MixtureOrder(corpora([5, 5], [1, 1], [3, 4]), seed=1, step_tokens=10)

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heed.data.datamodule import StepStream, TranslationData
-from heed.data.micro_batches import Planner
 from heed.data.noise import Noise, add_noise
-from heed.data.tokenizer import TokenizerTrainer
+from heed.data.steps import Planner
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.data.training_texts import TrainingTexts
 from tests.data.corpora import TOKENIZER, compose_data, files_error, load_files, numbered_dogs, write_lines
 

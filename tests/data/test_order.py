@@ -1,30 +1,30 @@
 """The order of an epoch: positions, tokens and pairs agree with a list of all pairs."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.ragged import Ragged
-from heed.data.store import Pairs, PairStore, StoredShard
+from heed.data.pairs import Pairs, StoredPairs, id_lists
 
 Corpus = list[tuple[list[int], list[int]]]
 sides = st.lists(st.integers(10, 99), max_size=5)
 corpora = st.lists(st.tuples(sides, sides), min_size=1, max_size=40)
 
 
-def store(pairs: Corpus, *, chunk: int, shards: int) -> PairStore:
-    """Return the pairs in about equal shards."""
+def store(pairs: Corpus, *, chunk: int, shards: int) -> StoredPairs:
+    """Return the pairs in about equal record batches."""
     stored = []
     for part in np.array_split(np.arange(len(pairs)), min(shards, len(pairs))):
-        src, tgt = (Ragged.of([pairs[row][side] for row in part]) for side in (0, 1))
-        stored.append(StoredShard(src.values, tgt.values, np.stack([src.lengths, tgt.lengths], axis=1)))
-    return PairStore(stored, chunk=chunk)
+        src, tgt = (id_lists([pairs[row][side] for row in part]) for side in (0, 1))
+        stored.append(pa.record_batch([src, tgt], ["src", "tgt"]))
+    return StoredPairs(stored, chunk=chunk)
 
 
 def content(pairs: Pairs) -> list[tuple[int, list[int], list[int]]]:
-    return [(int(row), pairs.src[i].tolist(), pairs.tgt[i].tolist()) for i, row in enumerate(pairs.rows)]
+    return list(zip(pairs.rows.tolist(), pairs.src.to_pylist(), pairs.tgt.to_pylist(), strict=True))
 
 
 shapes = {"chunk": st.integers(1, 7), "shards": st.integers(1, 4)}
@@ -42,7 +42,7 @@ def test_chunks_hold_the_pairs(pairs: Corpus, chunk: int, shards: int, data: st.
     assert content(stored.read(np.array(chosen))) == expected
     for number, rows in enumerate(np.split(np.arange(len(pairs)), starts[1:])):
         assert stored.lengths(number).tolist() == [[len(side) for side in pairs[row]] for row in rows]
-        assert stored.chunk_tokens[1][number] == sum(len(pairs[row][1]) for row in rows)
+        assert stored.chunk_tokens[number, 1] == sum(len(pairs[row][1]) for row in rows)
 
 
 @settings(max_examples=60, deadline=None)
@@ -63,16 +63,16 @@ def test_an_epoch_has_every_pair_once(pairs: Corpus, chunk: int, shards: int, bo
         assert content(order.read(first, min(first + 5, total))) == content(whole)[first : first + 5]
     assert len(order.read(total, total)) == 0
 
-    tokens = np.append(0, np.cumsum(whole.tgt.lengths + 1))
+    tokens = np.append(0, np.cumsum(whole.tgt_lengths + 1))
     assert [order.tokens_before(position) for position in range(total + 1)] == tokens.tolist()
     for count in range(int(tokens[-1]) + 1):
         assert order.position_of(count) == int(np.searchsorted(tokens, count))
     assert training.tgt_tokens == tokens[-1]
     tagged = training.tagged(whole)
-    assert training.src_tokens == (tagged.src.lengths + 1).sum() + sum(not len(src) for src in whole.src) * both
-    for row, plain, src in zip(whole.rows, whole.src, tagged.src, strict=True):
+    assert training.src_tokens == (tagged.src_lengths + 1).sum() + int((whole.src_lengths == 0).sum()) * both
+    for row, plain, src in zip(whole.rows, whole.src.to_pylist(), tagged.src.to_pylist(), strict=True):
         tag = [4 if row < len(pairs) else 5] if both and len(plain) else []
-        assert src.tolist() == [*tag, *plain.tolist()]
+        assert src == [*tag, *plain]
 
 
 def test_epochs_and_seeds_have_different_orders() -> None:

@@ -15,9 +15,10 @@ import sentencepiece as spm
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heed.data.ragged import Ragged
+from heed.data.pairs import id_lists
 from heed.data.text import Block, ParallelText, WordCounts
-from heed.data.tokenizer import Tokenizer, TokenizerTrainer
+from heed.data.tokenizer import Tokenizer
+from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
 from heed.symbols import BOS, EOS, PAD, UNK
 from tests import forkserver
@@ -289,11 +290,11 @@ def test_an_unknown_normalization_is_refused_by_name(tmp_path: Path) -> None:
 def test_sampled_segmentations_decode_to_the_same_text(joint: bool, tmp_path: Path) -> None:
     tokenizer = learn(tmp_path, joint=joint)
     lines = [*toy_language().tgt, "", "漢 fährt"]
-    usual = Ragged.of(tokenizer.encode_tgt(lines))
+    usual = id_lists(tokenizer.encode_tgt(lines))
     numbers = np.arange(len(lines))
     src, tgt = tokenizer.dropout(0.2)
     assert (src is tgt) is joint
-    drawn = [[ids.tolist() for ids in tgt(usual, numbers, seed=seed)] for seed in "12"]
+    drawn = [tgt(usual, numbers, seed=seed).to_pylist() for seed in "12"]
     assert drawn[0] != drawn[1]
     assert tokenizer.decode_tgt(drawn[0]) == tokenizer.decode_tgt(drawn[1]) == lines
 
@@ -334,7 +335,7 @@ def test_tags_start_sources_and_are_not_encoded_from_text(tmp_path: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from heed.data.tokenizer import TokenizerTrainer
+from heed.data.tokenizer_training import TokenizerTrainer
 from tests.data.corpora import toy_language, train_tokenizer
 
 TokenizerTrainer.train_models = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
@@ -353,5 +354,5 @@ def test_a_killed_training_leaves_nothing_for_the_next(tmp_path: Path) -> None:
     assert list(tmp_path.glob("tokenizer/*/words/0/0"))
     learn(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"text", "tokenizer"}
-    assert {path.name for path in tmp_path.glob("tokenizer/*/*")} == {"tokenizer.model"}
+    assert {path.name for path in tmp_path.glob("tokenizer/*/*")} == {"tokenizer.model", "manifest.json"}
     assert not list(tmp_path.rglob("*.partial"))

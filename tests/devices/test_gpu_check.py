@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.data.micro_batches import CPU_TOKENS
+from heed.data.steps import CPU_TOKENS
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from heed.data.batch import Batch, collate
 from heed.data.datamodule import StepShard
-from heed.data.ragged import Ragged
+from heed.data.pairs import id_lists
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch, SampleSearch, Search
 from heed.decoding.search import History
@@ -91,7 +91,7 @@ def tokenizer() -> Tokenizer:
 def batch(*, padded: bool) -> Batch:
     """Return a batch of a mixture of three corpora; one has no sentence in it."""
     lengths = ((3, 4, 2, 1, 2), (4, 5, 2, 3, 1)) if padded else ((3, 3, 3, 3, 3), (4, 4, 4, 4, 4))
-    src, tgt = (Ragged.of([[5] * length for length in side]) for side in lengths)
+    src, tgt = (id_lists([[5] * length for length in side]) for side in lengths)
     return collate(np.arange(5), src, tgt, corpus=np.array([0, 2, 0, 0, 2]), corpora=3, multiple=4 if padded else 1)
 
 
@@ -129,7 +129,7 @@ def test_a_training_step(
     ).to(META)
     module.train()
     optimizer = module.configure_optimizers()
-    data = SimpleNamespace(corpora=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99))
+    data = SimpleNamespace(mixed=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99))
     trainer: Any = SimpleNamespace(
         world_size=2, optimizers=[optimizer], precision_plugin=None, strategy=None, global_step=3
     )

@@ -10,8 +10,8 @@ import torch
 
 from heed.data.batch import Batch, collate
 from heed.data.datamodule import TranslationData
-from heed.data.micro_batches import Planner
-from heed.data.ragged import Ragged
+from heed.data.pairs import id_lists
+from heed.data.steps import Planner
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.training.loss import cross_entropy
@@ -23,8 +23,8 @@ def test_padding_to_a_multiple_changes_neither_the_loss_nor_the_gradient(
     tiny_model: Callable[..., Seq2Seq], family: str
 ) -> None:
     rng = np.random.default_rng(1)
-    src = Ragged.of([rng.integers(4, 23, size=length).tolist() for length in (3, 9, 5, 10)])
-    tgt = Ragged.of([rng.integers(4, 29, size=length).tolist() for length in (4, 2, 8, 11)])
+    src = id_lists([rng.integers(4, 23, size=length).tolist() for length in (3, 9, 5, 10)])
+    tgt = id_lists([rng.integers(4, 29, size=length).tolist() for length in (4, 2, 8, 11)])
     model = tiny_model(family)
 
     def loss_and_gradient(batch: Batch) -> tuple[torch.Tensor, list[torch.Tensor]]:

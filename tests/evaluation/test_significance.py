@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from heed.data.synthetic import generate
 from heed.evaluation import significance
 from heed.evaluation.significance import (
     METRICS,
@@ -22,6 +21,7 @@ from heed.evaluation.significance import (
     spread,
     wilson,
 )
+from heed.synthetic import generate
 
 MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
 SENTENCES = 200

@@ -2,8 +2,8 @@
 
 import pytest
 
-from heed.data.synthetic import generate
 from heed.evaluation.symptoms import SYMPTOMS, find_symptoms
+from heed.synthetic import generate
 
 REFERENCE = "Der alte Mann schläft auf der grünen Bank im Park."
 

@@ -3,7 +3,7 @@
 from experiments.antecedent_attention import german_pronoun
 from experiments.sense_attention import deciding_words
 
-from heed.data.synthetic import ContrastivePair, split_punctuation
+from heed.synthetic import ContrastivePair, split_punctuation
 
 
 def test_german_pronoun_is_the_last() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from heed.data.batch import Batch
-from heed.data.micro_batches import CPU_TOKENS
+from heed.data.steps import CPU_TOKENS
 from heed.errors import HeedError
 from heed.training.memory import explain_out_of_memory
 

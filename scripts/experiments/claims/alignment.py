@@ -10,7 +10,6 @@ from experiments.claim import Claim, Finding
 from experiments.plots import caption, table
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
-from heed.data.synthetic import split_punctuation
 from heed.evaluation.alignment import (
     Alignment,
     Gold,
@@ -22,6 +21,7 @@ from heed.evaluation.alignment import (
     candidate_maps,
     match_counts,
 )
+from heed.synthetic import split_punctuation
 
 SENTENCES = 500
 MODELS = {RNN_LONGER: "RNN + attention", TRANSFORMER_LONGER: "transformer"}

@@ -15,8 +15,8 @@ from experiments.plots import Line, caption, histogram, line_plot, table
 from experiments.runner import ExperimentRunner
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.compare.challenge import contrastive_accuracy
-from heed.data.synthetic import split_punctuation
 from heed.report.figures import heat_map
+from heed.synthetic import split_punctuation
 
 STACKS = {
     "residual and norm": TRANSFORMER,

@@ -11,11 +11,11 @@ from experiments.claim import Claim, Finding
 from experiments.plots import caption, table
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
-from heed.data.synthetic import split_punctuation
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.models.ablation import heads_off
 from heed.models.transformer import Transformer
+from heed.synthetic import split_punctuation
 
 Floats = npt.NDArray[np.float64]
 

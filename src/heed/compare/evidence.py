@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from heed import synthetic
 from heed.compare.challenge import Contrast, read_challenge
 from heed.compare.comparison import Comparison
 from heed.compare.models import Evidence, evaluate_model
 from heed.compare.runs import Side
-from heed.data import synthetic
 from heed.errors import HeedError
 
 CONTRASTS_PER_TAG = 200

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from heed.data.pairs import flatten
 from heed.symbols import BOS, EOS, PAD
-
-if TYPE_CHECKING:
-    from heed.data.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,8 @@ class Batch:
 
 def collate(
     index: npt.NDArray[np.integer],
-    src: "Ragged",
-    tgt: "Ragged",
+    src: pa.ListArray,
+    tgt: pa.ListArray,
     *,
     corpus: npt.NDArray[np.integer] | None = None,
     corpora: int = 0,
@@ -125,16 +123,17 @@ def collate(
 
 
 def _pad(
-    index: npt.NDArray[np.integer], ragged: "Ragged", multiple: int
+    index: npt.NDArray[np.integer], lists: pa.ListArray, multiple: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the sequences padded to one token more than the longest, which leaves room for EOS, and their lengths.
 
     The padded length is rounded up to a multiple.
     """
-    starts = ragged.offsets[index]
-    lengths = ragged.offsets[index + 1] - starts
+    values, offsets = flatten(lists)
+    starts = offsets[index]
+    lengths = offsets[index + 1] - starts
     columns = np.arange(-(-(int(lengths.max()) + 1) // multiple) * multiple)
     inside = columns < lengths[:, None]
     ids = np.full(inside.shape, PAD, dtype=np.int32)
-    ids[inside] = ragged.values[(starts[:, None] + columns)[inside]]
+    ids[inside] = values[(starts[:, None] + columns)[inside]]
     return ids, lengths

@@ -15,8 +15,7 @@ from heed.symbols import WORD_START
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from heed.data.ragged import Ragged
+    import pyarrow as pa
 
 SEGMENTATIONS = 16
 """Random segmentations of a word in an epoch. Each occurrence has one of them, which saves most of the time."""
@@ -68,7 +67,7 @@ class BPEDropout:
         self._segmentations: dict[tuple[int, ...], list[list[int] | None]] = {}
         """For this seed: the segmentations of each word that have been used."""
 
-    def __call__(self, sentences: "Ragged", numbers: "npt.NDArray[np.integer]", *, seed: str) -> "Ragged":
+    def __call__(self, sentences: "pa.ListArray", numbers: "npt.NDArray[np.integer]", *, seed: str) -> "pa.ListArray":
         """Return random segmentations of sentences.
 
         Args:
@@ -78,25 +77,26 @@ class BPEDropout:
         """
         import numpy as np
 
-        from heed.data.ragged import Ragged
+        from heed.data.pairs import flatten, unflatten
 
         if seed != self._seed:
             self._seed = seed
             self._segmentations.clear()
         # No merge crosses a space, so words are segmented independently.
-        starts_word = np.array(self._starts_word)[sentences.values]
-        starts_word[sentences.offsets[:-1][sentences.lengths > 0]] = True
-        starts = np.append(np.flatnonzero(starts_word), len(sentences.values))
-        first_words = np.searchsorted(starts[:-1], sentences.offsets)
+        flat, offsets = flatten(sentences)
+        starts_word = np.array(self._starts_word)[flat]
+        starts_word[offsets[:-1][np.diff(offsets) > 0]] = True
+        starts = np.append(np.flatnonzero(starts_word), len(flat))
+        first_words = np.searchsorted(starts[:-1], offsets)
         choices = _choices(seed, numbers, np.diff(first_words)).tolist()
-        ids: list[int] = sentences.values.tolist()
+        ids: list[int] = flat.tolist()
         words = [
             self._draw(tuple(ids[start:stop]), choice)
             for (start, stop), choice in zip(pairwise(starts.tolist()), choices, strict=True)
         ]
         ends = np.cumsum([0, *map(len, words)])
         values = np.fromiter((id_ for word in words for id_ in word), np.int32, count=int(ends[-1]))
-        return Ragged(values, ends[first_words])
+        return unflatten(values, np.diff(ends[first_words]))
 
     def _draw(self, word: tuple[int, ...], choice: int) -> list[int]:
         """Return segmentation number ``choice`` of a word."""

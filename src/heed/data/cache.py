@@ -1,88 +1,161 @@
-"""Files and folders that are built once."""
+"""Folders that are built once, by one of several processes, and found by every later run."""
 
-import glob
 import hashlib
+import json
 import os
-from collections.abc import Callable
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
+from heed.compat import replace
 from heed.errors import HeedError
 from heed.files import remove, remove_unfinished, replacing
-from heed.progress import Progress
+from heed.progress import Progress, is_first_process
 
-FORMAT = 1
-"""Version of the cache's file formats. Entries of another version are built again."""
+FORMAT = 2
+"""Version of the entries. Those of another version are built again."""
+
+MANIFEST = "manifest.json"
+"""File of an entry with the size and the digest of every other file."""
+
+VERIFIED_BYTES = 2**28
+"""Size up to which an entry is compared with its digests whenever it is opened, which takes a fraction of a second."""
+
+WAIT_MINUTES = 60.0
+"""Default of how long to wait for another process."""
+
+POLL = 0.5
+"""Seconds between two attempts to get the lock."""
+
+HEAD_START = 10.0
+"""Seconds for which the other processes of a run leave the lock to the first one."""
 
 
-def build_once(path: Path, build: Callable[[Path], None]) -> Path:
-    """Return ``path`` (a file or a folder), after building it if it is missing or damaged.
+def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = WAIT_MINUTES) -> Path:
+    """Return the folder of an entry, after building the entry if it is missing or damaged.
 
-    One of several processes builds and the others wait; if that process is killed, the next one builds. A checksum file
-    next to ``path`` identifies complete entries of this version's format.
+    One process builds while others wait. An interrupted build leaves ``folder.partial``, in which the next one
+    continues. A damaged entry is built under another name, because other processes may have mapped its files.
 
     Args:
-        path: the entry.
-        build: called with a temporary path, to which it writes the entry.
+        folder: its path, to which "-1" and so on are added if earlier entries are damaged.
+        build: writes the entry to the given folder, which may hold the beginnings of an earlier attempt.
+        wait_minutes: how long to wait for another process that builds.
 
     Raises:
-        HeedError: if the entry cannot be written.
+        HeedError: if the entry cannot be written, or another process needs longer than ``wait_minutes``.
     """
-    from filelock import FileLock
-
-    if _is_intact(path):
+    path, is_complete = _find(folder)
+    if is_complete:
         return path
     try:
-        os.fsencode(path).decode()  # Arrow opens only UTF-8 paths
+        os.fsencode(folder).decode()  # Arrow opens only UTF-8 paths
     except UnicodeDecodeError as error:
-        raise HeedError(f"{path.parent} is not a UTF-8 path: set cache_dir=DIR to a path that is.") from error
+        raise HeedError(f"{folder.parent} is not a UTF-8 path: set cache_dir=DIR to a path that is.") from error
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
-            if not _is_intact(path):
-                remove(path)
-                remove_unfinished(path.parent, glob.escape(path.name))
-                with replacing(path) as partial:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder, wait_minutes):
+            path, is_complete = _find(folder)
+            if not is_complete:
+                partial = folder.with_name(f"{folder.name}.partial")
+                partial.mkdir(exist_ok=True)
+                try:
                     build(partial)
-                    with replacing(_checksum_file(path), durable=True) as manifest:
-                        manifest.write_text(_checksum(partial), encoding="utf-8")
+                except HeedError:  # after a correction, nothing would continue this attempt
+                    remove(partial)
+                    raise
+                remove_unfinished(partial, "**/*")  # of killed processes and their workers
+                _write_manifest(partial)
+                replace(partial, path)
+            return path
     except OSError as error:
         raise HeedError(
-            f"Cannot write the cache entry {path} ({error.strerror or error}): set cache_dir=DIR to a writable folder, "
-            "or free some space and delete this entry."
+            f"{folder} cannot be written ({error.strerror or error}): set cache_dir=DIR to a writable folder, or make "
+            "room. What is prepared so far is kept."
         ) from error
-    return path
 
 
-def _is_intact(path: Path) -> bool:
-    """Return whether the entry is exactly what `build_once` wrote."""
+def _find(folder: Path) -> tuple[Path, bool]:
+    """Return the path of the complete entry and True; or the path to build it at and False."""
+    for number in count():
+        path = folder.with_name(f"{folder.name}-{number}") if number else folder
+        if not path.exists():
+            return path, False
+        if _is_complete(path):
+            return path, True
+    raise AssertionError
+
+
+def _is_complete(folder: Path) -> bool:
+    """Return whether the files of an entry are those of its manifest."""
     try:
-        return _checksum_file(path).read_text(encoding="utf-8") == _checksum(path)
-    except (OSError, UnicodeDecodeError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = {folder / name: file for name, file in manifest["files"].items()}
+        sizes = {file: file.stat().st_size for file in files}
+        if manifest["format"] != FORMAT or any(sizes[file] != files[file]["size"] for file in files):
+            return False
+        if sum(sizes.values()) > VERIFIED_BYTES:
+            return True
+        return all(digest_of_file(file) == files[file]["digest"] for file in files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _checksum_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.checksum")
+def _write_manifest(folder: Path) -> None:
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
+    sizes = [file.stat().st_size for file in files]
+    described = {}
+    with Progress(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes), unit="B") as bar:
+        for file, size in zip(files, sizes, strict=True):
+            described[file.relative_to(folder).as_posix()] = {"size": size, "digest": digest_of_file(file)}
+            bar.update(size)
+    with replacing(folder / MANIFEST, durable=True) as manifest:
+        manifest.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
 
 
-def _checksum(path: Path) -> str:
-    """Return the digest of a file, or of the names and contents of all files in a folder."""
-    digest = hashlib.blake2b(f"format {FORMAT}\n".encode(), digest_size=16)
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    if missing := next((file for file in files if not file.is_file()), None):
-        raise FileNotFoundError(missing)
-    entry = f"{path.parent.name}/{path.name}"
-    with Progress(f"Checking {entry}", total=sum(file.stat().st_size for file in files), unit="B") as bar:
-        for file in files:
-            digest.update(f"{file.name if file != path else ''}\n".encode())
-            digest.update(_file_digest(file, bar))
-    return digest.hexdigest()
-
-
-def _file_digest(file: Path, bar: Progress) -> bytes:
-    digest = hashlib.blake2b()
+def digest_of_file(file: Path) -> str:
+    """Return a digest of the content of a file."""
     with file.open("rb") as stream:
-        while chunk := stream.read(2**20):
-            digest.update(chunk)
-            bar.update(len(chunk))
-    return digest.digest()
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+@contextmanager
+def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
+    """Hold the lock of an entry. It is free again when its holder dies."""
+    from filelock import FileLock, Timeout
+
+    lock, owner = FileLock(f"{folder}.lock"), folder.with_name(f"{folder.name}.owner")
+    start = time.monotonic()
+    with Progress(f"Waiting for another process that prepares {folder.name}", unit="attempts") as bar:
+        # The first process of a run reports the progress, so it should be the one that builds.
+        while not (is_first_process() or owner.exists() or folder.exists()) and time.monotonic() < start + HEAD_START:
+            time.sleep(POLL)
+        while True:
+            try:
+                lock.acquire(timeout=0)
+                break
+            except Timeout:
+                bar.note = _read_owner(owner)
+                if time.monotonic() - start > 60 * wait_minutes:
+                    raise HeedError(
+                        f"{folder} is still being prepared by {bar.note} after data.preparation.wait_minutes="
+                        f"{wait_minutes:g}: look whether it works, or raise the limit."
+                    ) from None
+                bar.update()
+                time.sleep(POLL)
+    try:
+        owner.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+        yield
+    finally:
+        owner.unlink(missing_ok=True)
+        lock.release()
+
+
+def _read_owner(owner: Path) -> str:
+    try:
+        return owner.read_text(encoding="utf-8")
+    except OSError:  # not yet written, or removed again
+        return "another process"

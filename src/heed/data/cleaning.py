@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Interval
 
-from heed.data.digests import Digests, text_digests
+from heed.data.digests import Digests, are_in, text_digests
 from heed.data.text import Block
 from heed.options import AtLeast1, validated
 
@@ -130,17 +130,8 @@ class Cleaning:
             mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= min_score))
         if self.drop_leaked:
             for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):
-                mark("leaked", _are_in(text_digests(sentences), sorted_digests))
+                mark("leaked", are_in(text_digests(sentences), sorted_digests))
         return violated
-
-
-def _are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
-    """Return for each digest whether it is one of the sorted digests."""
-    if not len(sorted_digests):
-        return np.zeros(len(digests), np.bool_)
-    places = np.searchsorted(sorted_digests, digests).clip(max=len(sorted_digests) - 1)
-    found: npt.NDArray[np.bool_] = sorted_digests[places] == digests
-    return found
 
 
 def _has_word(text: str) -> bool:

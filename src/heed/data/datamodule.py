@@ -12,13 +12,12 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
-from heed.data.micro_batches import CUDA_MULTIPLE, Planner, Pool, Step, shard
-from heed.data.mixture import MixedCorpus, MixtureOrder, corpus_of
+from heed.data.mixture import MixedText, MixtureOrder, text_of
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.ragged import Ragged
+from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
-from heed.data.store import IntArray, Pairs, PairStore
+from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, Step, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -88,7 +87,7 @@ class StepStream(IterableDataset[StepShard]):
         planner = self.data.planner
         start = self.data.cursor
         for place, pairs in self.data.pools(*start):
-            src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+            src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
             steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
             for number, step in enumerate(steps, start=place.pool.first_step):
                 if (place.epoch, number) < start:
@@ -180,8 +179,8 @@ class TranslationData(L.LightningDataModule):
         self.encoded = {
             name: Pairs(
                 np.arange(len(text)),
-                Ragged.of(self.tokenizer.towards(direction.tgt_lang).encode_src(text.src)),
-                Ragged.of(self.tokenizer.encode_tgt(text.tgt)),
+                id_lists(self.tokenizer.towards(direction.tgt_lang).encode_src(text.src)),
+                id_lists(self.tokenizer.encode_tgt(text.tgt)),
             )
             for name, (text, direction) in sets.items()
         }
@@ -189,9 +188,9 @@ class TranslationData(L.LightningDataModule):
         for name in self.evaluated:
             self._check_lengths(name)
         stores = corpus.train.encode(tokenizer)
-        self.corpora = _mixed_corpora(corpus, tokenizer, stores)
-        """The corpora of a mixture, or the only corpus."""
-        self.train = TrainingPairs([view for part in self.corpora for view in part.pairs.views])
+        self.mixed = _mixed_texts(corpus, tokenizer, stores)
+        """The texts of a mixture, or the only text."""
+        self.train = TrainingPairs([view for part in self.mixed for view in part.pairs.views])
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
         if any(view.swapped for view in self.train.views):
@@ -199,7 +198,7 @@ class TranslationData(L.LightningDataModule):
         self.longest = (src + tags + 1, tgt + 1)
         """Tokens of the longest source and of the longest target in training, with EOS and without BPE-dropout."""
         planner.check_length(pair + tags + 2)
-        noises = [part.noise for part in corpus.train.corpora]
+        noises = [part.text.noise for part in corpus.train.texts]
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
         self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
@@ -218,7 +217,7 @@ class TranslationData(L.LightningDataModule):
         if self.sampler is None:
             drawn: Iterator[tuple[PoolPlace, Pairs]] = places
         else:
-            drawn = self.sampler.draw((place, pairs, corpus_of(self.corpora, pairs.rows)) for place, pairs in places)
+            drawn = self.sampler.draw((place, pairs, text_of(self.mixed, pairs.rows)) for place, pairs in places)
         return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
 
     def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
@@ -236,7 +235,7 @@ class TranslationData(L.LightningDataModule):
     def _mixed_places(self, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
         """Yield the pools of a mixture, which has one endless epoch; ``max_epochs`` counts its tokens."""
         step_tokens = self.planner.batch_tokens / self.growth
-        order = MixtureOrder(self.corpora, seed=self.planner.seed, step_tokens=step_tokens)
+        order = MixtureOrder(self.mixed, seed=self.planner.seed, step_tokens=step_tokens)
         end: float = math.inf
         if self.max_epochs is not None:
             steps = order.steps(self.max_epochs)
@@ -262,9 +261,9 @@ class TranslationData(L.LightningDataModule):
         if not self.corpus.train.is_mixture:
             return ()
         rows = np.concatenate(step.micro_batches)
-        corpus = corpus_of(self.corpora, pairs.rows[rows])
-        sentences = np.bincount(corpus, minlength=len(self.corpora))
-        tokens = np.bincount(corpus, pairs.tgt.lengths[rows] + 1, minlength=len(self.corpora))
+        corpus = text_of(self.mixed, pairs.rows[rows])
+        sentences = np.bincount(corpus, minlength=len(self.mixed))
+        tokens = np.bincount(corpus, pairs.tgt_lengths[rows] + 1, minlength=len(self.mixed))
         return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
 
     def collate(self, index: IntArray, pairs: Pairs) -> Batch:
@@ -272,8 +271,8 @@ class TranslationData(L.LightningDataModule):
         multiple = self.planner.multiple
         if not self.corpus.train.is_mixture:
             return collate(index, pairs.src, pairs.tgt, multiple=multiple)
-        corpus = corpus_of(self.corpora, pairs.rows[index])
-        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.corpora), multiple=multiple)
+        corpus = text_of(self.mixed, pairs.rows[index])
+        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.mixed), multiple=multiple)
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
@@ -284,7 +283,7 @@ class TranslationData(L.LightningDataModule):
             if left <= 0:
                 return
             src = self.train.read(chunks).src
-            yield from self.tokenizer.decode_src([ids.tolist() for ids in src][:left])
+            yield from self.tokenizer.decode_src(src[:left].to_pylist())
             left -= len(src)
 
     @property
@@ -349,13 +348,13 @@ class TranslationData(L.LightningDataModule):
         but evaluation sets are never changed.
         """
         limit, split = self.corpus.max_eval_tokens, self.encoded[name]
-        longest = np.maximum(split.src.lengths, split.tgt.lengths)
+        longest = np.maximum(split.src_lengths, split.tgt_lengths)
         if limit is not None and longest.max() > limit:
             row = int(longest.argmax())
             split_name = f"data.{name.replace('-', '.', 1)}" if name in self.validated else f"The test set {name!r}"
             raise HeedError(
-                f"{split_name}, sentence pair {row + 1:,}: {split.src.lengths[row]:,} source and "
-                f"{split.tgt.lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
+                f"{split_name}, sentence pair {row + 1:,}: {split.src_lengths[row]:,} source and "
+                f"{split.tgt_lengths[row]:,} target tokens, more than data.max_eval_tokens={limit:,} "
                 f"({self.texts[name].src[row][:40]!r} …). Split it into sentences, or raise the limit if time "
                 "and memory allow."
             )
@@ -366,7 +365,7 @@ class TranslationData(L.LightningDataModule):
         Pairs of similar length are in the same batch.
         """
         split = self.encoded[name]
-        src, tgt = split.src.lengths + 1, split.tgt.lengths + 1
+        src, tgt = split.src_lengths + 1, split.tgt_lengths + 1
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()
         max_rows = max(1, len(order) // world_size)  # so that every process gets a batch if there are enough pairs
@@ -389,17 +388,17 @@ class TranslationData(L.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _mixed_corpora(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[PairStore]) -> list[MixedCorpus]:
-    """Return the training corpora in their directions, with the ids of their tags."""
-    found: list[MixedCorpus] = []
+def _mixed_texts(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[MixedText]:
+    """Return the training texts in their directions, with the ids of their tags."""
+    found: list[MixedText] = []
     first_row = 0
-    for part, store in zip(corpus.train.corpora, stores, strict=True):
-        own: tuple[int, ...] = () if part.tag is None else (tokenizer.text_tags[part.tag],)
+    for part, weight, store in zip(corpus.train.texts, corpus.train.weights, stores, strict=True):
+        own: tuple[int, ...] = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
         views = [
             View(store, swapped=swapped, tags=tokenizer.towards(direction.tgt_lang).tag_ids + own)
             for swapped, direction in zip((False, True), part.directions, strict=False)
         ]
-        found.append(MixedCorpus(part.name, TrainingPairs(views), part.weight, part.from_step, first_row))
+        found.append(MixedText(part.text, TrainingPairs(views), weight, first_row))
         first_row += len(found[-1].pairs)
     return found
 

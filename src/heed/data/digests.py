@@ -31,6 +31,15 @@ def source_digests(texts: Iterable[ParallelText]) -> Digests:
     return np.unique(text_digests(src.strip() for text in texts for src in text.src))
 
 
+def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
+    """Return for each digest whether it is one of the sorted digests."""
+    if not len(sorted_digests):
+        return np.zeros(len(digests), np.bool_)
+    places = np.searchsorted(sorted_digests, digests).clip(max=len(sorted_digests) - 1)
+    found: npt.NDArray[np.bool_] = sorted_digests[places] == digests
+    return found
+
+
 def mixed(digests: Digests, numbers: npt.NDArray[np.integer]) -> Digests:
     """Return a digest of each digest and number; number 0 leaves the digest as it is."""
     numbers = numbers.astype(np.uint64)

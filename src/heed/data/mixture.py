@@ -1,4 +1,4 @@
-"""Several corpora mixed by weight: which sentence comes from which corpus, as a function of the position alone."""
+"""Several texts mixed by weight: which sentence comes from which text, as a function of the position alone."""
 
 import math
 from collections.abc import Sequence
@@ -9,69 +9,67 @@ from itertools import pairwise
 import numpy as np
 
 from heed.data.order import EpochOrder, TrainingPairs
-from heed.data.ragged import take
-from heed.data.store import IntArray, Pairs
+from heed.data.pairs import IntArray, Pairs
+from heed.data.text import Text
 from heed.errors import HeedError
 
 FRAME = 10_000
-"""Sentences after which the schedule repeats. Any so many consecutive sentences have every corpus in proportion."""
+"""Sentences after which the schedule repeats: this many consecutive ones contain each text in exact proportion."""
 
 EPOCHS_KEPT = 4
-"""Epochs of a corpus whose order is remembered."""
+"""Epochs of a text whose order is remembered."""
 
 
 @dataclass(frozen=True)
-class MixedCorpus:
-    """A corpus of a mixture.
+class MixedText:
+    """A text of a mixture, encoded.
 
     Args:
-        name: its name.
+        text: the text.
         pairs: its pairs.
-        weight: its share of the sentences, relative to the other corpora.
-        from_step: optimizer step from which on it is drawn.
-        first_row: index of its first pair among the pairs of all corpora.
+        weight: its share of the sentences, relative to the other texts.
+        first_row: index of its first pair among the pairs of all texts.
     """
 
-    name: str
+    text: Text
     pairs: TrainingPairs
     weight: float
-    from_step: int
     first_row: int
 
 
 class Schedule:
-    """Which corpus each position of an endless sequence has, in a frame that repeats.
+    """Which text each position of an endless sequence has, in a frame that repeats.
 
     Args:
-        counts: how often each corpus is in a frame.
+        counts: how often each text is in a frame.
     """
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.counts = np.array(counts, dtype=np.int64)
         self.size = int(self.counts.sum())
-        # The kth sentence of a corpus is at the middle of the kth of equal parts of the frame.
+        # The kth sentence of a text is at the middle of the kth of equal parts of the frame.
         times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
-        corpora = np.repeat(np.arange(len(counts)), counts)
-        self._corpora = corpora[np.lexsort((corpora, times))]
-        before = np.cumsum(self._corpora[:, None] == np.arange(len(counts)), axis=0)
+        texts = np.repeat(np.arange(len(counts)), counts)
+        self._texts = texts[np.lexsort((texts, times))]
+        before = np.cumsum(self._texts[:, None] == np.arange(len(counts)), axis=0)
         self._before = np.concatenate([np.zeros((1, len(counts)), np.int64), before])
 
     def drawn(self, position: int) -> IntArray:
-        """Return how many sentences of each corpus are before a position."""
+        """Return how many sentences of each text are before a position."""
         frames, slot = divmod(position, self.size)
         drawn: IntArray = frames * self.counts + self._before[slot]
         return drawn
 
-    def corpora(self, first: int, stop: int) -> IntArray:
-        """Return the corpus of each position."""
-        return self._corpora[np.arange(first, stop) % self.size]
+    def texts(self, first: int, stop: int) -> IntArray:
+        """Return the text of each position."""
+        return self._texts[np.arange(first, stop) % self.size]
 
 
 def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
-    """Return how often each corpus is in a frame: in proportion to its weight, rounded by largest remainders.
+    """Return how often each text is in a frame: in proportion to its weight, rounded by largest remainders.
 
     Raises:
-        HeedError: if a weight is so small that the corpus would never be drawn.
+        HeedError: if a weight is so small that the text would never be drawn.
     """
     shares = np.array(weights) / np.sum(weights) * FRAME
     counts = np.floor(shares).astype(np.int64)
@@ -87,12 +85,12 @@ def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps in which the same corpora are drawn.
+    """Steps in which the same texts are drawn.
 
     Args:
         first: position at which it starts.
-        drawn: sentences of each corpus before it.
-        schedule: of the corpora.
+        drawn: sentences of each text before it.
+        schedule: of the texts.
     """
 
     first: int
@@ -100,52 +98,50 @@ class Phase:
     schedule: Schedule
 
 
-def corpus_of(corpora: Sequence[MixedCorpus], rows: IntArray) -> IntArray:
-    """Return the index of each pair's corpus, by its row in a mixture."""
-    total = sum(len(corpus.pairs) for corpus in corpora)
-    return np.searchsorted([corpus.first_row for corpus in corpora], rows % total, side="right") - 1
+def text_of(texts: Sequence[MixedText], rows: IntArray) -> IntArray:
+    """Return the index of each pair's text, by its row in a mixture."""
+    total = sum(len(mixed.pairs) for mixed in texts)
+    return np.searchsorted([mixed.first_row for mixed in texts], rows % total, side="right") - 1
 
 
 class MixtureOrder:
-    """The endless sequence of the sentences of a mixture. Each corpus is repeated in a new order as often as needed.
+    """The endless sequence of the sentences of a mixture. Each text is repeated in a new order as often as needed.
 
     Args:
-        corpora: the corpora.
+        texts: the texts.
         seed: of the orders.
-        step_tokens: target tokens of an optimizer step, which decide where a corpus starts that starts later.
+        step_tokens: target tokens of an optimizer step, which decide where a text starts that starts later.
 
     Raises:
-        HeedError: if no corpus starts at step 0, or a weight is too small.
+        HeedError: if no text starts at step 0, or a weight is too small.
     """
 
     length: int | None = None
 
-    def __init__(self, corpora: Sequence[MixedCorpus], *, seed: int, step_tokens: float) -> None:
-        self.corpora = corpora
+    def __init__(self, texts: Sequence[MixedText], *, seed: int, step_tokens: float) -> None:
+        self.texts = texts
         self.seed = seed
-        self._epoch_steps = sum(corpus.pairs.tgt_tokens for corpus in corpora) / step_tokens
-        if all(corpus.from_step for corpus in corpora):
-            raise HeedError(
-                "data.train: no corpus starts at step 0: set from_step of one of them to 0, or leave it out."
-            )
-        self._total = sum(len(corpus.pairs) for corpus in corpora)
-        self._epoch_order = lru_cache(EPOCHS_KEPT * len(corpora))(self._new_epoch_order)
+        self._epoch_steps = sum(mixed.pairs.tgt_tokens for mixed in texts) / step_tokens
+        if all(mixed.text.from_step for mixed in texts):
+            raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
+        self._total = sum(len(mixed.pairs) for mixed in texts)
+        self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(self._new_epoch_order)
         self._phases: list[Phase] = []
-        self._starts = sorted({corpus.from_step for corpus in corpora} - {0})
+        self._starts = sorted({mixed.text.from_step for mixed in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0
-            weights = [corpus.weight * (corpus.from_step <= step) for corpus in corpora]
-            drawn = self.drawn(first) if self._phases else np.zeros(len(corpora), np.int64)
-            schedule = Schedule(frame_counts(weights, [corpus.name for corpus in corpora]))
+            weights = [mixed.weight * (mixed.text.from_step <= step) for mixed in texts]
+            drawn = self.drawn(first) if self._phases else np.zeros(len(texts), np.int64)
+            schedule = Schedule(frame_counts(weights, [mixed.text.name for mixed in texts]))
             self._phases.append(Phase(first, drawn, schedule))
 
     def drawn(self, position: int) -> IntArray:
-        """Return how many sentences of each corpus are before a position."""
+        """Return how many sentences of each text are before a position."""
         phase = self._phase(position)
         return phase.drawn + phase.schedule.drawn(position - phase.first)
 
     def steps(self, epochs: float) -> int:
-        """Return the number of steps that have as many target tokens as so many epochs of all corpora."""
+        """Return the number of steps that have as many target tokens as ``epochs`` passes over all texts."""
         return max(1, round(epochs * self._epoch_steps))
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
@@ -170,41 +166,40 @@ class MixtureOrder:
         return low
 
     def read(self, first: int, stop: int) -> Pairs:
-        """Return the pairs of these positions. The epoch of a pair's corpus is part of its row, see `corpus_of`."""
-        corpora = self._corpora(first, stop)
+        """Return the pairs of these positions. The epoch of a pair's text is part of its row, see `text_of`."""
+        texts = self._texts_at(first, stop)
         counts = zip(self.drawn(first).tolist(), self.drawn(stop).tolist(), strict=True)
         parts = [self._read(number, *count) for number, count in enumerate(counts)]
-        places = np.argsort(np.argsort(corpora, kind="stable"), kind="stable")
-        pairs = Pairs.concatenate([part for part in parts if part is not None])
-        return Pairs(pairs.rows[places], take(pairs.src, places), take(pairs.tgt, places))
+        places = np.argsort(np.argsort(texts, kind="stable"), kind="stable")
+        return Pairs.concatenate([part for part in parts if part is not None]).take(places)
 
     def _phase(self, position: int) -> Phase:
         return next(phase for phase in reversed(self._phases) if phase.first <= position)
 
-    def _corpora(self, first: int, stop: int) -> IntArray:
+    def _texts_at(self, first: int, stop: int) -> IntArray:
         ends = [*(phase.first for phase in self._phases[1:]), max(stop, self._phases[-1].first)]
         pieces = []
         for phase, end in zip(self._phases, ends, strict=True):
             begin, finish = max(first, phase.first), min(stop, end)
             if begin < finish:
-                pieces.append(phase.schedule.corpora(begin - phase.first, finish - phase.first))
+                pieces.append(phase.schedule.texts(begin - phase.first, finish - phase.first))
         return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
 
     def _new_epoch_order(self, number: int, epoch: int) -> EpochOrder:
-        return EpochOrder(self.corpora[number].pairs, seed=(self.seed, epoch, number))
+        return EpochOrder(self.texts[number].pairs, seed=(self.seed, epoch, number))
 
     def _tokens(self, number: int, count: int) -> int:
-        """Return the target tokens of the first ``count`` sentences of a corpus."""
-        pairs = self.corpora[number].pairs
+        """Return the target tokens of the first ``count`` sentences of a text."""
+        pairs = self.texts[number].pairs
         epoch, rest = divmod(count, len(pairs))
         return epoch * pairs.tgt_tokens + (self._epoch_order(number, epoch).tokens_before(rest) if rest else 0)
 
     def _read(self, number: int, first: int, stop: int) -> Pairs | None:
-        """Return some sentences of a corpus, by how many of it were drawn before."""
-        corpus, parts = self.corpora[number], []
-        size = len(corpus.pairs)
+        """Return some sentences of a text, by how many of it were drawn before."""
+        mixed, parts = self.texts[number], []
+        size = len(mixed.pairs)
         for begin, end in pairwise([first, *range((first // size + 1) * size, stop, size), stop]):
             epoch = begin // size
             pairs = self._epoch_order(number, epoch).read(begin - epoch * size, end - epoch * size)
-            parts.append(Pairs(pairs.rows + corpus.first_row + epoch * self._total, pairs.src, pairs.tgt))
+            parts.append(Pairs(pairs.rows + mixed.first_row + epoch * self._total, pairs.src, pairs.tgt))
         return Pairs.concatenate(parts) if first < stop else None

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from heed.data.ragged import Ragged, take
-from heed.data.store import IntArray, Pairs, PairStore
+from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, lengths, unflatten
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class View:
         tags: ids that start every non-empty source.
     """
 
-    store: PairStore
+    store: StoredPairs
     swapped: bool = False
     tags: tuple[int, ...] = ()
 
     @property
     def src_tokens(self) -> IntArray:
         """Source tokens of each chunk, including tags and EOS."""
-        return self.store.chunk_tokens[self.swapped] + (1 + len(self.tags)) * self.store.chunk_rows
+        return self.store.chunk_tokens[:, int(self.swapped)] + (1 + len(self.tags)) * self.store.chunk_rows
 
     @property
     def tgt_tokens(self) -> IntArray:
         """Target tokens of each chunk, including EOS."""
-        return self.store.chunk_tokens[not self.swapped] + self.store.chunk_rows
+        return self.store.chunk_tokens[:, int(not self.swapped)] + self.store.chunk_rows
 
     def tgt_lengths(self, chunk: int) -> IntArray:
         """Target tokens of each pair of a chunk, including EOS."""
@@ -96,15 +96,14 @@ class TrainingPairs:
         """Return pairs with the tags of their direction in front of their sources."""
         if not any(view.tags for view in self.views):
             return pairs
-        tags = Ragged.of([view.tags for view in self.views])
         rows = pairs.rows % len(self)  # rows of a mixture count its epochs
         view = np.searchsorted(self._first_row, rows, side="right") - 1
-        lengths = pairs.src.lengths
-        # An empty source stays empty.
-        counts = np.where(lengths > 0, tags.lengths[view], 0)
-        starts = np.repeat(pairs.src.offsets[:-1], counts)
-        values = np.insert(pairs.src.values, starts, take(tags, view[lengths > 0]).values)
-        return Pairs(pairs.rows, Ragged.of_lengths(values, lengths + counts), pairs.tgt)
+        view = np.where(pairs.src_lengths > 0, view, len(self.views))  # an empty source stays empty
+        tags = pa.array([*(view.tags for view in self.views), ()], pairs.src.type).take(pa.array(view))
+        values, offsets = flatten(pairs.src)
+        counts = lengths(tags)
+        tagged = np.insert(values, np.repeat(offsets[:-1], counts), tags.flatten().to_numpy())
+        return Pairs(pairs.rows, unflatten(tagged, pairs.src_lengths + counts), pairs.tgt)
 
 
 class Order(Protocol):
@@ -131,7 +130,7 @@ class EpochOrder:
     """All pairs once: the chunks in random order, and in a chunk the order in which they are stored.
 
     The stored order is random too, and the pairs of some hundred chunks are shuffled together
-    (`heed.data.micro_batches`).
+    (`heed.data.steps`).
 
     Args:
         pairs: the training pairs.

@@ -14,9 +14,8 @@ import numpy as np
 
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.noise import Noise, add_noise
+from heed.data.pairs import IntArray, Pairs, id_lists
 from heed.data.preparation.workers import end_with_parent
-from heed.data.ragged import Ragged
-from heed.data.store import IntArray, Pairs
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 
@@ -56,7 +55,7 @@ class Sampler:
         if not self.rate:
             return 1.0
         drawn = segment(self.tokenizer.dropout(self.rate), pairs, "growth")
-        return (len(drawn.tgt.values) + len(drawn)) / (len(pairs.tgt.values) + len(pairs))
+        return (drawn.tgt_lengths.sum() + len(drawn)) / (pairs.tgt_lengths.sum() + len(pairs))
 
     def draw(self, pools: Iterator[tuple[Place, Pairs, IntArray]]) -> Iterator[tuple[Place, Pairs]]:
         """Yield pools as they are drawn. One is drawn while the one before it is trained on.
@@ -112,7 +111,7 @@ def with_noise(
     noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pairs, corpora: IntArray, seed: str
 ) -> Pairs:
     """Return the pairs with the noise of their corpora in their sources."""
-    sources: list[list[int]] = [ids.tolist() for ids in pairs.src]
+    sources: list[list[int]] = pairs.src.to_pylist()
     for number, noise in enumerate(noises):
         rows = np.flatnonzero(corpora == number).tolist()
         if noise is None or not rows:
@@ -124,7 +123,7 @@ def with_noise(
         ):
             if after != before:
                 sources[row] = ids
-    return Pairs(pairs.rows, Ragged.of(sources), pairs.tgt)
+    return Pairs(pairs.rows, id_lists(sources), pairs.tgt)
 
 
 @dataclass(frozen=True)

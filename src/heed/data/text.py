@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from heed.data.directions import Direction
+from heed.data.noise import Noise
 from heed.errors import HeedError
 from heed.progress import Progress
 
@@ -67,6 +69,31 @@ class Source(Protocol):
         Raises:
             HeedError: naming the input, if it is missing or invalid.
         """
+
+
+@dataclass(frozen=True)
+class Text:
+    """A training text: where it comes from, and how it is used.
+
+    Args:
+        sources: its inputs.
+        direction: its languages.
+        name: its name in a mixture; "" if there is no other text.
+        weight: its share of the sentences, relative to the other texts; None: decided by its size.
+        from_step: optimizer step from which on it is drawn.
+        tag: first token of its sources, such as "<crawl>"; None: no tag.
+        noise: of its sources; None: no noise.
+        min_score: drop pairs with a lower score; None: no limit.
+    """
+
+    sources: Sequence[Source]
+    direction: Direction
+    name: str = ""
+    weight: float | None = None
+    from_step: int = 0
+    tag: str | None = None
+    noise: Noise | None = None
+    min_score: float | None = None
 
 
 @dataclass(frozen=True)

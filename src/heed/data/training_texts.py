@@ -9,11 +9,9 @@ from typing import TypeVar
 
 from heed.data.cleaning import RULES, CleaningReport
 from heed.data.directions import Direction
-from heed.data.noise import Noise
-from heed.data.preparation.corpus import TrainingText
-from heed.data.preparation.words import call_with_words
+from heed.data.pairs import StoredPairs
+from heed.data.preparation.training_text import TrainingText, call_with_words
 from heed.data.preparation.workers import Workers
-from heed.data.store import PreparedPairs
 from heed.data.text import Block, WordCounts
 from heed.data.tokenizer import Tokenizer
 
@@ -21,69 +19,63 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class TrainingCorpus:
-    """A training text, and how it is mixed with others.
+class TrainingTexts:
+    """All training text: one text, or several that are mixed.
 
     Args:
-        name: its name in a mixture; "" if there is no other.
-        text: the text.
-        directions: in which it is used: as it is, and if there are two, swapped too.
-        weight: its share of the sentences, relative to the other texts.
-        from_step: optimizer step from which on it is drawn.
-        tag: first token of its sources, such as "<crawl>"; None: no tag.
-        noise: of its sources; None: no noise.
+        texts: the texts.
+        temperature: a text of n pairs without a weight has the weight n^(1 / temperature).
     """
 
-    name: str
-    text: TrainingText
-    directions: tuple[Direction, ...]
-    weight: float = 1.0
-    from_step: int = 0
-    tag: str | None = None
-    noise: Noise | None = None
-
-
-@dataclass(frozen=True)
-class TrainingTexts:
-    """All training text: one text, or several that are mixed."""
-
-    corpora: Sequence[TrainingCorpus]
+    texts: Sequence[TrainingText]
+    temperature: float = 1.0
 
     @property
     def is_mixture(self) -> bool:
         """Whether texts are mixed by weight."""
-        return any(corpus.name for corpus in self.corpora)
+        return any(part.text.name for part in self.texts)
+
+    @property
+    def weights(self) -> list[float]:
+        """The share of each text in the sentences, relative to the others."""
+        return [
+            float(len(part)) ** (1 / self.temperature) if part.text.weight is None else part.text.weight
+            for part in self.texts
+        ]
 
     def __len__(self) -> int:
-        return sum(len(corpus.text) for corpus in self.corpora)
+        return sum(map(len, self.texts))
 
     def blocks(self) -> Iterator[Block]:
         """Yield all selected pairs, text by text."""
-        for corpus in self.corpora:
-            yield from corpus.text.blocks()
+        for part in self.texts:
+            yield from part.blocks()
 
     @property
     def directions(self) -> tuple[Direction, ...]:
         """The directions of all texts."""
-        return tuple(dict.fromkeys(direction for corpus in self.corpora for direction in corpus.directions))
+        return tuple(dict.fromkeys(direction for part in self.texts for direction in part.directions))
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of the texts."""
-        return tuple(dict.fromkeys(corpus.tag for corpus in self.corpora if corpus.tag is not None))
+        return tuple(dict.fromkeys(part.text.tag for part in self.texts if part.text.tag is not None))
 
     @property
     def fingerprint(self) -> str:
         """Digest of the selected pairs; of a mixture, of its texts and their weights."""
         if not self.is_mixture:
-            return self.corpora[0].text.fingerprint
-        mixed = [(c.name, c.text.fingerprint, c.weight, c.from_step, c.tag) for c in self.corpora]
+            return self.texts[0].fingerprint
+        mixed = [
+            (part.text.name, part.fingerprint, weight, part.text.from_step, part.text.tag)
+            for part, weight in zip(self.texts, self.weights, strict=True)
+        ]
         return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()
 
     @property
     def report(self) -> CleaningReport:
         """What the cleaning rules dropped, in all texts."""
-        reports = [corpus.text.report for corpus in self.corpora]
+        reports = [part.report for part in self.texts]
         if len(reports) == 1:
             return reports[0]
         return CleaningReport(
@@ -96,7 +88,7 @@ class TrainingTexts:
         """Return what the cleaning rules dropped, text by text, for the user."""
         if not self.is_mixture:
             return str(self.report)
-        return "\n".join(f"{corpus.name}: {corpus.text.report}" for corpus in self.corpora)
+        return "\n".join(f"{part.text.name}: {part.report}" for part in self.texts)
 
     def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int, folder: Path) -> Result:
         """Return the result of a function of the words in a sample of about ``at_most`` pairs.
@@ -104,17 +96,14 @@ class TrainingTexts:
         A mixture is sampled in proportion to the weights. If a text is large, the function is called in a worker
         process, whose memory is freed with it. The words are written to the folder.
         """
-        weights = sum(corpus.weight for corpus in self.corpora)
-        processes = max(corpus.text.processes for corpus in self.corpora)
-        files = []
-        with Workers.started(processes) as workers:
-            for number, corpus in enumerate(self.corpora):
-                share = folder / f"{number}"
-                share.mkdir(parents=True)
-                sample = max(1, round(at_most * corpus.weight / weights))
-                files += corpus.text.write_words(sample, share, workers)
+        weights, files = self.weights, []
+        with Workers.started(max(part.processes(part.clean.chars) for part in self.texts)) as workers:
+            for number, (part, weight) in enumerate(zip(self.texts, weights, strict=True)):
+                words = folder / f"{number}"
+                words.mkdir(parents=True, exist_ok=True)
+                files += part.write_words(max(1, round(at_most * weight / sum(weights))), words, workers)
             return workers.call(partial(call_with_words, function), files)
 
-    def encode(self, tokenizer: Tokenizer) -> list[PreparedPairs]:
+    def encode(self, tokenizer: Tokenizer) -> list[StoredPairs]:
         """Return the token ids of each text, see `TrainingText.encode`."""
-        return [corpus.text.encode(tokenizer) for corpus in self.corpora]
+        return [part.encode(tokenizer) for part in self.texts]

@@ -2,7 +2,7 @@
 
 Evaluation uses two definitions of a word: `split_words` for alignments and attention, and `casefolded_words` for word
 counts and sentence buckets. In the annotation of the synthetic corpus, positions count the words of
-`heed.data.synthetic`, where punctuation marks are words, too.
+`heed.synthetic`, where punctuation marks are words, too.
 """
 
 import re

@@ -150,7 +150,7 @@ def assemble(
         corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
     )
     if corpus.train.is_mixture:
-        names = [part.name for part in corpus.train.corpora]
+        names = [part.text.name for part in corpus.train.texts]
         trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
     torch.manual_seed(config["seed"])
     model = _build_model(parts["model"], tokenizer)
@@ -244,11 +244,11 @@ def prepare(overrides: Sequence[str]) -> str:
         raise HeedError(message) from error
     corpus, tokenizer = _load_text(config, parts)
     lines = []
-    for part, pairs in zip(corpus.train.corpora, corpus.train.encode(tokenizer), strict=True):
-        src, tgt = (int(tokens.sum()) for tokens in pairs.chunk_tokens)
+    for part, pairs in zip(corpus.train.texts, corpus.train.encode(tokenizer), strict=True):
+        src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
-            f"Prepared: {part.name}{': ' if part.name else ''}{len(pairs):,} pairs with {src:,} source and {tgt:,} "
-            f"target tokens in {len(pairs.shards):,} shard{'s' if len(pairs.shards) > 1 else ''}",
+            f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "
+            f"{tgt:,} target tokens",
             f"Folder:   {pairs.folder}",
             f"Digest:   {pairs.digest}",
         ]

@@ -1,4 +1,4 @@
-"""The LightningModule. A Lightning batch is this process's shard of an optimizer step: see data/micro_batches.py."""
+"""The LightningModule. A Lightning batch is this process's shard of an optimizer step: see data/steps.py."""
 
 import math
 import time
@@ -194,7 +194,7 @@ class TranslationModule(L.LightningModule):
             The summed loss, and the negative log-likelihood of each corpus.
         """
         loss_sum = torch.zeros((), device=self.device)
-        nll_sum = torch.zeros(len(self.data.corpora), device=self.device)
+        nll_sum = torch.zeros(len(self.data.mixed), device=self.device)
         for position, (number, batch) in enumerate(shard.micro_batches, start=1):
             torch.manual_seed(_micro_batch_seed(self.seed, shard.epoch, shard.step, number))
             is_last = position == len(shard.micro_batches)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from heed.data.synthetic import split_punctuation
 from heed.decoding import GreedySearch
 from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_counts
 from heed.inference import model_folder
 from heed.inference.translator import Translator
+from heed.synthetic import split_punctuation
 from tests.finished import FinishedRun
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=12", "data.test=8", "data.long=4"]

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from annotated_types import Interval
 
-from heed.data.cleaning import Cleaning
-from heed.data.corpora.builder import CorpusBuilder, MixtureEntry, parse_noise
+from heed.data.corpora.options import CorpusOptions, parse_noise
 from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
 from heed.data.directions import Direction
 from heed.data.formats.entries import (
@@ -22,14 +20,14 @@ from heed.data.formats.entries import (
     parse_entries,
 )
 from heed.data.formats.fields import Fields
-from heed.data.preparation.corpus import Preparation
-from heed.data.text import ParallelText, Source
+from heed.data.text import ParallelText, Source, Text
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, Positive, find_problems, raise_problems, validated
 
 
 @validated("data.")
-class FilesCorpus:
+@dataclass(kw_only=True)
+class FilesCorpus(CorpusOptions):
     """A corpus of parallel files.
 
     An entry of ``train``, ``valid`` and ``test`` is a pair [source file, target file] of UTF-8 text with one sentence
@@ -39,7 +37,7 @@ class FilesCorpus:
 
     Args:
         train, valid: lists of entries, which are concatenated. ``train`` may also be a mixture: a mapping from names to
-            `MixtureOptions`, and ``valid`` a mapping from directions ("en-de") to lists. Its first direction is that of
+            `TextOptions`, and ``valid`` a mapping from directions ("en-de") to lists. Its first direction is that of
             the texts and test sets that do not name theirs.
         temperature: of a mixture without weights: a text of n pairs gets the weight n^(1 / temperature), so that a
             higher temperature draws small texts more often (Arivazhagan et al. 2019, §4.2). None: 1.
@@ -52,71 +50,43 @@ class FilesCorpus:
         min_score: train only on pairs with at least this score.
         src_lang, tgt_lang: language codes. None: guess from the suffixes of the first training files (a.en, a.de) or
             from the field names; otherwise recognise Chinese, Japanese and Korean by their script; otherwise "und".
-        reverse: swap source and target.
-        both_directions: train one model on every pair in both directions, distinguished by language tags.
-        noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
-        max_train: train on a sample of this many clean pairs of each text; None: on all.
-        max_eval: use the first pairs of each validation and test set only, this many; None: all.
-        max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
-        cleaning: the rules for training pairs.
-        preparation: how the training text is prepared.
-        cache_dir: folder of what is prepared.
+        Others: see `CorpusOptions`.
 
     Raises:
         HeedError: naming the entry that is invalid.
     """
 
-    def __init__(
-        self,
-        *,
-        train: Sequence[FileEntry] | Mapping[str, Mapping[str, Any]],
-        temperature: Annotated[float, Interval(ge=1)] | None,
-        valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
-        test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
-        src_field: str | AtLeast1,
-        tgt_field: str | AtLeast1,
-        score_field: str | AtLeast1 | None,
-        min_score: float | None,
-        src_lang: str | None,
-        tgt_lang: str | None,
-        reverse: bool,
-        both_directions: bool,
-        noise: Mapping[str, Any] | None,
-        max_train: AtLeast1 | None,
-        max_eval: AtLeast1 | None,
-        max_eval_tokens: AtLeast1 | None,
-        cleaning: Cleaning,
-        preparation: Preparation,
-        cache_dir: str,
-    ) -> None:
-        self.texts = _parse_mixture(train) if isinstance(train, Mapping) else {"": MixtureOptions(files=train)}
-        if temperature is not None and "" in self.texts:
+    train: Sequence[FileEntry] | Mapping[str, Mapping[str, Any]]
+    temperature: Annotated[float, Interval(ge=1)] | None
+    valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]]
+    test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None
+    src_field: str | AtLeast1
+    tgt_field: str | AtLeast1
+    score_field: str | AtLeast1 | None
+    min_score: float | None
+    src_lang: str | None
+    tgt_lang: str | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.train, Mapping):
+            self.texts = _parse_mixture(self.train)
+        else:
+            self.texts = {"": TextOptions(files=self.train)}
+        if self.temperature is not None and "" in self.texts:
             raise HeedError(
                 "data.temperature decides the weights of a mixture: leave it out, or name the texts in data.train: "
                 "{news: {files: [[a.en,a.de]]}, crawl: {files: [b.tsv]}}."
             )
-        if temperature is not None and any(text.weight for text in self.texts.values()):
+        if self.temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
-        self.valid = _parse_valid(valid)
-        self.tests = _parse_tests(test)
-        if None not in self.valid and (src_lang or tgt_lang):
+        self.valid_entries = _parse_valid(self.valid)
+        self.test_entries = _parse_tests(self.test)
+        if None not in self.valid_entries and (self.src_lang or self.tgt_lang):
             raise HeedError("data.valid names its directions: leave out data.src_lang and data.tgt_lang.")
-        score = None if score_field is None else str(score_field)
-        self.fields = Fields(str(src_field), str(tgt_field), score, (src_lang, tgt_lang))
-        self.min_score = min_score
-        _check_fields(self.texts, self.fields, min_score)
-        self.builder = CorpusBuilder(
-            reverse,
-            both_directions,
-            max_train,
-            max_eval,
-            max_eval_tokens,
-            cleaning,
-            preparation,
-            Path(cache_dir),
-            parse_noise(noise),
-            temperature or 1.0,
-        )
+        score = None if self.score_field is None else str(self.score_field)
+        self.fields = Fields(str(self.src_field), str(self.tgt_field), score, (self.src_lang, self.tgt_lang))
+        _check_fields(self.texts, self.fields, self.min_score)
 
     def load(self) -> Corpus:
         """Read all files and clean the training pairs.
@@ -124,14 +94,14 @@ class FilesCorpus:
         Raises:
             HeedError: naming the invalid file, and its line if possible.
         """
-        valid = {direction: self._read(entries, direction) for direction, entries in self.valid.items()}
-        own = next(iter(self.valid)) or self._guess_direction(valid[None])
+        valid = {direction: self._read(entries, direction) for direction, entries in self.valid_entries.items()}
+        own = next(iter(self.valid_entries)) or self._guess_direction(valid[None])
         self._check_suffixes(own)
         train = [
-            MixtureEntry(
-                name,
+            Text(
                 _find_all(text.entries, text.fields(self._fields_of(text.direction))),
                 text.direction or own,
+                name,
                 text.weight,
                 text.from_step,
                 text.tag,
@@ -141,11 +111,11 @@ class FilesCorpus:
             for name, text in self.texts.items()
         ]
         tests = {}
-        for name, entries in self.tests.items():
+        for name, entries in self.test_entries.items():
             direction = self._direction_of_test(name, own)
             tests[name] = EvaluationSet(self._read(entries, direction), direction)
         sets = [EvaluationSet(text, direction or own) for direction, text in valid.items()]
-        return self.builder.build("files", train, name_validation_sets(sets), tests)
+        return self.build("files", train, name_validation_sets(sets), tests, temperature=self.temperature or 1.0)
 
     def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
         """Read an evaluation set. It has no scores, which are for training."""
@@ -153,7 +123,7 @@ class FilesCorpus:
 
     def _fields_of(self, direction: Direction | None) -> Fields:
         """Return the fields of files of a direction; None: of that of the corpus, as far as it is given."""
-        return replace(self.fields, languages=direction or next(iter(self.valid)) or self.fields.languages)
+        return replace(self.fields, languages=direction or next(iter(self.valid_entries)) or self.fields.languages)
 
     def _direction_of_test(self, name: str, own: Direction) -> Direction:
         """Return the direction of a test set: the one that its name ends with, or the only one.
@@ -161,11 +131,11 @@ class FilesCorpus:
         Raises:
             HeedError: if the name does not end with one of several directions.
         """
-        known = {own, *self.valid, *(text.direction for text in self.texts.values())} - {None}
-        if self.builder.both_directions:
+        known = {own, *self.valid_entries, *(text.direction for text in self.texts.values())} - {None}
+        if self.both_directions:
             known |= {direction.reversed() for direction in known if direction}
         named = [direction for direction in known if re.search(rf"(^|[-.]){re.escape(str(direction))}$", name)]
-        if not named and len(self.valid) > 1:
+        if not named and len(self.valid_entries) > 1:
             raise HeedError(
                 f"data.test: the name of the test set {name} must end with its direction, such as {name}-{own}: there "
                 f"are {', '.join(sorted(map(str, known)))}."
@@ -179,11 +149,11 @@ class FilesCorpus:
             HeedError: naming the pair, and the training files from whose suffixes its direction was guessed.
         """
         first = next(iter(self.texts.values()))
-        is_guessed = None in self.valid and not (first.direction or any(self.fields.languages))
+        is_guessed = None in self.valid_entries and not (first.direction or any(self.fields.languages))
         origin = f", that of [{','.join(first.entries[0])}] in data.train" if is_guessed else ""
         sets = [("train", text.entries, text.direction or own) for text in self.texts.values()]
-        sets += [("valid", entries, direction or own) for direction, entries in self.valid.items()]
-        sets += [("test", entries, self._direction_of_test(name, own)) for name, entries in self.tests.items()]
+        sets += [("valid", entries, direction or own) for direction, entries in self.valid_entries.items()]
+        sets += [("test", entries, self._direction_of_test(name, own)) for name, entries in self.test_entries.items()]
         for key, entries, direction in sets:
             for entry in entries:
                 src, tgt = guess_languages_from_names(entry, self.fields) if len(entry) == 2 else (None, None)
@@ -206,7 +176,7 @@ class FilesCorpus:
         return Direction(*languages)
 
 
-class MixtureOptions:
+class TextOptions:
     """The options of a text of a mixture.
 
     Args:
@@ -255,7 +225,7 @@ class MixtureOptions:
         )
 
 
-def _check_fields(texts: Mapping[str, MixtureOptions], default: Fields, min_score: float | None) -> None:
+def _check_fields(texts: Mapping[str, TextOptions], default: Fields, min_score: float | None) -> None:
     """Raise a HeedError if a text has one field for both sides, or a threshold and no scores.
 
     Args:
@@ -276,17 +246,17 @@ def _check_fields(texts: Mapping[str, MixtureOptions], default: Fields, min_scor
         raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
 
 
-def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, MixtureOptions]:
+def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, TextOptions]:
     """Return the options of each text of a mixture."""
-    mixture: dict[str, MixtureOptions] = {}
+    mixture: dict[str, TextOptions] = {}
     for name, given in train.items():
         where = f"data.train.{name}."
         if not str(name):
             raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
         if not isinstance(given, Mapping):
             raise HeedError(f"data.train.{name}={given} must be a mapping such as {{files: [[a.en,a.de]], weight: 2}}.")
-        raise_problems(find_problems(MixtureOptions, given, where=where))
-        mixture[str(name)] = MixtureOptions(**given)
+        raise_problems(find_problems(TextOptions, given, where=where))
+        mixture[str(name)] = TextOptions(**given)
     if not mixture:
         raise HeedError("data.train is empty: give a list of pairs such as '[[a.en,a.de]]', or named texts.")
     if len({text.weight is None for text in mixture.values()}) > 1:

@@ -14,24 +14,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from heed.compat import WINDOWS
-from heed.data.cleaning import Cleaning
+from heed.data.cache import build_once
 from heed.data.corpora.files import FilesCorpus
+from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus
-from heed.data.preparation.corpus import Preparation
-from heed.data.preparation.folder import open_or_build
 from heed.errors import HeedError, missing_package
 from heed.files import replacing
 from heed.options import AtLeast1, validated
 from heed.progress import announced
 
-FORMAT = 1
-"""Version of the folder in the cache. Those of another version are downloaded again."""
-
 ROLES = {"train": "train-parts", "dev": "tests", "test": "tests"}
 """mtdata's names of training, validation and test sets, and the folders in which it writes their files."""
+
+DOWNLOAD = "download.json"
+"""File of the cache that lists the files of a download."""
 
 PairsByID = dict[str, list[str]]
 """The source and the target file of each corpus, relative to the folder of the download."""
@@ -50,7 +48,8 @@ class Download:
 
 
 @validated("data.")
-class OpusCorpus:
+@dataclass(kw_only=True)
+class OpusCorpus(CorpusOptions):
     """Corpora that mtdata knows. ``mtdata list -l de-en`` lists their IDs.
 
     Args:
@@ -59,57 +58,31 @@ class OpusCorpus:
         command: the program and its first arguments: "mtdata", a path to it, or "uvx mtdata".
         num_jobs: downloads at a time.
         src_lang, tgt_lang: ISO 639-1 or 639-3 codes ("de" or "deu").
-        reverse, both_directions, noise, max_train, max_eval, max_eval_tokens, cleaning, preparation, cache_dir: as
-            in `FilesCorpus`.
+        Others: see `CorpusOptions`.
 
     Raises:
         HeedError: naming the ID that is invalid.
     """
 
-    def __init__(
-        self,
-        *,
-        train: Sequence[str],
-        valid: Sequence[str],
-        test: Sequence[str] | None,
-        command: str,
-        num_jobs: AtLeast1,
-        src_lang: str,
-        tgt_lang: str,
-        reverse: bool,
-        both_directions: bool,
-        noise: Mapping[str, Any] | None,
-        max_train: AtLeast1 | None,
-        max_eval: AtLeast1 | None,
-        max_eval_tokens: AtLeast1 | None,
-        cleaning: Cleaning,
-        preparation: Preparation,
-        cache_dir: str,
-    ) -> None:
-        self.ids = {"train": list(train), "dev": list(valid), "test": list(test or ())}
+    train: Sequence[str]
+    valid: Sequence[str]
+    test: Sequence[str] | None
+    command: str
+    num_jobs: AtLeast1
+    src_lang: str
+    tgt_lang: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ids = {"train": list(self.train), "dev": list(self.valid), "test": list(self.test or ())}
         _check_ids({"data.train": self.ids["train"], "data.valid": self.ids["dev"], "data.test": self.ids["test"]})
-        for key, language in (("src_lang", src_lang), ("tgt_lang", tgt_lang)):
+        for key, language in (("src_lang", self.src_lang), ("tgt_lang", self.tgt_lang)):
             if not re.fullmatch(r"[A-Za-z]{2,3}(_\w+)*", language):
                 raise HeedError(f"data.{key}={language} is no language code: give an ISO 639 code such as de or deu.")
-        self.languages = src_lang, tgt_lang
-        self.program = _split_command(command)
-        self.num_jobs = num_jobs
-        self.wait_minutes = preparation.wait_minutes
-        key = hashlib.blake2b(repr((FORMAT, self.languages, self.ids)).encode(), digest_size=8).hexdigest()
-        self.folder = Path(cache_dir) / "opus" / key
-        self.options: dict[str, Any] = {
-            "src_lang": src_lang,
-            "tgt_lang": tgt_lang,
-            "reverse": reverse,
-            "both_directions": both_directions,
-            "noise": noise,
-            "max_train": max_train,
-            "max_eval": max_eval,
-            "max_eval_tokens": max_eval_tokens,
-            "cleaning": cleaning,
-            "preparation": preparation,
-            "cache_dir": cache_dir,
-        }
+        self.program = _split_command(self.command)
+        identity = (self.src_lang, self.tgt_lang), self.ids
+        key = hashlib.blake2b(repr(identity).encode(), digest_size=8).hexdigest()
+        self.folder = Path(self.cache_dir) / "opus" / key
 
     def load(self) -> Corpus:
         """Download the corpora unless they have been before, read them and clean the training pairs.
@@ -117,7 +90,9 @@ class OpusCorpus:
         Raises:
             HeedError: if mtdata is not installed or fails, or a file is invalid.
         """
-        download = open_or_build(self.folder, _open_download, self._download, wait_minutes=self.wait_minutes)
+        folder = build_once(self.folder, self._download, wait_minutes=self.preparation.wait_minutes)
+        content = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
+        download = Download(folder / content["folder"], content["files"])
         files = FilesCorpus(
             train=list(download.entries("train").values()),
             valid=list(download.entries("dev").values()),
@@ -127,14 +102,16 @@ class OpusCorpus:
             tgt_field="tgt",
             score_field=None,
             min_score=None,
-            **self.options,
+            src_lang=self.src_lang,
+            tgt_lang=self.tgt_lang,
+            **self.shared(),
         )
         return replace(files.load(), name="opus")
 
-    def command(self, folder: Path) -> list[str]:
+    def command_line(self, folder: Path) -> list[str]:
         """Return the command line that downloads the corpora to a folder."""
         # Without --merge, which writes all training text a second time; heed itself drops duplicates.
-        line = [*self.program, "-no-pb", "get", "--langs", "-".join(self.languages)]
+        line = [*self.program, "-no-pb", "get", "--langs", f"{self.src_lang}-{self.tgt_lang}"]
         for role, ids in self.ids.items():
             line += [f"--{role}", *ids] if ids else []
         return [*line, "--fail", "--n-jobs", str(self.num_jobs), "--out", str(folder)]
@@ -144,16 +121,13 @@ class OpusCorpus:
             shutil.rmtree(earlier, ignore_errors=True)
         download = Path(mkdtemp(prefix="download-", dir=folder))
         try:
-            self._run(self.command(download), folder / "mtdata.log")
+            self._run(self.command_line(download), self.folder.with_suffix(".log"))
             files = _find_files(download)
         except HeedError:
             shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
             raise
-        paths = [file for pairs in files.values() for pair in pairs.values() for file in pair]
-        sizes = {file: (download / file).stat().st_size for file in paths}
-        content = {"folder": download.name, "files": files, "sizes": sizes}
-        with replacing(folder / "manifest.json", durable=True) as file:
-            file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        with replacing(folder / DOWNLOAD) as file:
+            file.write_text(json.dumps({"folder": download.name, "files": files}, indent=1), encoding="utf-8")
 
     def _run(self, command: Sequence[str], log: Path) -> None:
         if not command or shutil.which(command[0]) is None:
@@ -242,19 +216,3 @@ def _pair(folder: Path, role: str, name: str, src_lang: str) -> list[str]:
     if missing := [file for file in files if not (folder / file).is_file()]:
         raise ValueError(f"{missing[0]} is missing")
     return files
-
-
-def _open_download(folder: Path) -> Download:
-    """Return a finished download.
-
-    Raises:
-        ValueError: if it is not finished, or a file is missing or has another size.
-    """
-    try:
-        content = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        download = folder / content["folder"]
-        if any((download / file).stat().st_size != size for file, size in content["sizes"].items()):
-            raise ValueError("a file has another size")
-        return Download(download, content["files"])
-    except (OSError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} is not complete") from error

@@ -16,6 +16,10 @@ from heed.data.formats.identity import file_identity
 from heed.data.formats.lines import LineRange, cut_file
 from heed.data.text import BLOCK, Advance, Block, Part
 from heed.errors import HeedError, first_line
+from heed.progress import print_line
+
+DEFAULT_NAMES = ("src", "tgt")
+"""The default of data.src_field and data.tgt_field, see conf/data/files.yaml."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,17 @@ class Columns:
 def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
     """Return the columns of a table: by number, or by the names in the first line.
 
+    A table of two columns that has neither of the default names is read as source and target, with a line that says so.
+
     Raises:
         HeedError: if there is no column of this name.
     """
     if all(name.isdecimal() and int(name) > 0 for name in fields.names):
         return Columns(tuple(int(name) - 1 for name in fields.names), header=None)
     names = [name.strip() for name in header]
+    if len(names) == 2 and fields.names == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
+        print_line(f"{file}: no column is called src or tgt, so its two columns are source and target from line 1 on.")
+        return Columns((0, 1), header=None)
     if missing := [name for name in fields.names if name not in names]:
         raise HeedError(
             f"{file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field and "

@@ -1,15 +1,21 @@
 """TMX: translation memories."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from heed.data.formats.compression import DAMAGED, opened
 from heed.data.formats.fields import BlockBuilder, Fields
 from heed.data.formats.identity import file_identity
 from heed.data.text import BLOCK, Advance, Block, Part
 from heed.errors import HeedError, first_line
+
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+CODES = ("bpt", "ept", "ph", "it", "ut", "sub")
+"""Elements in a sentence that are not text."""
 
 
 @dataclass(frozen=True)
@@ -40,116 +46,51 @@ class TmxFile:
         return [self]
 
     def read(self, advance: Advance) -> Iterator[Block]:
-        from xml.parsers import expat
-
-        units = _TmxUnits()
-        fields = replace(self.fields, score=None)
-        block, position, found = BlockBuilder(fields), 0, False
+        src, tgt = (_normal_code(str(language)) for language in self.fields.languages)
+        fields, languages = replace(self.fields, score=None), set[str]()
+        block, position, found, body = BlockBuilder(fields), 0, False, ElementTree.Element("body")
         with opened(self.file) as (content, disk):
             try:
-                while chunk := content.read(2**20):
-                    units.feed(chunk)
-                    for unit in units.take():
-                        if pair := _find_pair(unit, self.fields.languages):
-                            block.add_values(*pair)
-                            found = True
+                for event, element in ElementTree.iterparse(content, ("start", "end")):
+                    if event == "start" and element.tag == "body":
+                        body = element
+                    if event == "start" or element.tag != "tu":
+                        continue
+                    texts = {tuv.get(LANGUAGE) or tuv.get("lang") or "": tuv.find("seg") for tuv in element.iter("tuv")}
+                    languages |= texts.keys()
+                    sides = [_find_language(texts, code) for code in (src, tgt)]
+                    if None not in sides and sides[0] is not sides[1]:
+                        block.add_values(*(_text(side).strip() for side in sides if side is not None))
+                        found = True
+                    body.clear()
                     if len(block.src) >= BLOCK:
                         yield block.block()
                         block = BlockBuilder(fields)
-                    advance(disk.tell() - position)
-                    position = disk.tell()
-                units.close()
-            except (expat.ExpatError, ValueError, LookupError, *DAMAGED) as error:
+                        advance(disk.tell() - position)
+                        position = disk.tell()
+                advance(disk.tell() - position)
+            except (ElementTree.ParseError, ValueError, LookupError, *DAMAGED) as error:
                 raise HeedError(f"{self.file} cannot be read as TMX: {first_line(error)}.") from error
         if not found:
-            src, tgt = self.fields.languages
-            known = ", ".join(sorted(units.languages)) or "none"
-            raise HeedError(f"{self.file} has no unit in both {src} and {tgt} (its languages: {known}).")
+            known = ", ".join(sorted(languages)) or "none"
+            wanted = " and ".join(map(str, self.fields.languages))
+            raise HeedError(f"{self.file} has no unit in both {wanted} (its languages: {known}).")
         yield block.block()
 
 
-def _find_pair(unit: Sequence[tuple[str, str]], languages: Sequence[str | None]) -> list[str] | None:
-    """Return the texts of a unit in two languages; None if it lacks one of them."""
-    codes = [_normal_code(code) for code, _ in unit]
-    src, tgt = (_find_language(codes, _normal_code(str(language))) for language in languages)
-    return None if src is None or tgt is None or src == tgt else [unit[src][1], unit[tgt][1]]
+def _text(element: ElementTree.Element) -> str:
+    """Return the text of a segment without formatting codes."""
+    inner = ("" if child.tag in CODES else _text(child) for child in element)
+    tails = (child.tail or "" for child in element)
+    return (element.text or "") + "".join(text + tail for text, tail in zip(inner, tails, strict=True))
 
 
-def _find_language(codes: Sequence[str], wanted: str) -> int | None:
-    """Return where a language is: "en", or otherwise a variant of it such as "en-us"."""
-    if wanted in codes:
-        return codes.index(wanted)
-    return next((index for index, code in enumerate(codes) if code.split("-")[0] == wanted), None)
+def _find_language(texts: Mapping[str, ElementTree.Element | None], wanted: str) -> ElementTree.Element | None:
+    """Return the text in a language: "en", or otherwise a variant of it such as "en-us"."""
+    codes = {_normal_code(code): text for code, text in texts.items()}
+    variants = (text for code, text in codes.items() if code.split("-")[0] == wanted)
+    return codes.get(wanted, next(variants, None))
 
 
 def _normal_code(code: str) -> str:
     return code.lower().replace("_", "-")
-
-
-class _TmxUnits:
-    """Collects the translation units of a TMX file as lists of (language, text)."""
-
-    CODES = ("bpt", "ept", "ph", "it", "ut", "sub")
-    """Elements in a sentence that are not text."""
-
-    def __init__(self) -> None:
-        from xml.parsers import expat
-
-        self.languages: set[str] = set()
-        self._units: list[list[tuple[str, str]]] = []
-        self._unit: list[tuple[str, str]] = []
-        self._language = ""
-        self._text: list[str] | None = None
-        self._codes = 0
-        self._parser = expat.ParserCreate()
-        self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._characters
-        self._parser.EntityDeclHandler = self._refuse_declaration
-        self._parser.SkippedEntityHandler = self._refuse_entity
-
-    def feed(self, chunk: bytes) -> None:
-        """Parse more of the file."""
-        self._parser.Parse(chunk, False)
-
-    def close(self) -> None:
-        """Parse the end of the file."""
-        self._parser.Parse(b"", True)
-
-    def take(self) -> list[list[tuple[str, str]]]:
-        """Return the units that were completed since the last call."""
-        units, self._units = self._units, []
-        return units
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "tu":
-            self._unit = []
-        elif name == "tuv":
-            self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
-            self.languages.add(self._language)
-        elif name == "seg":
-            self._text = []
-        elif name in self.CODES:
-            self._codes += 1
-
-    def _end(self, name: str) -> None:
-        if name == "seg" and self._text is not None:
-            self._unit.append((self._language, "".join(self._text).strip()))
-            self._text = None
-        elif name == "tu":
-            self._units.append(self._unit)
-        elif name in self.CODES:
-            self._codes -= 1
-
-    def _characters(self, text: str) -> None:
-        if self._text is not None and not self._codes:
-            self._text.append(text)
-
-    def _refuse_entity(self, name: str, *_: Any) -> None:
-        # The DTD that declares it is not read. Without this handler, expat leaves the character out.
-        raise ValueError(f"the entity &{name}; in line {self._parser.CurrentLineNumber:,} is unknown")
-
-    def _refuse_declaration(self, *_: Any) -> None:
-        # A few nested entities can expand to gigabytes.
-        raise ValueError("it declares entities, which a translation memory does not need: remove its DOCTYPE")

@@ -9,7 +9,6 @@ import lightning as L
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
-from heed.data.synthetic import split_punctuation
 from heed.data.text import ParallelText
 from heed.evaluation.alignment import (
     Extraction,
@@ -23,6 +22,7 @@ from heed.evaluation.alignment import (
 )
 from heed.inference.translator import Translator
 from heed.options import AtLeast0
+from heed.synthetic import split_punctuation
 from heed.training.module import TranslationModule
 
 METRIC = "valid/aer"

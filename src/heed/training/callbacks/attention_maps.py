@@ -87,7 +87,7 @@ class DrawAttentionMaps(Callback):
         assert isinstance(module, TranslationModule)
         name = module.data.validated[0]
         valid, translations = module.data.texts[name], module.results[name].translations
-        sentences = choose_sentences(valid, module.data.encoded[name].src.lengths, self.sentences)
+        sentences = choose_sentences(valid, module.data.encoded[name].src_lengths, self.sentences)
         if not sentences:
             return {}
         translator = Translator(

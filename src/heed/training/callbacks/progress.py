@@ -92,8 +92,8 @@ class TerminalProgress:
         if self._decoding is not None and self._decoding.description == description:
             return
         self.end_decoding()
-        src = trainer.datamodule.encoded[split].src
-        total = int(src.lengths.sum()) + len(src)  # + 1 for EOS
+        lengths = trainer.datamodule.encoded[split].src_lengths
+        total = int(lengths.sum()) + len(lengths)  # + 1 for EOS
         self._decoding = Progress(description, total=total, unit="tokens", enabled=trainer.is_global_zero).start()
 
     def update_decoding(self, trainer: L.Trainer, batch: Batch) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal, TypeAlias, TypeVar
 
-from heed.data.synthetic import lexicon as lex
-from heed.data.synthetic.grammar import (
+from heed.synthetic import lexicon as lex
+from heed.synthetic.grammar import (
     Adverb,
     Clause,
     ConjunctionNode,
@@ -34,7 +34,7 @@ from heed.data.synthetic.grammar import (
     finish_sentence,
     main_clause,
 )
-from heed.data.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition, Verb
+from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition, Verb
 
 T = TypeVar("T")
 

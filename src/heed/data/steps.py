@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from heed.data.order import Order
-from heed.data.store import IntArray, Pairs
+from heed.data.pairs import IntArray, Pairs
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
 
@@ -149,7 +149,7 @@ class Planner:
         Raises:
             HeedError: if a single pair exceeds ``device_tokens``.
         """
-        src_lengths, tgt_lengths = pairs.src.lengths + 1, pairs.tgt.lengths + 1  # with EOS
+        src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         self.check_length(int((self._padded(src_lengths) + self._padded(tgt_lengths)).max()))
         rng = np.random.default_rng((*seed, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)

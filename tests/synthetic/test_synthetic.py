@@ -17,10 +17,10 @@ import headline
 import pytest
 from experiments.hardness import word_for_word
 
-from heed.data.synthetic import ContrastivePair, Example, challenge, generate, lexicon, split_punctuation
-from heed.data.synthetic.grammar import detokenize
-from heed.data.synthetic.rules import CONTRASTIVE_TAGS, RULES, RandomChoices
 from heed.errors import HeedError
+from heed.synthetic import ContrastivePair, Example, challenge, generate, lexicon, split_punctuation
+from heed.synthetic.grammar import detokenize
+from heed.synthetic.rules import CONTRASTIVE_TAGS, RULES, RandomChoices
 
 T = TypeVar("T")
 SIZES = {"train": 4000, "valid": 200, "test": 500, "long": 40}
@@ -57,7 +57,7 @@ def test_the_corpus_is_the_same_in_every_version(
 
 def test_the_same_seed_generates_the_same_text_in_every_process() -> None:
     program = (
-        "from heed.data.synthetic import generate, challenge\n"
+        "from heed.synthetic import generate, challenge\n"
         "splits = generate(seed=3, train=200, valid=20, test=20, long=3)\n"
         "print([e for split in splits.values() for e in split], challenge(seed=3, per_tag=4))\n"
     )
@@ -114,7 +114,7 @@ def test_a_source_has_one_translation(examples: list[Example], contrastive_pairs
 
 
 def test_too_large_sizes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heed.data.synthetic.MAX_FAILED_DRAWS", 3)
+    monkeypatch.setattr("heed.synthetic.MAX_FAILED_DRAWS", 3)
     with pytest.raises(HeedError, match="train=30000"):
         generate(seed=1, train=30000, valid=0, test=0, long=0)
 

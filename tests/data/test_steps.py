@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.micro_batches import Planner, shard
 from heed.data.order import RandomPermutation
+from heed.data.steps import Planner, shard
 from heed.errors import HeedError
 from tests.data.corpora import Lengths, epoch_order, numbered_steps, plan_steps
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from heed.data.synthetic.lexicon import (
+from heed.synthetic.lexicon import (
     BE,
     Adjective,
     Case,

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heed.data.synthetic.grammar import Key, Pair, detokenize
-from heed.data.synthetic.rules import (
+from heed.errors import HeedError
+from heed.progress import Progress, track
+from heed.synthetic.grammar import Key, Pair, detokenize
+from heed.synthetic.rules import (
     CONTRASTIVE_TAGS,
     RULES,
     TAG_PERCENTAGES,
@@ -21,8 +23,6 @@ from heed.data.synthetic.rules import (
     Schema,
     clause_chain,
 )
-from heed.errors import HeedError
-from heed.progress import Progress, track
 
 __all__ = ["ContrastivePair", "Example", "challenge", "generate", "split_punctuation"]
 

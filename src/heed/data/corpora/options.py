@@ -1,0 +1,135 @@
+"""What all kinds of corpora share: their options, and the steps from texts and sets to a corpus."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from heed.data.cleaning import Cleaning
+from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
+from heed.data.digests import source_digests
+from heed.data.noise import Noise
+from heed.data.preparation.training_text import Preparation, TrainingText
+from heed.data.text import Text
+from heed.data.training_texts import TrainingTexts
+from heed.errors import HeedError
+from heed.options import AtLeast1, find_problems, raise_problems
+
+
+@dataclass(kw_only=True)
+class CorpusOptions:
+    """The options that all kinds of corpora share.
+
+    Args:
+        reverse: swap source and target.
+        both_directions: train one model on every pair in both directions, distinguished by language tags.
+        noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
+        max_train: train on a sample of this many clean pairs of each text; None: on all.
+        max_eval: use the first pairs of each validation and test set only, this many; None: all.
+        max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
+        cleaning: the rules for training pairs.
+        preparation: how the training text is prepared.
+        cache_dir: folder of what is prepared.
+    """
+
+    reverse: bool
+    both_directions: bool
+    noise: Mapping[str, Any] | None
+    max_train: AtLeast1 | None
+    max_eval: AtLeast1 | None
+    max_eval_tokens: AtLeast1 | None
+    cleaning: Cleaning
+    preparation: Preparation
+    cache_dir: str
+
+    def __post_init__(self) -> None:
+        parse_noise(self.noise)
+
+    def shared(self) -> dict[str, Any]:
+        """Return these options by name, for another kind of corpus."""
+        return {field.name: getattr(self, field.name) for field in fields(CorpusOptions)}
+
+    def build(
+        self,
+        name: str,
+        train: Sequence[Text],
+        valid: dict[str, EvaluationSet],
+        tests: dict[str, EvaluationSet],
+        *,
+        temperature: float = 1.0,
+    ) -> Corpus:
+        """Return the corpus: reverse, clean and select the training text.
+
+        Args:
+            train: the texts of a mixture, or one with the name "".
+            valid, tests: sets by name.
+            temperature: see `TrainingTexts`.
+        """
+        if self.reverse:
+            train = [replace(text, direction=text.direction.reversed()) for text in train]
+            valid = name_validation_sets([part.reversed() for part in valid.values()])
+            tests = {split: part.reversed() for split, part in tests.items()}
+        if self.both_directions and (same := [t.direction for t in train if len(set(t.direction)) == 1]):
+            raise HeedError(
+                f"data.both_directions=true needs two different languages, but both are {same[0].src_lang!r}: set "
+                "data.src_lang and data.tgt_lang."
+            )
+        # The whole sets, so that the training text does not depend on `max_eval`.
+        selected = self._select(train, [*valid.values(), *tests.values()])
+        valid, tests = ({split: part.first(self.max_eval) for split, part in sets.items()} for sets in (valid, tests))
+        corpus = Corpus(name, TrainingTexts(selected, temperature), valid, tests, self.max_eval_tokens)
+        _check_targets(corpus)
+        return corpus
+
+    def _select(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[TrainingText]:
+        """Select the training pairs of each text. Of duplicates across texts, the heaviest text keeps its own."""
+        default = parse_noise(self.noise)
+        selected: dict[str, TrainingText] = {}
+        for text in sorted(texts, key=lambda text: -(text.weight or 0)):
+            directions = (text.direction, *([text.direction.reversed()] if self.both_directions else []))
+            found = TrainingText(
+                replace(text, noise=text.noise or default),
+                directions=directions,
+                held_out=[
+                    source_digests(filter(None, [part.from_language(direction.src_lang) for part in held_out]))
+                    for direction in directions
+                ],
+                cleaning=self.cleaning,
+                at_most=self.max_train,
+                swapped=self.reverse,
+                preparation=self.preparation,
+                cache_dir=Path(self.cache_dir),
+                # Equal pairs of other languages ("OK" is "OK" in German and in French) are no duplicates.
+                heavier=[other for other in selected.values() if other.text.direction == text.direction],
+            )
+            if not len(found):
+                where = f" in data.train.{text.name}" if text.name else ""
+                raise HeedError(
+                    f"Cleaning left nothing to train on{where} (the rules are data.cleaning.*).\n{found.report}"
+                )
+            selected[text.name] = found
+        return [selected[text.name] for text in texts]
+
+
+def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:
+    """Return the noise with these arguments; None for none.
+
+    Raises:
+        HeedError: if an argument is unknown or out of range.
+    """
+    if given is None:
+        return None
+    raise_problems(find_problems(Noise, given, where="data.noise."))
+    return Noise(**given)
+
+
+def _check_targets(corpus: Corpus) -> None:
+    """Raise a HeedError if an evaluation set has a target language that no training text has."""
+    trained = {direction.tgt_lang for direction in corpus.train.directions}
+    for name, part in {**corpus.valid, **corpus.tests}.items():
+        if part.direction.tgt_lang not in trained:
+            option = f"data.{name.replace('-', '.', 1)}" if name in corpus.valid else f"data.test.{name}"
+            raise HeedError(
+                f"{option} is a set of {part.direction}, but no training text has the target language "
+                f"{part.direction.tgt_lang}: add one, with `direction: {part.direction}`, or leave the set out."
+            )

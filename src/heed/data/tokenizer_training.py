@@ -1,0 +1,205 @@
+"""Training of subword tokenizers, on the counted words of a sample of the training text."""
+
+import hashlib
+import io
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Literal
+
+import sentencepiece as spm
+from annotated_types import Interval
+
+from heed.data.cache import build_once
+from heed.data.text import WordCounts
+from heed.data.tokenizer import Tokenizer
+from heed.data.training_texts import TrainingTexts
+from heed.errors import HeedError
+from heed.files import remove
+from heed.options import AtLeast1, UnitInterval, validated
+from heed.progress import announced
+from heed.symbols import BOS, EOS, PAD, UNK
+
+THREADS = 4
+"""Threads of SentencePiece's training. A constant, because unigram models depend on the number of threads."""
+
+SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
+"""Rough duration of SentencePiece's training, which reports no progress."""
+
+BYTES = 256
+"""Number of pieces that byte fallback adds."""
+
+
+@validated("tokenizer.")
+class TokenizerTrainer:
+    """Trains a tokenizer on the training split.
+
+    The names of the attributes are part of the cache key of a trained tokenizer.
+
+    Args:
+        kind: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
+        joint: one vocabulary for both languages, which tied embeddings need, or one per language.
+        vocab_size: pieces per vocabulary, including special symbols. "auto": a size that suits the text
+            (`auto_vocab_size`), or fewer pieces if the text does not have as many.
+        byte_fallback: encode unknown characters as bytes, so that no text is unknown.
+        character_coverage: fraction of the text's characters, in [0.98, 1], that are covered by pieces; the rarest
+            characters are left out.
+        normalization: SentencePiece's normalization rule. "identity" keeps the text; "nmt_nfkc" changes it (№ to No).
+        max_sentences: train on at most this many sentences per side, evenly spaced over the training split.
+        bpe_dropout: rate of BPE-dropout in the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
+
+    Raises:
+        HeedError: if an argument is out of range, or if ``bpe_dropout`` is used with a unigram model.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: Literal["bpe", "unigram"],
+        joint: bool,
+        vocab_size: Literal["auto"] | Annotated[int, Interval(ge=1, le=2**31 - 1)],
+        byte_fallback: bool,
+        character_coverage: Annotated[float, Interval(ge=0.98, le=1)],
+        normalization: str,
+        max_sentences: AtLeast1,
+        bpe_dropout: UnitInterval,
+    ) -> None:
+        if bpe_dropout and kind != "bpe":
+            raise HeedError(
+                f"tokenizer.bpe_dropout={bpe_dropout} drops BPE merges: set tokenizer.kind=bpe or "
+                "tokenizer.bpe_dropout=0."
+            )
+        self.kind = kind
+        self.joint = joint
+        self.vocab_size = vocab_size
+        self.byte_fallback = byte_fallback
+        self.character_coverage = character_coverage
+        self.normalization = normalization
+        self.max_sentences = max_sentences
+        self.bpe_dropout = bpe_dropout
+
+    def train(self, text: TrainingTexts, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
+        """Return a tokenizer trained on this text. It is cached: trained once per text and settings.
+
+        Args:
+            text: the training pairs.
+            cache_dir: folder of the cache.
+            tags: language tags of a model of several target languages, and tags of texts, see `Tokenizer`.
+
+        Raises:
+            HeedError: if ``vocab_size`` is impossible for this text; the message contains the bound.
+        """
+        if tags and not self.joint:
+            raise HeedError(
+                "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
+            )
+        learned = {name: value for name, value in vars(self).items() if name != "bpe_dropout"}
+        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.fingerprint, *tags))
+        key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
+        sentences = min(len(text), self.max_sentences) * 2
+
+        def build(folder: Path) -> None:
+            with announced(
+                "Training the tokenizer",
+                f"{self.kind}, {sentences:,} sentences",
+                expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
+            ):
+                train = partial(self.train_models, pairs=len(text), tags=tags)
+                counts = folder / "words"  # inside, so that the next build removes them if this one is killed
+                models = text.call_with_words(train, self.max_sentences, counts)
+                remove(counts)
+                Tokenizer(*models).save(folder)
+
+        return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
+
+    def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> tuple[bytes, bytes | None]:
+        """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
+
+        Args:
+            words: of the sample.
+            pairs: number of pairs of the whole text, which decides ``vocab_size="auto"``.
+            tags: language tags.
+        """
+        share = words.pairs / pairs
+        if self.joint:
+            return self._train_model(words.src + words.tgt, share, tags), None
+        return self._train_model(words.src, share), self._train_model(words.tgt, share)
+
+    def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
+        size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
+        model = io.BytesIO()
+        # SentencePiece splits sentences into words and counts them, so words with their counts give the same BPE model
+        # as sentences, in a fraction of the time. Sorted, because unigram models depend on the order.
+        counted = sorted(((word, count) for word, count in words.items() if word), key=lambda item: (-item[1], item[0]))
+        try:
+            spm.SentencePieceTrainer.train(
+                sentence_iterator=(f"{word}\t{count}" for word, count in counted),
+                input_format="tsv",
+                model_writer=model,
+                model_type=self.kind,
+                vocab_size=size,
+                hard_vocab_limit=self.vocab_size != "auto",
+                byte_fallback=self.byte_fallback,
+                character_coverage=self.character_coverage,
+                normalization_rule_name=self.normalization,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                control_symbols=list(tags),
+                num_threads=THREADS,
+                max_sentence_length=2**20,  # bytes; SentencePiece silently skips longer lines
+                minloglevel=2,
+            )
+        except (RuntimeError, OSError) as error:
+            raise HeedError(_explain_error(str(error), size)) from error
+        return model.getvalue()
+
+    def auto_vocab_size(self, words: Counter[str], share: float) -> int:
+        """Return a vocabulary size for which most pieces are frequent enough to be learned (Gowda and May 2020).
+
+        A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
+        (thousands of characters in Chinese) and the special pieces are added. For English and German that is 1,272 for
+        500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
+        (4,500,000), as in the literature.
+
+        Args:
+            words: of one language or two, in a sample of the text.
+            share: of the text that is in the sample.
+        """
+        counts: Counter[str] = Counter()
+        for word, count in words.items():
+            for character in word:
+                counts[character] += count
+        seen = sorted(counts.values(), reverse=True)
+        total = sum(seen)
+        alphabet = bisect_left(list(accumulate(seen)), self.character_coverage * total) + 1
+        characters = total / share
+        small = 4_000_000
+        pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
+        fixed = len((PAD, UNK, BOS, EOS)) + (BYTES if self.byte_fallback else 0)
+        return 8 * math.ceil(
+            (pieces + alphabet + fixed) / 8
+        )  # accelerators multiply matrices faster if sizes are multiples of 8
+
+
+def _explain_error(message: str, size: int) -> str:
+    """Translate an error message of SentencePiece into one about heed's options."""
+    if largest := re.search(r"too high \(\d+\).*<= (\d+)", message):
+        return (
+            f"tokenizer.vocab_size={size} is more than this text has pieces: the largest possible is {largest[1]} "
+            "(auto chooses a suitable size)."
+        )
+    if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return (
+            f"tokenizer.vocab_size={size} is less than the text's alphabet: the smallest possible is {least[1]} "
+            "(auto chooses a suitable size; a lower tokenizer.character_coverage encodes more characters as bytes)."
+        )
+    if "all_chars_count" in message:
+        return "The training text contains only spaces (SentencePiece reads ▁, U+2581, as a space)."
+    return f"SentencePiece could not train a tokenizer with these settings: {message.strip()}"
