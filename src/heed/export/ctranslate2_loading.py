@@ -73,7 +73,6 @@ def cached_export(path: Path, translator: Translator) -> Path:
 
     def export(partial: Path) -> None:
         print(f"heed: exporting {folder} to CTranslate2, once.", file=sys.stderr)
-        partial.mkdir()
         try:
             check = check_sentences(path, None, _read_lines, translator.directions)
         except HeedError:  # a model folder without its run
