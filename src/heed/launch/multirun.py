@@ -48,9 +48,10 @@ class Jobs(Callback):
 
     def on_multirun_start(self, config: Config, **_: Any) -> None:
         self._writes_table = is_grid = config.sweep is None  # a search has its own table
-        overrides, choices = config.hydra.overrides.task, config.hydra.runtime.choices
+        overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
+        words = OverridesParser.create().parse_overrides(overrides) if is_grid else []
         with read_write(config.hydra):
-            for word in OverridesParser.create().parse_overrides(list(overrides)) if is_grid else ():
+            for word in words:
                 if word.is_sweep_override() and word.key_or_group in choices:
                     choices[word.key_or_group] = GRID_CHOICE
         HydraConfig.instance().set_config(config)  # the name of the folder interpolates the choices
