@@ -38,7 +38,7 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) 
 
     Args:
         timeout: seconds that accepted requests get.
-        started: what to print to stdout when the signals are handled. Clients can already connect to the listener.
+        started: printed to stdout once a signal stops the server cleanly. Clients can already connect to the listener.
 
     Raises:
         SystemExit: with status 0, after SIGTERM.
