@@ -88,7 +88,7 @@ def is_running(process: int) -> bool:
 
 @cache
 def process_space() -> str:
-    """Return 8 hexadecimal digits for what numbers this process: the machine, and on Linux the container."""
+    """Return a digest of the machine and, on Linux, the container: process numbers are unique within it."""
     container = Path("/proc/self/ns/pid")
     facts = f"{platform.node()} {container.readlink() if container.exists() else ''}"
     return f"{zlib.crc32(facts.encode()):08x}"

@@ -106,7 +106,7 @@ def remove_unfinished(folder: Path, name: str = "*", *, min_age: float = 0.0) ->
 
 
 def _is_abandoned(partial: Path) -> bool:
-    """Return whether the process that wrote a temporary file was one of this machine and has ended."""
+    """Return whether a process on this machine wrote a temporary file and has ended since."""
     writer = re.search(r"\.[0-9a-f]{8}-([0-9a-f]{8})-(\d+)\.", partial.name)
     return writer is not None and writer[1] == process_space() and not is_running(int(writer[2]))
 

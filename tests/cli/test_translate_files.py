@@ -3,9 +3,7 @@
 import io
 import json
 import os
-import pty
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -235,21 +233,6 @@ def test_killed_translation_is_resumed_to_the_same_file(folder: Path, tmp_path: 
     assert output.read_bytes() == whole.read_bytes()
     assert output.read_bytes().count(b"\n") == len(lines)
     assert not partial.exists()
-
-
-@pytest.mark.slow
-def test_a_line_typed_at_a_terminal_is_translated_at_once(folder: Path, translator: Translator) -> None:
-    main, terminal = pty.openpty()
-    command = [sys.executable, "-m", "heed", "translate", "--model", str(folder), "--device", "cpu"]
-    process = forkserver.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    os.close(terminal)
-    assert process.stdout
-    for line in (LINES[0], LINES[2]):
-        os.write(main, f"{line}\n".encode())
-        assert process.stdout.readline().decode() == f"{translator.translate(line)[0]}\n"
-    os.write(main, b"\x04")  # end of input
-    assert process.wait(60) == 0
-    os.close(main)
 
 
 @pytest.mark.slow

@@ -101,7 +101,7 @@ class SentenceSplitter:
 
 
 def sentence_of(part: str) -> str:
-    """Return what is translated of a part of a line."""
+    """Return the sentence in a part of a line, without the white space around it."""
     return part.strip(" \t")
 
 

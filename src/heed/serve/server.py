@@ -26,8 +26,10 @@ def listen(host: str, port: int) -> socket.socket:
     is_ipv6 = ":" in host
     family, dual = (socket.AF_INET6, socket.has_dualstack_ipv6()) if is_ipv6 else (socket.AF_INET, False)
     try:
+        if not 0 <= port < 2**16:
+            raise OSError("a port is a number from 0 to 65535")
         return socket.create_server((host, port), family=family, backlog=2048, dualstack_ipv6=dual)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise HeedError(f"{host}:{port} cannot be used: {error}. Choose another --host or --port.") from error
 
 
@@ -36,7 +38,7 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) 
 
     Args:
         timeout: seconds that accepted requests get.
-        started: what to print to stdout when the signals are handled. Clients can already connect to the listener.
+        started: printed to stdout once a signal stops the server cleanly. Clients can already connect to the listener.
 
     Raises:
         SystemExit: with status 0, after SIGTERM.
