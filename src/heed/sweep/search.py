@@ -31,7 +31,7 @@ from heed.sweep.study import SharedStudy, default_storage, open_storage, origina
 from heed.sweep.summary import read_study
 from heed.sweep.trial import reason_of, run_trial
 from heed.sweep.verdict import Candidate, confirmation_name, confirmed, decide, rank
-from heed.sweep.workers import run_workers
+from heed.sweep.workers import ignore_repeated_sigterm, run_workers
 
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row: the cause is probably not the values of one trial."""
@@ -59,6 +59,7 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
     Raises:
         HeedError: if an option is wrong, or the study exists with other options.
     """
+    ignore_repeated_sigterm()
     check_launcher()
     plan = Plan(arguments, config=config, config_loader=hydra_context.config_loader)
     plan.check_space()
