@@ -168,7 +168,7 @@ def test_untrained_trials_do_not_win() -> None:
         assert sentence.startswith("No trial is trained enough to be compared: the best valid.bleu, 0.09")
         page = text_of(render(found))
         assert page.count(sentence) == 2  # the title and the heading
-        assert "winner" not in page.replace("winner minus it", "").lower()
+        assert "winner" not in page.lower()
         assert "experiment=small" not in page
         assert not [line for line in study_lines(found, top=9) if "winner" in line]
     assert "is best" in headline(make_study([make_trial(0, 0.09)], objectives=["valid.loss"]))[0]
@@ -313,8 +313,9 @@ def test_configurations_whose_runs_failed_are_on_the_page() -> None:
     second = replace(second, found=None, failed=["seed 3: NaN."])
     third = replace(third, failed=["seed 2: Out of memory."])
     text = text_of(render(make_study(verdict=replace(verdict, configurations=[first, second, third]))))
-    assert "failed: seed 3: NaN." in text
-    assert "failed: seed 2: Out of memory." in text
+    assert "failed" in text
+    assert "seed 3: NaN." in text
+    assert "seed 2: Out of memory." in text
     assert "38.01" in text
     assert "38.02" not in text
 
