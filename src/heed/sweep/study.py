@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError, first_line, missing_package
 from heed.options import format_value
 from heed.report.sweep import TrialSummary
 from heed.runs.objectives import StudyDirection
@@ -98,9 +98,9 @@ def explaining(database: str, verb: str) -> Iterator[None]:
             yield
     except ImportError as error:
         driver = getattr(error.__cause__, "name", None) or "of a driver"
-        raise HeedError(
-            f"{database} needs the Python package {driver}: install it or, for PostgreSQL, heed's extra postgresql."
-        ) from error
+        if "psycopg" in driver:
+            raise missing_package(database, driver, "postgresql") from error
+        raise HeedError(f"{database} needs the Python package {driver}: install it with pip.") from error
     # RuntimeError: the tables are of another version of Optuna.
     except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
         cause: BaseException = error
