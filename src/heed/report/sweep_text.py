@@ -31,10 +31,9 @@ def study_lines(study: StudySummary, *, top: int) -> list[str]:
 
 def headline(study: StudySummary) -> list[str]:
     """Return what the study shows, the most important sentence first."""
-    if sentence := untrained(study):
-        return [sentence]
+    warning = untrained(study)
     if study.verdict:
-        return _verdict(study, study.verdict)
+        return [warning] if warning else _verdict(study, study.verdict)
     best, objective = study.best_trials(), study.objectives[0]
     if not best:
         return ["No trial has finished yet." if study.is_searching else "No trial has a score."]
@@ -42,15 +41,17 @@ def headline(study: StudySummary) -> list[str]:
     if len(study.objectives) > 1:
         are = "trial is" if len(study.front) == 1 else "trials are"
         return [f"{len(study.front)} {are} on the Pareto front of {_join(study.objectives)}{so_far}."]
-    sentences = [f"{_capital(trial_label(best[0]))} is best{so_far}: {objective} {format_score(best[0].score)}."]
-    if len(study.arms) > 1:
+    leader = f"{_capital(trial_label(best[0]))} is best{so_far}: {objective} {format_score(best[0].score)}."
+    sentences = [warning or leader]
+    if len(study.arms) > 1 and not warning:
         firsts = {trial.arm: trial for trial in reversed(best)}
         scores = [f"{format_score(firsts[a].score)} ({trial_label(firsts[a])})" for a in study.arms if a in firsts]
         sentences.append(f"Best of each arm: {_join(scores)}.")
     if study.confirmed or study.confirming:
         counts = f"{study.confirmed} finished, {study.confirming} running"
         return [*sentences, f"The best configurations are trained with further seeds: {counts}."]
-    return [*sentences, "Every score is of one seed: small differences between trials may be chance."]
+    chance = "Every score is of one seed: small differences between trials may be chance."
+    return sentences if warning else [*sentences, chance]
 
 
 def untrained(study: StudySummary) -> str:

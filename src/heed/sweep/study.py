@@ -14,7 +14,7 @@ from filelock import FileLock
 from optuna.samplers import BaseSampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
-from sqlalchemy.engine import make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from heed.errors import HeedError, first_line, missing_package

@@ -16,7 +16,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from pydantic import TypeAdapter
-from sqlalchemy.engine import make_url
+from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from heed.errors import HeedError, first_line
