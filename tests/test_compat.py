@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
 import lightning as L
+import optuna
 import pytest
 import torch
 from datasets import Dataset
@@ -147,6 +149,20 @@ def test_skip_sigterm_exchange_leaves_out_what_a_step_calls() -> None:
     compat.skip_sigterm_exchange(trainer)
     assert getattr(loop, name) != before
     assert getattr(loop, name)() is None
+
+
+# ---- optuna
+
+
+def test_heartbeats_of_a_trial_are_recorded_until_the_end_of_the_block(tmp_path: Path) -> None:
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'study.db'}", heartbeat_interval=1, grace_period=2)
+    trial = storage.create_new_trial(storage.create_new_study([optuna.study.StudyDirection.MINIMIZE]))
+    with compat.optuna_heartbeats(trial, storage):
+        time.sleep(3.5)
+        assert storage._get_stale_trial_ids(1) == []
+    time.sleep(3.5)
+    assert storage._get_stale_trial_ids(1) == [trial]
 
 
 # ---- sacrebleu

@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -167,6 +168,16 @@ def uncount_started_batch(trainer: Any) -> None:
     progress = trainer.fit_loop.epoch_loop.batch_progress
     progress.total.ready -= 1
     progress.current.ready -= 1
+
+
+# ---- optuna
+
+
+def optuna_heartbeats(trial_id: int, storage: Any) -> AbstractContextManager[None]:
+    """Return a context in which a thread records heartbeats of a trial. Optuna 5 does so in Study.optimize only."""
+    heartbeats = import_module("optuna.storages._heartbeat")
+    thread: AbstractContextManager[None] = heartbeats.get_heartbeat_thread(trial_id, storage)
+    return thread
 
 
 # ---- sacrebleu

@@ -18,7 +18,7 @@ def test_a_training_finds_what_was_prepared(tmp_path: Path, capfdbinary: Any) ->
     assert "Prepared: 300 pairs with " in printed
     (folder,) = [path for path in (tmp_path / "cache" / "encoded").iterdir() if path.is_dir()]
     assert f"Folder:   {folder}" in printed
-    assert f"Digest:   {StoredPairs.open(folder).digest}" in printed
+    assert f"Digest:   {StoredPairs.load(folder).digest}" in printed
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
     assert main(["prepare", *OPTIONS, "model=rnn", "seed=3", cache]) == 0
     assert {path: path.stat().st_mtime_ns for path in written} == written, "it is prepared once"

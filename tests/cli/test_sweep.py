@@ -63,7 +63,7 @@ def test_table_and_page(heed: Heed, study: Path) -> None:
 
 
 def test_verdict_and_the_command_that_repeats_it(heed: Heed, study: Path, tmp_path: Path) -> None:
-    found = [{"trial": 1, "found": 32.5, "valid": [31.0, 33.0]}, {"trial": 2, "found": 31.0, "valid": [30.0, 32.0]}]
+    found = [{"number": 1, "found": 32.5, "valid": [31.0, 33.0]}, {"number": 2, "found": 31.0, "valid": [30.0, 32.0]}]
     write_verdict(study, found)
     status, out, _ = heed("sweep", study, "--top", 1, "--html", tmp_path / "page.html")
     assert status == 0
@@ -76,21 +76,6 @@ def test_verdict_and_the_command_that_repeats_it(heed: Heed, study: Path, tmp_pa
     assert lines[-2:] == ["… and 3 more: --top 5", f"Page: {tmp_path / 'page.html'}"]
     assert "experiment=small seed=2" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not (study / "sweep.html").exists()
-
-
-def test_seeds_are_summarized(heed: Heed, tmp_path: Path) -> None:
-    space = {**{name: optuna.distributions.FloatDistribution(0, 1) for name in PLAIN},
-             "seed": optuna.distributions.CategoricalDistribution((1, 2))}  # fmt: skip
-    trials = [make_trial({**params, "seed": seed}, score + seed, space=space)
-              for params, score in ((PLAIN, 10.0), (OTHER, 20.0)) for seed in (1, 2)]  # fmt: skip
-    make_study(tmp_path / "seeds", trials=trials, n_trials=4)
-    _, out, _ = heed("sweep", tmp_path / "seeds")
-    (start,) = [number for number, line in enumerate(out.splitlines()) if line == "Over seeds:"]
-    assert [line.split() for line in out.splitlines()[start + 1 : start + 4]] == [
-        ["valid.bleu,", "mean", "±", "SD", "trials", "dropout"],
-        ["21.50", "±", "0.71", "2,", "3", "0.3"],
-        ["11.50", "±", "0.71", "0,", "1", "0.2"],
-    ]
 
 
 class Clock:
@@ -131,7 +116,7 @@ def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
     confirm = optuna.create_study(study_name="watched confirm", storage=f"sqlite:///{folder / 'study.db'}")
     confirm.set_user_attr("heed", {"format": 1, "study": "watched", "confirms": True})
     trial = confirm.ask()
-    verdict = [{"trial": 0, "found": 1.0, "valid": [1.0, 2.0]}]
+    verdict = [{"number": 0, "found": 1.0, "valid": [1.0, 2.0]}]
     clock = Clock(
         monkeypatch,
         *[lambda: None] * 2,
@@ -213,6 +198,8 @@ def test_a_study_of_every_state_is_shown(heed: Heed, tmp_path: Path) -> None:
 @pytest.mark.parametrize("extra", ["optuna", "sqlalchemy"])
 def test_without_the_extra(heed: Heed, study: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
     monkeypatch.setitem(sys.modules, extra, None)
+    for name in ("heed.sweep.summary", "heed.sweep.study"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     status, _, err = heed("sweep", study)
     assert status == 2
     assert err.startswith(f"heed: heed sweep needs {extra}, which is not installed: run `pip install -e '.[sweep]'`")

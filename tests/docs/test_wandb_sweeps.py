@@ -1,4 +1,4 @@
-"""The sweep of docs/wandb-sweeps.md, run with the command and the environment that ``wandb agent`` gives it."""
+"""The wandb sweep of docs/sweep.md, run with the command and the environment that ``wandb agent`` gives it."""
 
 import json
 import os
@@ -14,14 +14,14 @@ import yaml
 from tests.wandb_file import read_wandb
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "wandb-sweeps.md"
+PAGE = ROOT / "docs" / "sweep.md"
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model.d_model=16", "model.d_embedding=16",
         "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "callbacks.attention_maps=null",
         "search=greedy"]  # fmt: skip
 
 
 def read_sweep() -> dict[str, Any]:
-    (text,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (text,) = re.findall(r"^```yaml\n(program:.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return dict(yaml.safe_load(text))
 
 

@@ -140,28 +140,26 @@ def searched_trials(count: int, *, seed: int = 0, best: float = 38.0, offset: in
 
 
 def write_verdict(folder: Path, configurations: Sequence[Mapping[str, Any]], **changes: Any) -> None:
-    """Write the verdict of a study; of each configuration at least ``trial``, ``found`` and ``valid`` are given."""
+    """Write the verdict of a study; of each configuration at least ``number``, ``found`` and ``valid`` are given."""
     filled = [
         {
             "arm": "",
             "overrides": ["model.dropout=0.17", "optimizer.lr=0.0023"],
-            "runs": [f"confirm/{one['trial']}_seed{seed}" for seed in (2, 3, 4)],
+            "runs": [f"confirm/{one['number']}_seed{seed}" for seed in (2, 3, 4)],
             "seeds": [2, 3, 4],
             "failed": [],
-            **({"mean": float(np.mean(one["valid"]))} if one["valid"] else {}),
-            "sd": float(np.std(one["valid"], ddof=1)) if len(one["valid"]) > 1 else None,
             **one,
         }
         for one in configurations
     ]
-    sds = [one["sd"] for one in filled if one["sd"] is not None]
+    variances = [float(np.var(one["valid"], ddof=1)) for one in filled if len(one["valid"]) > 1]
     verdict = {
         "format": 1,
-        "study": folder.name,
         "configurations": filled,
-        "winner": filled[0]["trial"],
-        "noise": float(np.sqrt(np.mean(np.square(sds)))) if sds else None,
-        "test": None,
+        "winner": filled[0]["number"],
+        "winner_arm": filled[0]["arm"],
+        "noise": float(np.sqrt(np.mean(variances))) if variances else None,
+        "tests_by_arm": {},
         "experiment": f"conf/experiment/{folder.name}.yaml",
         "rerun": f"python train.py experiment={folder.name} seed=2",
         "compare": None,

@@ -4,7 +4,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from heed.errors import HeedError
-from heed.sweep.space import Space, corners, read_space
+from heed.sweep.space import Option, Space, corners, grid_values, read_space
 
 
 def no_default(name: str) -> str:
@@ -46,30 +46,28 @@ def test_a_condition_adds_ranges_and_constants() -> None:
         "rnn": {"model": "rnn", "model.dropout": 0.25},
         "transformer": {"model": "transformer", "model.num_heads": "8"},
     }
-    found = {
-        family: space.overrides(lambda name, _, point=point: point[name], no_default)  # type: ignore[misc]
-        for family, point in points.items()
-    }
+    found = {family: space.resolve(point, no_default)[0] for family, point in points.items()}
     assert found == {
-        "rnn": ["model=rnn", "experiment=quick_rnn", "model.dropout=0.25"],
+        "rnn": ["model=rnn", "model.dropout=0.25", "experiment=quick_rnn"],
         "transformer": ["model=transformer", "model.num_heads=8"],
     }
-    assert space.names() == ["model", "model.dropout", "model.num_heads"]
+    assert [*space.ranges] == ["model", "model.dropout", "model.num_heads"]
 
 
 def test_a_condition_on_an_option_outside_the_space() -> None:
     space, _ = read_space({"model=rnn": {"model.dropout": "choice(0.1, 0.2)"}, "seed": "choice(1, 2)"}, [])
-    taken = [space.overrides(lambda _, range_: range_.choices[0], lambda _, f=family: f) for family in ("rnn", "other")]  # type: ignore[attr-defined,misc]
-    assert taken == [["seed=1", "model.dropout=0.1"], ["seed=1"]]
+    point = {"seed": "1", "model.dropout": "0.1"}
+    taken = [space.resolve(point, lambda _, f=family: f) for family in ("rnn", "other")]  # type: ignore[misc]
+    assert taken == [(["seed=1", "model.dropout=0.1"], None), (["seed=1"], None)]
 
 
 def test_the_command_line_replaces_ranges() -> None:
     node = {"a": "choice(1, 2)", "model=rnn": {"b": "choice(1, 2)", "c": "choice(1, 2)"}}
     space, fixed = read_space(node, ["a=3", "b=interval(0, 1)", "seed=7"])
     assert fixed == ["a=3", "seed=7"]
-    assert space.names() == ["b", "c"]
+    assert [*space.ranges] == ["b", "c"]
     assert space.ranges["b"] == FloatDistribution(0.0, 1.0)
-    assert "b" not in space.branches["model=rnn"].ranges
+    assert [option.conditions for option in space.options] == [(), ("model=rnn",)]
     assert space.to_plain() == {"b": "interval(0, 1)", "model=rnn": {"c": "choice(1, 2)"}}
 
 
@@ -77,7 +75,7 @@ def test_points_enumerates_a_conditional_grid() -> None:
     space, _ = read_space(
         {"m": "choice(a, b)", "m=a": {"x": "range(1, 4)"}, "m=b": {"y": "range(0, 0.4, 0.2)", "z": "choice(u, v)"}}, []
     )
-    points = list(space.points(no_default))
+    points = list(space.points(grid_values, no_default))
     assert points == [
         {"m": "a", "x": 1},
         {"m": "a", "x": 2},
@@ -92,7 +90,7 @@ def test_points_enumerates_a_conditional_grid() -> None:
 def test_a_grid_refuses_a_continuous_range() -> None:
     space, _ = read_space({"x": "interval(0, 1)"}, [])
     with pytest.raises(HeedError, match="x has a continuous range"):
-        list(space.points(no_default))
+        list(space.points(grid_values, no_default))
 
 
 @pytest.mark.parametrize("shift", [0, 1])
@@ -123,5 +121,13 @@ def test_what_is_refused(node: dict[str, object], arguments: list[str], message:
         read_space(node, arguments)
 
 
-def test_a_space_without_ranges_has_no_names() -> None:
-    assert Space(constants={"x": "1"}).names() == []
+def test_a_value_is_no_range() -> None:
+    assert Space([Option("x", "1")]).ranges == {}
+
+
+def test_options_come_after_those_they_depend_on() -> None:
+    """In whatever order they are written."""
+    space, _ = read_space({"m=a": {"n": "choice(1, 2)", "n=1": {"x": "choice(3, 4)"}}, "m": "choice(a, b)"}, [])
+    points = list(space.points(grid_values, no_default))
+    assert points == [{"m": "a", "n": "1", "x": "3"}, {"m": "a", "n": "1", "x": "4"}, {"m": "a", "n": "2"}, {"m": "b"}]
+    assert space.to_plain() == {"m": "choice(a, b)", "m=a": {"n": "choice(1, 2)", "n=1": {"x": "choice(3, 4)"}}}

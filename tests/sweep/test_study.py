@@ -12,49 +12,47 @@ from typing import Any
 import optuna
 import pytest
 from optuna.samplers import RandomSampler, TPESampler
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import Trial, TrialState
 
+from heed.compat import optuna_heartbeats
 from heed.errors import HeedError
-from heed.sweep.samplers import GridSampler, MakeSampler
-from heed.sweep.space import read_space, suggest_with
-from heed.sweep.study import SharedStudy, default_storage, open_storage, original_number, send_heartbeats
+from heed.sweep.space import draw, read_space
+from heed.sweep.study import SharedStudy, default_storage, fail, lock, open_storage, release
 
 SPACE, _ = read_space({"lr": "tag(log, interval(1e-5, 1e-1))", "dropout": "interval(0, 0.9)", "norm": "pre,post"}, [])
 
 
-def join(
-    folder: Path, *, budget: int, heartbeat: int = 1, seed: int = 0, counts_failed: bool = False, **attributes: Any
-) -> SharedStudy:
+def join(folder: Path, *, budget: int, heartbeat: int = 1, **attributes: Any) -> SharedStudy:
     return SharedStudy.join(
         open_storage(default_storage(folder), heartbeat=heartbeat),
         "study",
+        {"n_trials": budget, **attributes},
         directions=["maximize"],
-        attributes={"n_trials": budget, **attributes},
         pruner=optuna.pruners.NopPruner(),
-        budget=budget,
-        counts_failed=counts_failed,
-        seed=seed,
     )
 
 
-def draw(trial: Trial) -> dict[str, Any]:
-    SPACE.overrides(suggest_with(trial), str)
+def claim(shared: SharedStudy, make_sampler: Callable[[int], Any] = RandomSampler) -> Trial | None:
+    claimed = shared.claim(make_sampler)
+    return claimed[0] if claimed else None
+
+
+def set_values(trial: Trial) -> dict[str, Any]:
+    draw(SPACE, trial, str)
     if "folder" not in trial.user_attrs:
         trial.set_user_attr("folder", str(trial.number))
     return trial.params
-
-
-def random_sampler(seed: int) -> RandomSampler:
-    return RandomSampler(seed=seed)
 
 
 def work_until_done(folder: Path, budget: int) -> None:
     """Claim and finish trials as a worker does, as fast as possible."""
     shared = join(folder, budget=budget)
     while not shared.is_finished():
-        shared.recover()
-        if trial := shared.claim(random_sampler):
-            draw(trial)
+        with lock(folder):
+            trial = claim(shared)
+            if trial:
+                set_values(trial)
+        if trial:
             shared.study.tell(trial, float(os.getpid()))
 
 
@@ -68,37 +66,16 @@ def test_workers_that_race_finish_as_many_trials_as_asked_for(tmp_path: Path) ->
     for worker in workers:
         worker.join(120)
         assert worker.exitcode == 0
-    shared = join(tmp_path, budget=budget)
-    states = [chain[-1].state for chain in shared.trials().values()]
-    assert states.count(TrialState.COMPLETE) == budget
-    assert {chain[-1].user_attrs.get("reason") for chain in shared.trials().values()} <= {None, "surplus"}
-
-
-def test_two_claims_of_the_last_trial_in_one_moment(tmp_path: Path) -> None:
-    """Whatever a second worker saw before it asked, the trial with the higher number is given up."""
-    one, two = join(tmp_path, budget=1), join(tmp_path, budget=1)
-    claimed: list[Trial | None] = []
-
-    def claim_in_between(seed: int) -> RandomSampler:
-        if not claimed:  # one has seen a free trial, and now two is faster
-            claimed.append(None)
-            claimed[0] = two.claim(random_sampler)
-        return RandomSampler(seed=seed)
-
-    late = one.claim(claim_in_between)
-    assert late is None
-    assert claimed[0] is not None
-    assert [trial.state for trial in one.study.trials] == [TrialState.RUNNING, TrialState.FAIL]
-    assert one.used() == 1
+    assert [trial.state for trial in join(tmp_path, budget=budget).trials()] == ["complete"] * budget
 
 
 def _die_in_mid_trial(folder: Path) -> None:
     shared = join(folder, budget=2)
-    trial = shared.claim(random_sampler)
+    trial = claim(shared)
     assert trial is not None
-    draw(trial)
+    set_values(trial)
     trial.report(0.5, 10)
-    with send_heartbeats(shared.study._storage, trial._trial_id):  # type: ignore[arg-type]
+    with optuna_heartbeats(trial._trial_id, shared.study._storage):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -108,7 +85,7 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
     worker.start()
     worker.join(60)
     assert worker.exitcode == -signal.SIGKILL
-    shared.recover()
+    shared._queue_dead_trials()
     assert [trial.state for trial in shared.study.trials] == [TrialState.RUNNING], "it is silent for too short a time"
     assert shared.used() == 1
 
@@ -116,14 +93,15 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
     while not shared.study.get_trials(states=(TrialState.WAITING,)):
         assert time.monotonic() < deadline
         time.sleep(0.2)
-        shared.recover()
+        shared._queue_dead_trials()
     dead = shared.study.trials[0]
     assert dead.state == TrialState.FAIL
     assert shared.used() == 1, "the trial and its continuation are one"
-    trial = shared.claim(random_sampler)
-    assert trial is not None
-    assert original_number(shared.study._storage.get_trial(trial._trial_id)) == 0
-    assert draw(trial) == dead.params
+    claimed = shared.claim(RandomSampler)
+    assert claimed is not None
+    trial, number = claimed
+    assert number == 0
+    assert set_values(trial) == dead.params
     assert trial.user_attrs["folder"] == "0"
     assert shared.study.trials[trial.number].intermediate_values == {10: 0.5}
 
@@ -131,40 +109,50 @@ def test_the_trial_of_a_killed_worker_is_continued(tmp_path: Path) -> None:
 def test_a_worker_that_dies_before_its_first_sign_of_life(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=1)
     shared.study._storage.create_new_trial(shared.study._study_id)
-    shared.recover()
+    shared._queue_dead_trials()
     assert shared.study.trials[0].state == TrialState.RUNNING
     time.sleep(6.5)
-    shared.recover()
+    shared._queue_dead_trials()
     assert [trial.state for trial in shared.study.trials] == [TrialState.FAIL, TrialState.WAITING]
 
 
 def test_a_trial_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=1)
     for _ in range(4):
-        assert shared.claim(random_sampler) is not None
+        assert claim(shared) is not None
         deadline = time.monotonic() + 30
         while shared.study.get_trials(states=(TrialState.RUNNING,)):
             assert time.monotonic() < deadline
             time.sleep(0.2)
-            shared.recover()
-    assert shared.claim(random_sampler) is None
+            shared._queue_dead_trials()
+    assert claim(shared) is None
     assert shared.is_finished()
+    assert [(trial.state, trial.attempts, trial.reason) for trial in shared.trials()] == [("failed", 4, "")]
 
 
 def test_a_stopped_trial_waits_for_the_next_worker_and_a_failed_one_does_not(tmp_path: Path) -> None:
     shared = join(tmp_path, budget=2)
-    stopped, failed = shared.claim(random_sampler), shared.claim(random_sampler)
+    stopped, failed = claim(shared), claim(shared)
     assert stopped is not None
     assert failed is not None
-    shared.release(stopped._trial_id)
-    shared.release(stopped._trial_id)  # a second worker does the same
-    shared.fail(failed, "out of memory")
-    assert shared.used() == 1
-    continued = shared.claim(random_sampler)
-    assert continued is not None
-    assert original_number(shared.study._storage.get_trial(continued._trial_id)) == stopped.number
-    assert shared.claim(random_sampler) is not None, "a failed trial does not use up the budget"
-    assert shared.claim(random_sampler) is None
+    release(shared.study, stopped._trial_id)
+    release(shared.study, stopped._trial_id)  # a second worker does the same
+    fail(shared.study, failed, "out of memory")
+    assert (shared.used(), shared.to_start()) == (1, 2)
+    claimed = shared.claim(RandomSampler)
+    assert claimed is not None
+    assert claimed[1] == stopped.number
+    assert claim(shared) is not None, "a failed trial does not use up the budget"
+    assert claim(shared) is None
+
+
+def test_a_failed_trial_of_a_grid_is_not_replaced(tmp_path: Path) -> None:
+    shared = join(tmp_path, budget=1, counts_failed=True)
+    trial = claim(shared)
+    assert trial is not None
+    fail(shared.study, trial, "out of memory")
+    assert shared.is_finished()
+    assert claim(shared) is None
 
 
 def test_a_study_is_joined_only_with_the_same_attributes(tmp_path: Path) -> None:
@@ -190,30 +178,6 @@ def test_storages_that_cannot_be_used(url: str, message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_grid_takes_every_point_once_on_two_workers(tmp_path: Path) -> None:
-    space, _ = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
-    points = list(space.points(str))
-    workers = [join(tmp_path, budget=len(points), counts_failed=True) for _ in range(2)]
-
-    def grid_of(shared: SharedStudy) -> MakeSampler:
-        def position(trial: FrozenTrial) -> int:
-            return shared.position(original_number(trial))
-
-        return lambda _: GridSampler(points=points, position=position)
-
-    taken = []
-    for number in range(len(points)):
-        shared = workers[number % 2]
-        trial = shared.claim(grid_of(shared))
-        assert trial is not None
-        space.overrides(suggest_with(trial), str)
-        taken.append(trial.params)
-        if number == 2:
-            shared.fail(trial, "bad combination")
-    assert taken == points
-    assert workers[0].claim(random_sampler) is None
-
-
 def _score(params: dict[str, Any]) -> float:
     import math
 
@@ -225,12 +189,12 @@ def _best_of_search(folder: Path, make_sampler: Callable[[int], Any], seed: int)
     folder.mkdir()
     best = []
     for half in (20, 40):
-        workers = [join(folder, budget=40, seed=seed) for _ in range(2)]
+        workers = [join(folder, budget=40) for _ in range(2)]
         while workers[0].used() < half:
-            trials = [worker.claim(make_sampler) for worker in workers]
+            trials = [claim(worker, lambda number: make_sampler(1000 * seed + number)) for worker in workers]
             for worker, trial in zip(workers, trials, strict=True):
                 assert trial is not None
-                best.append(_score(draw(trial)))
+                best.append(_score(set_values(trial)))
                 worker.study.tell(trial, best[-1])
     assert len(best) == 40
     return max(best)
@@ -242,7 +206,7 @@ def test_tpe_learns_from_past_trials_across_workers_and_restarts(tmp_path: Path)
     """It finds better values than random search: one-sided Wilcoxon signed-rank test over ten seeds, p < 0.05."""
     differences = [
         _best_of_search(tmp_path / f"tpe{seed}", lambda s: TPESampler(seed=s), seed)
-        - _best_of_search(tmp_path / f"random{seed}", random_sampler, seed)
+        - _best_of_search(tmp_path / f"random{seed}", lambda s: RandomSampler(seed=s), seed)
         for seed in range(10)
     ]
     ranks = sorted(range(10), key=lambda i: abs(differences[i]))

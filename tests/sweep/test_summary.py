@@ -2,19 +2,19 @@
 
 import math
 import sqlite3
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+import yaml
 from optuna.trial import TrialState
 
 from heed.errors import HeedError
-from heed.report.sweep import Arm, TrialSummary
+from heed.report.sweep import TrialSummary
 from heed.sweep.summary import MIN_IMPORTANCE_TRIALS, estimate_seconds, read_study
-from tests.sweep.studies import SPACE, START, make_study, make_trial, searched_trials, write_verdict
+from tests.sweep.studies import SPACE, SPACE_TEXT, START, make_study, make_trial, searched_trials, write_verdict
 
 PLAIN = {"optimizer.lr": 1e-3, "model.dropout": 0.2}
 
@@ -42,7 +42,7 @@ def test_asked_and_told_trials(folder: Path) -> None:
     assert (complete.state, complete.values, complete.score, complete.folder) == ("complete", (12.5,), 12.5, "0")
     assert complete.curve == ((50, 0.5), (100, 1.0))
     assert complete.params == study.trials[0].params
-    assert (pruned.state, pruned.score, pruned.steps) == ("pruned", 11.0, 100)
+    assert (pruned.state, pruned.score, len(pruned.curve)) == ("pruned", 11.0, 2)
     assert (failed.state, failed.values, failed.reason) == ("failed", (), "Out of memory.")
     assert (running.state, running.score, running.values) == ("running", 31.0, ())
 
@@ -51,8 +51,8 @@ def test_the_study_is_described(folder: Path) -> None:
     make_study(folder, trials=searched_trials(8))
     study = read_study(folder)
     assert (study.name, study.objectives, study.maximize, study.n_trials) == ("small", ["valid.bleu"], [True], 40)
-    (arm,) = study.arms
-    assert (arm.fixed, arm.pruner) == (["data=multi30k", "trainer.max_steps=500"], "MedianPruner")
+    assert (study.arms, study.pruner) == ([""], "MedianPruner")
+    assert yaml.safe_load(study.space) == SPACE_TEXT
     # In the order of the space, whatever the database says.
     assert [parameter.name for parameter in study.parameters] == [*SPACE]
     by_name = {parameter.name: parameter for parameter in study.parameters}
@@ -110,20 +110,20 @@ def test_importances_rest_on_complete_trials(folder: Path) -> None:
         ]
 
     make_study(folder, trials=[*trials(MIN_IMPORTANCE_TRIALS - 1), make_trial(PLAIN, 1.0, state="PRUNED")])
-    (few,) = read_study(folder).arms
-    assert (few.importances, few.importance_trials) == ({}, MIN_IMPORTANCE_TRIALS - 1)
+    few = read_study(folder)
+    assert few.importances == {}
+    assert [parameter.name for parameter in few.parameters] == ["optimizer.lr", "model.dropout"]
     many = folder.with_name("many")
     make_study(many, trials=trials(40))
-    (arm,) = read_study(many).arms
-    assert arm.importance_trials == 40
-    assert sum(arm.importances.values()) == pytest.approx(1)
-    assert arm.importances["model.dropout"] > 0.8
+    study = read_study(many)
+    assert sum(study.importances[""].values()) == pytest.approx(1)
+    assert study.importances[""]["model.dropout"] > 0.8
+    assert [parameter.name for parameter in study.parameters] == ["model.dropout", "optimizer.lr"]
 
 
 def test_equal_scores_have_importances_without_a_warning(folder: Path) -> None:
     make_study(folder, trials=[make_trial(PLAIN, 1.0) for _ in range(MIN_IMPORTANCE_TRIALS)])
-    (arm,) = read_study(folder).arms
-    assert sum(arm.importances.values()) == pytest.approx(1)
+    assert sum(read_study(folder).importances[""].values()) == pytest.approx(1)
 
 
 def test_several_objectives(folder: Path) -> None:
@@ -137,7 +137,7 @@ def test_several_objectives(folder: Path) -> None:
     study = read_study(folder)
     assert study.maximize == [True, False]
     # Equal points are both on the front.
-    assert [trial.number for trial in study.pareto_front()] == [1, 3, 0]
+    assert sorted(study.front) == [0, 1, 3]
     assert [trial.number for trial in study.best_trials()] == [1, 3, 0, 4, 2]
 
 
@@ -150,8 +150,9 @@ def test_arms_and_confirmation_share_a_database(folder: Path) -> None:
     confirm.add_trials([make_trial(PLAIN, 1.0), make_trial(PLAIN, state="RUNNING")])
     optuna.create_study(study_name="of somebody else", storage=storage)
     study = read_study(folder)
-    assert study.arm_names == ["model=rnn", "model=transformer"]
-    assert [len(arm.trials) for arm in study.arms] == [3, 4]
+    assert study.arms == ["model=rnn", "model=transformer"]
+    assert [trial.arm for trial in study.trials] == ["model=rnn"] * 3 + ["model=transformer"] * 4
+    assert yaml.safe_load(study.space) == dict.fromkeys(study.arms, SPACE_TEXT)
     assert (study.n_trials, study.confirmed, study.confirming) == (80, 1, 1)
 
 
@@ -176,12 +177,6 @@ def test_a_study_may_be_renamed(folder: Path) -> None:
     assert read_study(folder.rename(folder.with_name("other"))).name == "small"
 
 
-def test_surplus_trials_are_no_trials(folder: Path) -> None:
-    """Two workers may claim the last trial of the budget; one of them gives it up."""
-    make_study(folder, trials=[make_trial(PLAIN, 1.0), make_trial({}, state="FAIL", reason="surplus")])
-    assert [trial.number for trial in read_study(folder).trials] == [0]
-
-
 def test_only_the_last_confirmation_counts(folder: Path) -> None:
     """A search that went on after its end has another one."""
     make_study(folder)
@@ -195,37 +190,43 @@ def test_only_the_last_confirmation_counts(folder: Path) -> None:
 # ---- the estimate
 
 
-def trial(state: Any, minutes: float, *, arm: str = "", attempts: int = 1, reason: str = "") -> TrialSummary:
-    return TrialSummary(0, arm, state, (), {}, seconds=60 * minutes, attempts=attempts, reason=reason)
+def trial(state: Any, minutes: float, *, attempts: int = 1) -> TrialSummary:
+    return TrialSummary(0, "", state, (), {}, seconds=60 * minutes, attempts=attempts)
 
 
 def test_estimate_of_the_remaining_time() -> None:
-    done = [trial("complete", 12), trial("pruned", 8)]
+    done = [trial("complete", 12), trial("pruned", 8), trial("failed", 0.1)]
     # Two workers: one trial half done, one just started, six to start, of ten minutes each.
     running = [trial("running", 5), trial("running", 0)]
-    assert estimate_seconds([Arm("", 10, [*done, *running])]) == pytest.approx(60 * (5 + 10 + 60) / 2)
+    assert estimate_seconds([([*done, *running], 6)]) == pytest.approx(60 * (5 + 10 + 60) / 2)
     # A trial that takes longer than usual is expected to end at any time.
-    assert estimate_seconds([Arm("", 3, [*done, trial("running", 30)])]) == 0
-    # Failed trials are started again, and their short duration does not count.
-    failed = trial("failed", 0.1, reason="Out of memory.")
-    assert estimate_seconds([Arm("", 4, [*done, failed, trial("running", 5)])]) == pytest.approx(60 * 15)
-    # Those of a grid are not, nor those whose workers died.
-    assert estimate_seconds([Arm("", 4, [*done, failed, trial("running", 5)], counts_failed=True)]) == 60 * 5
-    assert estimate_seconds([Arm("", 4, [*done, trial("failed", 0.1), trial("running", 5)])]) == 60 * 5
+    assert estimate_seconds([([*done, trial("running", 30)], 0)]) == 0
     # The duration of the last attempt is not that of the trial.
     resumed = trial("complete", 1, attempts=2)
-    assert estimate_seconds([Arm("", 4, [*done, resumed, trial("running", 5)])]) == pytest.approx(60 * 5)
+    assert estimate_seconds([([*done, resumed, trial("running", 5)], 0)]) == pytest.approx(60 * 5)
 
 
 def test_estimate_of_arms_of_different_speed() -> None:
-    slow = Arm("a", 2, [trial("complete", 30, arm="a")])
-    fast = Arm("b", 2, [trial("complete", 3, arm="b"), trial("running", 1, arm="b")])
+    slow = [trial("complete", 30)], 1
+    fast = [trial("complete", 3), trial("running", 1)], 0
     assert estimate_seconds([slow, fast]) == pytest.approx(60 * (30 + 2))
 
 
 @pytest.mark.parametrize("trials", [[], [trial("running", 3)], [trial("complete", 3)]])
 def test_no_estimate_without_finished_trials_or_workers(trials: list[TrialSummary]) -> None:
-    assert estimate_seconds([Arm("", 5, trials)]) is None
+    assert estimate_seconds([(trials, 5)]) is None
+
+
+def test_failed_trials_are_replaced_except_those_of_a_grid(folder: Path) -> None:
+    lost = make_trial(PLAIN, state="FAIL")  # without a reason: its workers died too often
+    failed = make_trial(PLAIN, state="FAIL", reason="Out of memory.")
+    trials = [make_trial(PLAIN, 1.0), failed, lost, make_trial(PLAIN, state="RUNNING")]
+    make_study(folder, trials=trials, n_trials=4)
+    minutes = 60 * 10
+    assert read_study(folder, now=START).seconds_left == 2 * minutes, "the running one, and one to start"
+    grid = folder.with_name("grid")
+    make_study(grid, trials=trials, n_trials=4, counts_failed=True)
+    assert read_study(grid, now=START).seconds_left == minutes
 
 
 def test_durations_of_running_trials_end_now(folder: Path) -> None:
@@ -240,16 +241,18 @@ def test_durations_of_running_trials_end_now(folder: Path) -> None:
 def test_verdict(folder: Path) -> None:
     make_study(folder)
     assert read_study(folder).verdict is None
-    found = [{"trial": 7, "found": 38.2, "valid": [38.0, 38.4]}, {"trial": 3, "found": 38.1, "valid": [36.0, 36.4]}]
-    write_verdict(folder, found, test={"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}})
+    found = [{"number": 7, "found": 38.2, "valid": [38.0, 38.4]}, {"number": 3, "found": 38.1, "valid": [36.0, 36.4]}]
+    tests = {"": {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}}
+    write_verdict(folder, found, tests_by_arm=tests)
     verdict = read_study(folder).verdict
     assert verdict is not None
-    assert (verdict.winner.trial, verdict.winner.found, verdict.winner.mean) == (7, 38.2, pytest.approx(38.2))
-    assert [one.trial for one in verdict.others] == [3]
-    assert verdict.tests == {"": {"test": {"bleu": [35.0, 36.0], "signature": "tok:13a"}}}
-    assert verdict.compare == ""
+    assert (verdict.best.number, verdict.best.found, verdict.best.mean) == (7, 38.2, pytest.approx(38.2))
+    assert [one.number for one in verdict.scored] == [7, 3]
+    assert verdict.tests_by_arm == tests
+    assert verdict.compare is None
+    assert verdict.noise is not None
     # Two configurations of two seeds: two degrees of freedom, and the error of a difference of means of two is the SD.
-    value, interval = verdict.difference(verdict.others[0])
+    value, interval = verdict.difference(verdict.scored[1])
     half = 4.30 * verdict.noise
     assert value == pytest.approx(2.0)
     assert interval == (pytest.approx(2 - half), pytest.approx(2 + half))
@@ -257,47 +260,46 @@ def test_verdict(folder: Path) -> None:
 
 def test_difference_of_single_seeds_has_no_interval(folder: Path) -> None:
     make_study(folder)
-    write_verdict(folder, [{"trial": 1, "found": 2.0, "valid": [3.0]}, {"trial": 2, "found": 2.0, "valid": [2.5]}])
+    write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0]}, {"number": 2, "found": 2.0, "valid": [2.5]}])
     verdict = read_study(folder).verdict
     assert verdict is not None
-    assert verdict.difference(verdict.others[0]) == (0.5, None)
+    assert verdict.difference(verdict.scored[1]) == (0.5, None)
 
 
 def test_winner_of_arms_with_equal_numbers(folder: Path) -> None:
     make_study(folder)
-    found = [{"trial": 4, "arm": arm, "found": 1.0, "valid": [1.0]} for arm in ("a", "b")]
+    found = [{"number": 4, "arm": arm, "found": 1.0, "valid": [1.0]} for arm in ("a", "b")]
     write_verdict(folder, found, winner_arm="b")
     verdict = read_study(folder).verdict
     assert verdict is not None
-    assert verdict.winner.arm == "b"
+    assert verdict.best.arm == "b"
 
 
 def test_configurations_whose_runs_failed(folder: Path) -> None:
     make_study(folder)
-    lost = {"trial": 2, "found": None, "valid": [], "mean": None, "sd": None, "failed": ["seed 2: Out of memory."]}
-    write_verdict(folder, [{"trial": 1, "found": 2.0, "valid": [3.0, 4.0]}, lost], noise=None)
+    lost = {"number": 2, "found": None, "valid": [], "failed": ["seed 2: Out of memory."]}
+    write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0, 4.0]}, lost], noise=None)
     verdict = read_study(folder).verdict
     assert verdict is not None
-    assert verdict.others == []
+    assert verdict.scored == [verdict.best]
     assert verdict.configurations[1].failed == ["seed 2: Out of memory."]
-
-
-def test_test_scores_of_each_arm(folder: Path) -> None:
-    make_study(folder)
-    tests = {"model=a": {"test": {"bleu": [1.0]}}, "model=b": {"test": {"bleu": [2.0]}}}
-    write_verdict(folder, [{"trial": 1, "found": 2.0, "valid": [3.0]}], tests_by_arm=tests)
-    verdict = read_study(folder).verdict
-    assert verdict is not None
-    assert verdict.tests == tests
 
 
 @pytest.mark.parametrize(
     "damaged",
-    ["", "[]", "{", '{"format": 2}', '{"format": 1, "configurations": [], "winner": 1}', "[" * 100_000, "null"],
+    ["", "[]", "{", '{"format": 1, "configurations": [], "winner": 1}', "[" * 100_000, "null"],
 )
 def test_damaged_verdict_is_one_sentence(folder: Path, damaged: str) -> None:
     make_study(folder)
     (folder / "verdict.json").write_text(damaged)
+    with pytest.raises(HeedError, match=r"verdict\.json is damaged .*: move it away"):
+        read_study(folder)
+
+
+@pytest.mark.parametrize("changes", [{"format": 2}, {"winner": 3}, {"winner_arm": "b"}])
+def test_verdict_of_another_version_or_without_its_winner(folder: Path, changes: dict[str, Any]) -> None:
+    make_study(folder)
+    write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0]}], **changes)
     with pytest.raises(HeedError, match=r"verdict\.json is damaged .*: move it away"):
         read_study(folder)
 
@@ -355,13 +357,6 @@ def test_unreachable_storages_are_one_sentence(folder: Path, url: str, message: 
     assert "secret" not in str(caught.value)
 
 
-def test_optuna_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(HeedError, match=r"heed sweep needs optuna.*: run `pip install -e '\.\[sweep\]'`"):
-        read_study(folder)
-
-
 def test_the_password_of_a_storage_is_hidden(folder: Path) -> None:
     make_study(folder, command="python train.py -m sweep.storage=postgresql://me:sec@ret@host/db seed=1")
-    (arm,) = read_study(folder).arms
-    assert arm.command == "python train.py -m sweep.storage=postgresql://me:***@host/db seed=1"
+    assert read_study(folder).command == "python train.py -m sweep.storage=postgresql://me:***@host/db seed=1"

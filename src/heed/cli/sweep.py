@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from heed.cli.arguments import Command
 from heed.cli.lines import path_text, write_lines
-from heed.errors import HeedError
+from heed.errors import HeedError, missing_package
 
 if TYPE_CHECKING:
     from heed.report.sweep import StudySummary
@@ -34,9 +34,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise HeedError(f"--top {args.top} must be at least 1.")
-    from heed.report.sweep_page import write_page
-    from heed.report.sweep_text import study_lines
-    from heed.sweep.summary import read_study
+    try:
+        from heed.report.sweep_page import write_page
+        from heed.report.sweep_text import study_lines
+        from heed.sweep.summary import read_study
+    except ModuleNotFoundError as error:
+        raise missing_package("heed sweep", error.name or "optuna", "sweep") from error
 
     page = args.html or args.study / PAGE
     shown: list[str] = []
@@ -71,4 +74,4 @@ def _show(lines: list[str], *, again: bool) -> None:
     write_lines(lines)
 
 
-COMMAND = Command("sweep", "Show the trials of a hyperparameter search, and what they show.", _add_options, _run)
+COMMAND = Command("sweep", "Summarise a hyperparameter search.", _add_options, _run)

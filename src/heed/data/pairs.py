@@ -121,7 +121,7 @@ class StoredPairs:
         return cls([pa.record_batch([src, tgt], ["src", "tgt"])], chunk=chunk)
 
     @classmethod
-    def open(cls, folder: Path) -> "StoredPairs":
+    def load(cls, folder: Path) -> "StoredPairs":
         """Return the pairs that `heed.data.preparation` wrote to a folder. Their files are memory-mapped."""
         content = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
         files = sorted(folder.glob("shard-*.arrow"))

@@ -97,7 +97,7 @@ def table(rows: Sequence[Row]) -> str:
     lines += [
         ["" if row[key] is None else format(row[key], form) for key, (_, form) in columns.items()] for row in rows
     ]
-    return _align(lines, (">" if form else "<" for _, form in columns.values()))
+    return align(lines, (">" if form else "<" for _, form in columns.values()))
 
 
 def seed_table(rows: Sequence[Row]) -> str:
@@ -119,7 +119,7 @@ def seed_table(rows: Sequence[Row]) -> str:
             settings = " ".join(o for o in same[0]["settings"].split() if not o.startswith("seed="))
             spreads = (_mean_and_deviation([row[key] for row in same]) for key in ("valid_bleu", "test_bleu"))
             lines.append([folder, _shorten_settings(settings), str(len(same)), *spreads])
-    return _align(lines, "<<>>>") if len(lines) > 1 else ""
+    return align(lines, "<<>>>") if len(lines) > 1 else ""
 
 
 def _mean_and_deviation(values: Sequence[float | None]) -> str:
@@ -128,7 +128,7 @@ def _mean_and_deviation(values: Sequence[float | None]) -> str:
     return f"{mean(known):.2f} ± {stdev(known):.2f}" if len(known) == len(values) else ""
 
 
-def _align(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
+def align(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
     """Join the cells of each line. ``sides`` has "<" for a column of text, and ">" for one of numbers."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]

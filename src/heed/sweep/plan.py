@@ -2,28 +2,30 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 from optuna.distributions import CategoricalDistribution
+from optuna.pruners import BasePruner, NopPruner
+from optuna.samplers import BaseSampler
 
 from heed.errors import HeedError
 from heed.launch import program
-from heed.launch.configuration import dry_run
+from heed.launch.configuration import build_part, dry_run
 from heed.options import format_value
-from heed.sweep.pruners import build_pruner
-from heed.sweep.samplers import build_sampler, is_grid
 from heed.sweep.settings import SweepSettings
-from heed.sweep.space import Space, corners, read_space
-from heed.sweep.stored import FORMAT
+from heed.sweep.space import Option, Point, Space, corners, grid_values, read_space
+from heed.sweep.study import FORMAT
 
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options in which the workers of a study may differ."""
+GRID = "optuna.samplers.BruteForceSampler"
+"""The sampler of sweep/sampler=grid. heed lists the points itself (`Space.points`): it needs their number."""
 
 
 class Plan:
@@ -35,6 +37,8 @@ class Plan:
         name: of the study.
         fixed: the overrides that all trials share.
         arms: the spaces to search, one for each value of ``sweep.compare``; else one, named "".
+        grids: the points of each arm; None for a sampler that draws.
+        pruner: of the study.
     """
 
     def __init__(self, arguments: Sequence[str], *, config: Any, config_loader: Any) -> None:
@@ -49,6 +53,11 @@ class Plan:
         """
         if config.sweep is None:
             raise HeedError("hydra/sweeper=heed needs a search: add sweep=default, or another choice of conf/sweep.")
+        if (launcher := config.hydra.runtime.choices.get("hydra/launcher", "basic")) != "basic":
+            raise HeedError(
+                f"hydra/launcher={launcher} is for grids: a search runs its trials itself. For SLURM, start the same "
+                "command in each job of an array (sbatch --array)."
+            )
         self.config, self._config_loader = config, config_loader
         options: Any = OmegaConf.to_container(config.sweep, resolve=True)
         self.settings = SweepSettings(**options)
@@ -57,33 +66,19 @@ class Plan:
         space, self.fixed = read_space(self.settings.space, arguments)
         self.arms = _split(space, self.settings.compare)
         self.pruner = build_pruner(self.settings)
-        if not is_grid(self.settings):
-            build_sampler(self.settings)  # reports wrong options
-        self._grid_sizes  # noqa: B018  # likewise
-
-    @property
-    def launches_here(self) -> bool:
-        """Whether trials run in this process, not in jobs of a launcher such as submitit."""
-        return bool(self.config.hydra.runtime.choices.get("hydra/launcher", "basic") == "basic")
+        self.build_sampler = build_sampler(self.settings)
+        self.grids: dict[str, list[Point]] | None = None
+        if self.settings.sampler.get("_target_") == GRID:
+            self.grids = {arm: list(space.points(grid_values, self.default)) for arm, space in self.arms.items()}
 
     def default(self, name: str) -> str:
         """Return the value of an option or group that the space does not set, as text."""
         choices = self.config.hydra.runtime.choices
         return str(choices[name]) if name in choices else format_value(OmegaConf.select(self.config, name))
 
-    def budget(self, arm: str) -> int:
-        """Return the number of trials of an arm."""
-        share = -(-self.settings.n_trials // len(self.arms))
-        return min(share, self._grid_sizes[arm]) if is_grid(self.settings) else share
-
-    @cached_property
-    def _grid_sizes(self) -> dict[str, int]:
-        if not is_grid(self.settings):
-            return {}
-        return {arm: sum(1 for _ in space.points(self.default)) for arm, space in self.arms.items()}
-
     def attributes(self, arm: str) -> dict[str, Any]:
         """Return what describes the study of an arm. A worker with other attributes cannot join it."""
+        share = -(-self.settings.n_trials // len(self.arms))
         return {
             "format": FORMAT,
             "study": self.name,
@@ -91,8 +86,8 @@ class Plan:
             "objectives": self.settings.objectives,
             "space": self.arms[arm].to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
-            "n_trials": self.budget(arm),
-            "counts_failed": is_grid(self.settings),
+            "n_trials": min(share, len(self.grids[arm])) if self.grids else share,
+            "counts_failed": self.grids is not None,
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
             "command": shlex.join([*program.command(), *sys.argv[1:]]),
         }
@@ -143,9 +138,31 @@ def _split(space: Space, key: str | None) -> dict[str, Space]:
     range_ = space.ranges.get(key)
     if not isinstance(range_, CategoricalDistribution) or len(range_.choices) < 2:
         raise HeedError(f"sweep.compare={key} must be an option of the space with two or more choices.")
-    arms = {}
-    for choice in range_.choices:
-        arm = space.without(key)
-        arm.constants = {key: str(choice), **arm.constants}
-        arms[f"{key}={choice}"] = arm
-    return arms
+    others = space.without(key).options
+    return {f"{key}={choice}": Space([Option(key, str(choice)), *others]) for choice in range_.choices}
+
+
+def build_sampler(settings: SweepSettings) -> Callable[[int], BaseSampler]:
+    """Return the constructor of the sampler that the settings name; it takes a seed.
+
+    Raises:
+        HeedError: if an option is wrong.
+    """
+    build: Any = build_part({**settings.sampler, "_partial_": True}, where="sweep.sampler.", later=["seed"])
+    if not (isinstance(build, partial) and isinstance(build.func, type) and issubclass(build.func, BaseSampler)):
+        raise HeedError(f"sweep.sampler._target_={settings.sampler['_target_']} must be a sampler of Optuna.")
+    return lambda seed: build(seed=seed)
+
+
+def build_pruner(settings: SweepSettings) -> BasePruner:
+    """Return the pruner that the settings name.
+
+    Raises:
+        HeedError: if an option is wrong.
+    """
+    if not settings.pruner:
+        return NopPruner()
+    pruner = build_part(settings.pruner, where="sweep.pruner.")
+    if not isinstance(pruner, BasePruner):
+        raise HeedError(f"sweep.pruner._target_={settings.pruner['_target_']} must be a pruner of Optuna.")
+    return pruner

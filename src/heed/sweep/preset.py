@@ -1,7 +1,6 @@
 """Write the winner of a study as a preset, ``experiment=NAME``."""
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from omegaconf import OmegaConf
 from heed.files import replacing, writing
 from heed.launch import program
 
-LEFT_OUT = ("name", "seed", "test", "logger", "resume")
+LEFT_OUT = ("name", "seed", "test", "logger", "resume", "experiment", "sweep")
 """Options that belong to a run, not to a recipe."""
 MARK = "# Written by a search: "
 
@@ -25,20 +24,25 @@ def preset_text(cfg: Any, differences: Sequence[str], *, reasons: Mapping[str, s
         reasons: a comment for each option that was searched.
         headline: where the preset comes from.
     """
-    names = [word.partition("=")[0] for word in differences]
-    names = [name for name in names if name.split(".")[0] not in LEFT_OUT and name not in ("experiment", "sweep")]
-    groups = {name: word.partition("=")[2] for name, word in _by_name(differences).items() if _is_group(name)}
-    lines = ["# @package _global_", f"{MARK}{headline}"]
-    if chosen := [name for name in names if name in groups]:
-        lines += ["defaults:", *(f"  - override /{name}: {groups[name]}{_comment(reasons, name)}" for name in chosen)]
+    choices = []
     tree: dict[str, Any] = {}
-    for name in (name for name in names if name not in groups):
+    for name, _, choice in (word.partition("=") for word in differences):
+        comment = f" # {reasons[name]}" if name in reasons else ""
         *parents, last = name.split(".")
+        if [*parents, last][0] in LEFT_OUT:
+            continue
+        if (program.CONF / name).is_dir():
+            choices.append(f"  - override /{name}: {choice}{comment}")
+            continue
         node = tree
         for parent in parents:
             node = node.setdefault(parent, {})
-        node[last] = _Leaf(OmegaConf.select(cfg, name), _comment(reasons, name))
-    return "\n".join([*lines, *_tree_lines(tree, "")]) + "\n"
+        value = OmegaConf.select(cfg, name)
+        value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
+        node[last] = text.removesuffix("...\n").strip() + comment
+    defaults = ["defaults:", *choices] if choices else []
+    return "\n".join(["# @package _global_", f"{MARK}{headline}", *defaults, *_lines(tree)]) + "\n"
 
 
 def write_preset(text: str, name: str) -> tuple[Path, list[str]]:
@@ -47,7 +51,6 @@ def write_preset(text: str, name: str) -> tuple[Path, list[str]]:
     The folder is that of the checkout or, elsewhere, of the working directory; then the command has ``--config-dir``. A
     preset that a user wrote is not replaced: the new one gets another name.
     """
-    is_checkout = program.CONF.parent == Path.cwd()
     folder = Path("conf/experiment")
     path, number = folder / f"{name}.yaml", 1
     while path.exists() and MARK not in path.read_text(encoding="utf-8"):
@@ -57,39 +60,15 @@ def write_preset(text: str, name: str) -> tuple[Path, list[str]]:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(path) as partial:
             partial.write_text(text, encoding="utf-8")
-    config_dir = [] if is_checkout else ["--config-dir", "conf"]
+    config_dir = [] if program.CONF.parent == Path.cwd() else ["--config-dir", "conf"]
     return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
 
 
-def command_line(words: Sequence[str]) -> str:
-    """Return words as a shell command."""
-    return shlex.join(words)
-
-
-class _Leaf:
-    def __init__(self, value: Any, comment: str) -> None:
-        self.value, self.comment = value, comment
-
-
-def _tree_lines(tree: Mapping[str, Any], indent: str) -> list[str]:
-    lines = []
+def _lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines of nested mappings whose leaves are YAML."""
     for name, node in tree.items():
-        if isinstance(node, _Leaf):
-            value = OmegaConf.to_container(node.value) if OmegaConf.is_config(node.value) else node.value
-            text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
-            lines.append(f"{indent}{name}: {text.removesuffix('...' + chr(10)).strip()}{node.comment}")
+        if isinstance(node, str):
+            yield f"{indent}{name}: {node}"
         else:
-            lines += [f"{indent}{name}:", *_tree_lines(node, indent + "  ")]
-    return lines
-
-
-def _comment(reasons: Mapping[str, str], name: str) -> str:
-    return f" # {reasons[name]}" if name in reasons else ""
-
-
-def _by_name(differences: Sequence[str]) -> dict[str, str]:
-    return {word.partition("=")[0]: word for word in differences}
-
-
-def _is_group(name: str) -> bool:
-    return (program.CONF / name).is_dir()
+            yield f"{indent}{name}:"
+            yield from _lines(node, indent + "  ")

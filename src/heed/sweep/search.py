@@ -1,37 +1,35 @@
 """Search hyperparameters: ``heed train -m sweep=…``."""
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus
-from hydra.errors import HydraException
-from hydra.types import HydraContext, TaskFunction
-from omegaconf.errors import OmegaConfBaseException
-from optuna.samplers import RandomSampler
+from hydra.core.utils import JobStatus
+from hydra.types import HydraContext
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.pruners import BasePruner, NopPruner
+from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
 from optuna.storages import RDBStorage
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import Trial, TrialState
 
-from heed.compat import hydra_job_error
+from heed.compat import hydra_job_error, optuna_heartbeats
 from heed.errors import HeedError
-from heed.files import replacing
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
+from heed.report.sweep import Configuration, best_first
 from heed.report.sweep_page import write_page
-from heed.report.sweep_text import study_lines
+from heed.report.sweep_text import format_score, study_lines
 from heed.runs.checkpoints import latest_checkpoint
+from heed.runs.objectives import objective_values
+from heed.runs.results import RESULTS, read_results
 from heed.sweep.plan import Plan
-from heed.sweep.samplers import GridSampler, MakeSampler, build_sampler, is_grid
-from heed.sweep.space import suggest_with
-from heed.sweep.stored import FORMAT, REASON, VERDICT
-from heed.sweep.study import SharedStudy, default_storage, open_storage, original_number
+from heed.sweep.space import draw
+from heed.sweep.study import FORMAT, SharedStudy, default_storage, fail, lock, open_storage, quiet, release
 from heed.sweep.summary import read_study
-from heed.sweep.trial import reason_of, run_trial
-from heed.sweep.verdict import Candidate, confirmation_name, confirmed, decide, rank
-from heed.sweep.workers import run_workers
+from heed.sweep.verdict import write_verdict
+from heed.sweep.workers import ignore_repeated_sigterm, run_workers
 
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row: the cause is probably not the values of one trial."""
@@ -40,15 +38,12 @@ POLL_SECONDS = 5.0
 PAGE = "sweep.html"
 TOP = 10
 """Trials that are printed at the end."""
-ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-LOST_JOB = ("UncompletedJobError", "FailedJobError")
-"""What the launcher submitit raises if a job was killed."""
 
-Claim = tuple[SharedStudy, Trial, list[str]]
-"""A trial to run, with its study and the overrides of its run."""
+Train = Callable[..., list[float] | None]
+"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, None if pruned."""
 
 
-def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: TaskFunction, config: Any) -> None:
+def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
     """Run the remaining trials of a study, together with its other workers, and write the verdict.
 
     Args:
@@ -57,240 +52,220 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
         config: Hydra's DictConfig of the command line.
 
     Raises:
-        HeedError: if an option is wrong, or the study exists with other options.
+        HeedError: if an option is wrong, the study exists with other options, or this is one of several processes.
     """
-    check_launcher()
-    plan = Plan(arguments, config=config, config_loader=hydra_context.config_loader)
-    plan.check_space()
-    worker = StudyWorker(plan)
-    if plan.settings.workers > 1 and plan.launches_here:
-        run_workers(plan.settings.workers, plan.folder, watch=worker.print_ended_trials)
-    else:
-        launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=partial(run_trial, train=task_function), config=config
-        )
-        worker.work(launcher)
-    if worker.is_finished():
-        worker.conclude()
-
-
-def check_launcher() -> None:
-    """Check that this process is not one of several of a launcher.
-
-    Raises:
-        HeedError: under torchrun or srun with several processes.
-    """
+    ignore_repeated_sigterm()
     launch = detect_launch()
     if launch is not None and launch.world_size != 1:
         raise HeedError(
             f"A search under {launch.launcher} would run in each of its {launch.world_size} processes: start it "
             "directly, and give each trial several devices with trainer=ddp."
         )
+    plan = Plan(arguments, config=config, config_loader=hydra_context.config_loader)
+    plan.check_space()
+    worker = StudyWorker(plan, hydra_context, task_function)
+    if plan.settings.workers > 1:
+        run_workers(plan.settings.workers, plan.folder, watch=worker.print_ended_trials)
+    else:
+        worker.work()
+    if worker.is_finished():
+        worker.conclude()
 
 
 class StudyWorker:
-    """One worker of a study: it claims trials, launches their runs, and may be the one that writes the verdict."""
+    """One worker of a study: it claims trials, trains their runs, and may be the one that writes the verdict."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, hydra_context: HydraContext, train: Train) -> None:
         """Create the study in its storage, or join it.
+
+        Args:
+            train: trains a run.
 
         Raises:
             HeedError: if it exists with other options, or the storage cannot be reached.
         """
-        self.plan, self.settings = plan, plan.settings
-        self.studies = {
-            arm: SharedStudy.join(
-                self.storage,
-                f"{plan.name} {arm}".strip(),
-                directions=self.settings.directions,
-                attributes=plan.attributes(arm),
-                pruner=plan.pruner,
-                budget=plan.budget(arm),
-                counts_failed=is_grid(self.settings),
-                seed=plan.config.seed,
-            )
-            for arm in plan.arms
+        self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
+        self.best, self.seeds = plan.settings.confirmation
+        self.arms = {
+            arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm), plan.pruner) for arm in plan.arms
         }
-        self._failures = 0
-        self._printed = {trial._trial_id for _, trial in self._ended_trials()}
+        self._printed = {*self._ends()}
 
     @cached_property
     def storage(self) -> RDBStorage:
         """The storage of the study."""
-        self.plan.folder.mkdir(parents=True, exist_ok=True)
-        url = self.settings.storage or default_storage(self.plan.folder)
-        return open_storage(url, heartbeat=self.settings.heartbeat)
+        folder = self.plan.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        return open_storage(self.settings.storage or default_storage(folder), heartbeat=self.settings.heartbeat)
 
-    # ---- work
+    def _join(self, name: str, attributes: dict[str, Any], pruner: BasePruner) -> SharedStudy:
+        directions = self.settings.directions
+        return SharedStudy.join(self.storage, name, attributes, directions=directions, pruner=pruner)
 
     def has_searched(self) -> bool:
         """Return whether all trials of the search have ended."""
-        return all(study.is_finished() for study in self.studies.values())
+        return all(study.is_finished() for study in self.arms.values())
 
     def is_finished(self) -> bool:
         """Return whether all trials of the search and of the confirmation have ended."""
-        if not self.has_searched():
-            return False
-        confirmation = self.confirmation()
-        return confirmation is None or confirmation.is_finished()
+        return self.has_searched() and all(study.is_finished() for study in self._confirmation())
 
-    def work(self, launcher: Any) -> None:
+    # ---- trials
+
+    def work(self) -> None:
         """Run trials until the study is finished.
 
-        Args:
-            launcher: Hydra's.
+        Raises:
+            HeedError: if too many trials in a row have failed.
         """
+        failures = 0
         while not self.is_finished():
-            if batch := self.claim_batch():
-                self.launch(launcher, batch)
+            if claimed := self._claim():
+                reason = self._run(*claimed)
+                failures = failures + 1 if reason else 0
+                self.print_ended_trials()
+                if failures == MAX_FAILURES:
+                    raise HeedError(
+                        f"{MAX_FAILURES} trials in a row failed, the last one because: {reason} "
+                        "Fix the cause, and repeat the command to continue the study."
+                    )
             else:
                 time.sleep(POLL_SECONDS)  # other workers run the last trials, or die
 
-    def claim_batch(self) -> list[Claim]:
-        """Claim a trial or, for a launcher of jobs, as many as ``sweep.workers``."""
-        batch: list[Claim] = []
-        while len(batch) < (1 if self.plan.launches_here else self.settings.workers):
-            claimed = self._claim_of_search() or self._claim_of_confirmation()
-            if claimed is None:
-                break
-            batch.append(claimed)
-        return batch
-
-    def _claim_of_search(self) -> Claim | None:
-        # The arms take turns, so that they have equally many trials at any time.
-        for arm in sorted(self.studies, key=lambda arm: self.studies[arm].used()):
-            study = self.studies[arm]
-            study.recover()
-            if trial := study.claim(self._sampler(arm)):
-                if "folder" not in trial.user_attrs:
-                    number = str(original_number(_frozen(trial)))
-                    folder = f"{arm.partition('=')[2]}-{number}".replace("/", "-") if arm else number
-                    self._record(trial, folder, self.plan.arms[arm].overrides(suggest_with(trial), self.plan.default))
-                return study, trial, self._overrides(study, trial)
+    def _claim(self) -> tuple[SharedStudy, Trial] | None:
+        """Claim a trial of the search or, after it, of the confirmation."""
+        with lock(self.plan.folder):
+            # The arms take turns, so that they have equally many trials at any time.
+            for study in [*sorted(self.arms.values(), key=SharedStudy.used), *self._confirmation()]:
+                if claimed := study.claim(self._make_sampler):
+                    trial, number = claimed
+                    if "folder" not in trial.user_attrs:
+                        describe = self._describe if study in self.arms.values() else self._describe_confirmation
+                        folder, overrides = describe(study, trial, number)
+                        trial.set_user_attr("overrides", overrides)
+                        trial.set_user_attr("folder", folder)
+                    return study, trial
         return None
 
-    def _claim_of_confirmation(self) -> Claim | None:
-        study = self.confirmation()
-        if study is None:
-            return None
-        study.recover()
-        if trial := study.claim(lambda _: RandomSampler()):  # which has nothing to draw
-            if "folder" not in trial.user_attrs:
-                index, seed = divmod(study.position(original_number(_frozen(trial))), self.settings.seeds)
-                seed += self.plan.config.seed + 1  # other seeds than that of the search, which chose the configuration
-                candidate = self.candidates()[index]
-                own = [*candidate.overrides, f"seed={seed}", "sweep.pruner=null"]
-                self._record(trial, f"confirm/{candidate.folder}_seed{seed}", own)
-            return study, trial, self._overrides(study, trial)
-        return None
+    def _make_sampler(self, number: int) -> BaseSampler:
+        if self.plan.grids:
+            return RandomSampler()  # `_describe` fixes what it draws
+        # A seed of each trial's own: workers must not draw the same values.
+        return self.plan.build_sampler((self.plan.config.seed * 1_000_003 + number) % 2**32)
 
-    def _sampler(self, arm: str) -> MakeSampler:
-        if not is_grid(self.settings):
-            return build_sampler(self.settings)
-        points, study = list(self.plan.arms[arm].points(self.plan.default)), self.studies[arm]
-        return lambda _: GridSampler(points=points, position=lambda trial: study.position(original_number(trial)))
+    def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
+        """Return the folder of a trial, relative to that of the study, and the overrides with drawn values."""
+        if self.plan.grids:
+            points = self.plan.grids[study.arm]
+            with quiet():
+                point = points[study.used(before=number) % len(points)]
+                study.study.sampler = PartialFixedSampler(point, RandomSampler())
+        return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
 
-    def _record(self, trial: Trial, folder: str, overrides: list[str]) -> None:
-        """Record the folder of a trial's run, relative to that of the study, and the overrides that are its own."""
-        trial.set_user_attr("overrides", overrides)
-        trial.set_user_attr("folder", folder)
+    def _describe_confirmation(self, study: SharedStudy, _: Trial, number: int) -> tuple[str, list[str]]:
+        place, seed = divmod(study.used(before=number), self.seeds)
+        one, seed = self.candidates()[place], seed + self.first_seed
+        return f"confirm/{_folder(one.arm, one.number)}_seed{seed}", [*one.overrides, f"seed={seed}"]
 
-    def _overrides(self, study: SharedStudy, trial: Trial) -> list[str]:
-        """Return the overrides with which a trial's run is launched."""
+    def _run(self, study: SharedStudy, trial: Trial) -> str:
+        """Train the run of a trial, which ends complete, pruned or failed. Return why it failed, or "".
+
+        If this process is stopped, the trial is queued, and the next worker continues it.
+        """
+        results = self.plan.folder / trial.user_attrs["folder"] / RESULTS
+        try:
+            with optuna_heartbeats(trial._trial_id, self.storage):
+                if results.exists():  # its last worker died after writing them
+                    values: list[float] | None = objective_values(read_results(results), self.settings.objectives)
+                else:
+                    values = self._launch(study, trial)
+            study.study.tell(trial, values, state=TrialState.PRUNED if values is None else TrialState.COMPLETE)
+        except UpdateFinishedTrialError:
+            print_line(f"{results.parent} was silent for so long that another worker has taken it over.")
+        except Exception as error:
+            cause: BaseException = error
+            while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
+                cause = cause.__cause__
+            reason = " ".join(str(cause).split()) or type(cause).__name__
+            fail(study.study, trial, reason)
+            return reason
+        except BaseException:  # Ctrl-C and SIGTERM
+            release(study.study, trial._trial_id)
+            raise
+        return ""
+
+    def _launch(self, study: SharedStudy, trial: Trial) -> list[float] | None:
+        """Train the run of a trial as a job of Hydra, and return its objectives; None if it was pruned."""
+
+        def report(step: int, value: float) -> bool:
+            with quiet():  # a continued trial repeats the steps after its last checkpoint, which Optuna ignores
+                trial.report(value, step)
+            return trial.should_prune()
+
         folder = trial.user_attrs["folder"]
-        is_begun = latest_checkpoint(self.plan.folder / folder) is not None
-        return [
+        overrides = [
             *self.plan.fixed,
             *trial.user_attrs["overrides"],
             "test=false",  # test sets are for the winner
             f"sweep.trial='{study.study.study_name}#{trial.number}'",
             f"hydra.sweep.dir='{self.plan.folder}'",
             f"hydra.sweep.subdir='{folder}'",
-            *(["resume=true"] if is_begun else []),
         ]
-
-    def launch(self, launcher: Any, batch: Sequence[Claim]) -> None:
-        """Launch the runs of trials, wait for them, and print how they ended.
-
-        Raises:
-            HeedError: if too many trials in a row have failed.
-        """
-        failures: list[BaseException | None] = [None] * len(batch)
-        try:
-            returns: Sequence[JobReturn] = launcher.launch(
-                [overrides for _, _, overrides in batch], initial_job_idx=batch[0][1].number
-            )
-            failures = [hydra_job_error(one) if one.status == JobStatus.FAILED else None for one in returns]
-        except (HydraException, OmegaConfBaseException) as error:  # an override cannot be composed
-            failures = [error] * len(batch)
-        except Exception as error:
-            if type(error).__name__ not in LOST_JOB:
-                raise
-            print_line(f"A job was lost; its trial is continued: {reason_of(error)}")
-        for (study, trial, _), failure in zip(batch, failures, strict=True):
-            if failure is not None and _frozen(trial).state == TrialState.RUNNING:
-                study.fail(trial, reason_of(failure))  # it failed before the run began
-            self._count_failures(_frozen(trial))
-        self.print_ended_trials()
-
-    def _count_failures(self, trial: FrozenTrial) -> None:
-        self._failures = self._failures + 1 if trial.state == TrialState.FAIL else 0
-        if self._failures >= MAX_FAILURES:
-            raise HeedError(
-                f"{MAX_FAILURES} trials in a row failed, the last one because: {trial.user_attrs.get(REASON)} "
-                "Fix the cause, and repeat the command to continue the study."
-            )
-
-    # ---- reports
+        if latest_checkpoint(self.plan.folder / folder) is not None:
+            overrides.append("resume=true")
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=self.hydra_context, task_function=partial(self.train, report=report), config=self.plan.config
+        )
+        (job,) = launcher.launch([overrides], initial_job_idx=trial.number)
+        if job.status == JobStatus.FAILED:
+            raise hydra_job_error(job)
+        values: list[float] | None = job.return_value
+        return values
 
     def print_ended_trials(self) -> None:
         """Print how trials have ended since the last call, those of other workers included."""
-        used = sum(study.used() for study in self.studies.values())
-        budget = sum(study.budget for study in self.studies.values())
-        for study, trial in self._ended_trials():
-            if trial._trial_id not in self._printed and "folder" in trial.user_attrs:
-                end = self._describe_end(trial)
-                print_line(end if study not in self.studies.values() else f"{end} ({used} of {budget} trials begun)")
-            self._printed.add(trial._trial_id)
+        used = sum(study.used() for study in self.arms.values())
+        budget = sum(study.budget for study in self.arms.values())
+        for line in self._ends():
+            if line not in self._printed:
+                print_line(f"{line} (search: {used} of {budget} trials begun)")
+                self._printed.add(line)
 
-    def _ended_trials(self) -> Iterator[tuple[SharedStudy, FrozenTrial]]:
-        confirmation = self.confirmation()
-        for study in [*self.studies.values(), *([confirmation] if confirmation else [])]:
-            for trial in study.study.get_trials(deepcopy=False, states=ENDED):
-                yield study, trial
+    def _ends(self) -> Iterator[str]:
+        """Yield a line about each trial that has ended or waits to be continued."""
+        for study in [*self.arms.values(), *self._confirmation()]:
+            for trial in study.trials():
+                if trial.state == "waiting":
+                    yield f"Trial {trial.folder} was stopped; a worker continues it."
+                elif trial.state == "failed":
+                    yield f"Trial {trial.folder} failed: {trial.reason or 'its workers died.'}"
+                elif trial.state != "running":
+                    scores = ", ".join(map(format_score, trial.values))
+                    yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
 
-    def _describe_end(self, trial: FrozenTrial) -> str:
-        name = trial.user_attrs["folder"]
-        if trial.state == TrialState.FAIL:
-            reason = trial.user_attrs.get(REASON)
-            return f"Trial {name} failed: {reason}" if reason else f"Trial {name} was stopped; a worker continues it."
-        values = ", ".join(f"{value:.4g}" for value in trial.values or [])
-        return f"Trial {name}: {trial.state.name.lower()}, {', '.join(self.settings.objectives)} {values}"
+    # ---- the best configurations with other seeds
 
-    # ---- the end
+    @property
+    def first_seed(self) -> int:
+        """The first seed of the confirmation: not that of the search, which chose the configurations."""
+        return int(self.plan.config.seed) + 1
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[Configuration]:
         """Return the best configurations of each arm, which are trained again with other seeds."""
+        maximize = self.settings.directions[0] == "maximize"
         return [
-            Candidate(arm, number, chain[-1].user_attrs["folder"], chain[-1].user_attrs["overrides"], chain[-1].value)
-            for arm, study in self.studies.items()
-            for number, chain in rank(study)[: self.settings.best]
+            Configuration(trial.number, arm, trial.values[0], trial.overrides)
+            for arm, study in self.arms.items()
+            for trial in best_first(study.trials(), maximize=maximize)[: self.best]
         ]
 
-    def confirmation(self) -> SharedStudy | None:
-        """Return the study whose trials train the best configurations again; None before the search has ended."""
-        if not self.settings.best or not self.has_searched() or not (candidates := self.candidates()):
-            return None
-        attributes: Mapping[str, Any] = {"format": FORMAT, "study": self.plan.name, "confirms": True}
-        return SharedStudy.join(
-            self.storage,
-            confirmation_name(self.plan.name, candidates),
-            directions=self.settings.directions,
-            attributes=attributes,
-            pruner=self.plan.pruner,
-            budget=len(candidates) * self.settings.seeds,
-            counts_failed=True,
-        )
+    def _confirmation(self) -> list[SharedStudy]:
+        """Return the study whose trials train the best configurations again; none before the search has ended."""
+        if not self.best or not self.has_searched() or not (candidates := self.candidates()):
+            return []
+        name = " ".join([self.plan.name, "confirm", *(_folder(one.arm, one.number) for one in candidates)])
+        attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True, "counts_failed": True}
+        return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds}, NopPruner())]
 
     def conclude(self) -> None:
         """Write the verdict and the page, and print them. The first worker does it, the others wait for it.
@@ -298,31 +273,17 @@ class StudyWorker:
         Raises:
             HeedError: if no trial is complete.
         """
-        from filelock import FileLock
-
         folder = self.plan.folder
-        if len(self.settings.objectives) == 1 and not any(map(rank, self.studies.values())):
-            raise HeedError(f"No trial of the study {folder} is complete: all were pruned or failed.")
-        with FileLock(folder / ".verdict.lock"):
-            if (confirmation := self.confirmation()) is not None:
-                self._write_verdict(confirmation)
+        with lock(folder):
+            for confirmation in self._confirmation():
+                write_verdict(self.plan, self.candidates(), confirmation.trials(), first_seed=self.first_seed)
             summary = read_study(folder, storage=self.settings.storage)
+            if not summary.best_trials():
+                raise HeedError(f"No trial of the study {folder} is complete: all were pruned or failed.")
             write_page(summary, folder / PAGE)
         print_line("\n".join(["", *study_lines(summary, top=TOP), f"Page: {folder / PAGE}"]))
 
-    def _write_verdict(self, confirmation: SharedStudy) -> None:
-        """Write the verdict, unless another worker has written it."""
-        file = self.plan.folder / VERDICT
-        configurations = confirmed(self.candidates(), confirmation)
-        if file.exists():
-            written = json.loads(file.read_text(encoding="utf-8"))["configurations"]
-            if [one["runs"] for one in written] == [one.runs for one in configurations]:
-                return
-        trials = sum(len(study.trials()) for study in self.studies.values())
-        verdict = decide(self.plan, configurations, trials=trials)
-        with replacing(file) as partial:
-            partial.write_text(json.dumps(verdict, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
-
-def _frozen(trial: Trial) -> FrozenTrial:
-    return trial.study._storage.get_trial(trial._trial_id)
+def _folder(arm: str, number: int) -> str:
+    """Return the name of a trial's folder: ``7`` or, with arms, ``rnn-7``."""
+    return f"{arm.partition('=')[2]}-{number}".replace("/", "-") if arm else str(number)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from heed.errors import HeedError
@@ -10,6 +11,7 @@ from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
 
 
 @validated("sweep.")
+@dataclass(frozen=True, kw_only=True)
 class SweepSettings:
     """What a study optimises, in which space and how.
 
@@ -27,58 +29,45 @@ class SweepSettings:
         trial: set by the search in the runs of a study.
     """
 
-    def __init__(
-        self,
-        *,
-        objective: str | Sequence[str],
-        n_trials: AtLeast1,
-        space: Mapping[str, Any] | None,
-        sampler: Mapping[str, Any],
-        pruner: Mapping[str, Any] | None,
-        storage: str | None,
-        workers: AtLeast1,
-        confirm: str | None,
-        compare: str | None,
-        heartbeat: AtLeast1,
-        trial: str | None,
-    ) -> None:
-        self.objectives = [objective] if isinstance(objective, str) else list(objective)
-        check_objectives(self.objectives)
-        self.n_trials, self.space, self.sampler, self.pruner = n_trials, space, sampler, pruner
-        self.storage, self.workers, self.compare, self.heartbeat, self.trial = (
-            storage, workers, compare, heartbeat, trial,
-        )  # fmt: skip
-        self.best, self.seeds = _parse_confirm(confirm)
-        if pruner:
-            self._check_pruning()
-        if (compare or confirm) and len(self.objectives) > 1:
+    objective: str | Sequence[str]
+    n_trials: AtLeast1
+    space: Mapping[str, Any] | None
+    sampler: Mapping[str, Any]
+    pruner: Mapping[str, Any] | None
+    storage: str | None
+    workers: AtLeast1
+    confirm: str | None
+    compare: str | None
+    heartbeat: AtLeast1
+    trial: str | None
+
+    def __post_init__(self) -> None:
+        names = self.objectives
+        check_objectives(names)
+        if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
+            raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
+        if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
+            late, several = "is known only at the end of a run, so trials", "names several objectives, which"
+            why = several if len(names) > 1 else late
+            raise HeedError(f"sweep.objective={','.join(names)} {why} cannot be pruned: add sweep/pruner=none.")
+        if (self.compare or self.confirm) and len(names) > 1:
             raise HeedError(
                 "sweep.compare and sweep.confirm need one sweep.objective, because several have no single winner: "
                 "set both to null."
             )
 
     @property
+    def objectives(self) -> list[str]:
+        """The results to optimise."""
+        return [self.objective] if isinstance(self.objective, str) else list(self.objective)
+
+    @property
     def directions(self) -> list[StudyDirection]:
         """Which way each objective is better."""
         return [DIRECTIONS[name] for name in self.objectives]
 
-    def _check_pruning(self) -> None:
-        if len(self.objectives) > 1:
-            raise HeedError(
-                f"sweep.objective={','.join(self.objectives)} names several objectives, which cannot be pruned: "
-                "add sweep/pruner=none."
-            )
-        if not self.objectives[0].startswith("valid."):
-            raise HeedError(
-                f"sweep.objective={self.objectives[0]} is known only at the end of a run, so trials cannot be pruned: "
-                "add sweep/pruner=none."
-            )
-
-
-def _parse_confirm(text: str | None) -> tuple[int, int]:
-    """Return the number of configurations and of seeds in "3x2"; (0, 0) for None."""
-    if text is None:
-        return 0, 0
-    if not (match := re.fullmatch(r"([1-9]\d?)x([1-9]\d?)", text)):
-        raise HeedError(f"sweep.confirm={text} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
-    return int(match[1]), int(match[2])
+    @property
+    def confirmation(self) -> tuple[int, int]:
+        """The number of configurations to train again, and of seeds for each."""
+        best, _, seeds = (self.confirm or "0x0").partition("x")
+        return int(best), int(seeds)

@@ -1,187 +1,143 @@
 """The search space of a study: options with ranges in Hydra's grammar, some of them under a condition."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
+from optuna import Trial
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from heed.errors import HeedError, first_line
 from heed.options import format_value
 
-if TYPE_CHECKING:
-    from optuna import Trial
-    from optuna.distributions import BaseDistribution
-
 Point = dict[str, Any]
-"""A value for each option with a range, as far as its condition holds."""
+"""A value for each option with a range, as far as its conditions hold."""
 
-Choose = Callable[[str, "BaseDistribution"], Any]
-"""Returns the value of an option with a range."""
+Default = Callable[[str], str]
+"""Returns, as text, the value of an option or group that the space does not set."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Option:
+    """An option of a search space: a range, or a value that the space sets."""
+
+    name: str
+    text: str
+    """As it was written."""
+    range: BaseDistribution | None = None
+    """None for a single value."""
+    conditions: tuple[str, ...] = ()
+    """``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply."""
+
+
 class Space:
-    """Options with ranges. A branch holds those that apply under a condition, such as ``model=rnn``."""
+    """The options of a search. Those that depend on others come after them."""
 
-    ranges: "dict[str, BaseDistribution]" = field(default_factory=dict)
-    constants: dict[str, str] = field(default_factory=dict)
-    """Options that the space sets to one value."""
-    branches: "dict[str, Space]" = field(default_factory=dict)
-    """Inner spaces by condition, ``OPTION=VALUE``."""
+    def __init__(self, options: Iterable[Option]) -> None:
+        self.options = sorted(options, key=lambda option: len(option.conditions))
 
-    texts: dict[str, str] = field(default_factory=dict)
-    """Each range as it was written."""
+    @property
+    def ranges(self) -> dict[str, BaseDistribution]:
+        """The options with a range, under any condition."""
+        return {option.name: option.range for option in self.options if option.range is not None}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the space as it was written."""
-        branches = {condition: branch.to_plain() for condition, branch in self.branches.items()}
-        return {**self.constants, **self.texts, **branches}
-
-    def texts_by_name(self) -> dict[str, str]:
-        """Return each range as it was written, under any condition."""
-        return {**self.texts, **{k: v for branch in self.branches.values() for k, v in branch.texts_by_name().items()}}
-
-    def names(self) -> list[str]:
-        """Return the options with a range, under any condition, once each."""
-        inner = [name for branch in self.branches.values() for name in branch.names()]
-        return list(dict.fromkeys([*self.ranges, *inner]))
+        """Return the space as it was written, with inner spaces by condition."""
+        plain: dict[str, Any] = {}
+        for option in self.options:
+            node = plain
+            for condition in option.conditions:
+                node = node.setdefault(condition, {})
+            node[option.name] = option.text
+        return plain
 
     def without(self, name: str) -> "Space":
         """Return the space without an option, under any condition."""
-        return Space(
-            {key: value for key, value in self.ranges.items() if key != name},
-            {key: value for key, value in self.constants.items() if key != name},
-            {condition: branch.without(name) for condition, branch in self.branches.items()},
-            {key: text for key, text in self.texts.items() if key != name},
-        )
+        return Space(option for option in self.options if option.name != name)
 
-    def overrides(self, choose: Choose, default: Callable[[str], str]) -> list[str]:
-        """Return the overrides of one point of the space.
-
-        Args:
-            default: returns, as text, the value of an option or group that the space does not set.
-        """
+    def resolve(self, point: Point, default: Default) -> tuple[list[str], Option | None]:
+        """Return the overrides of a point, and the first option whose range has no value there, if there is one."""
         values: dict[str, str] = {}
-        spaces = [self]
-        while spaces:
-            space = spaces.pop(0)
-            values |= space.constants
-            values |= {name: _to_text(choose(name, range_)) for name, range_ in space.ranges.items()}
-            for condition, branch in space.branches.items():
-                name, _, value = condition.partition("=")
-                if (values[name] if name in values else default(name)) == value:
-                    spaces.append(branch)
-        return [f"{name}={value}" for name, value in values.items()]
+        for option in self.options:
+            names = {condition: condition.partition("=")[0] for condition in option.conditions}
+            if not all(f"{n}={values[n] if n in values else default(n)}" == one for one, n in names.items()):
+                continue
+            if option.range is not None and option.name not in point:
+                return [], option
+            values[option.name] = option.text if option.range is None else _to_text(point[option.name])
+        return [f"{name}={value}" for name, value in values.items()], None
 
-    def points(self, default: Callable[[str], str]) -> Iterator[Point]:
+    def points(self, values: Callable[[Option], Sequence[Any]], default: Default) -> Iterator[Point]:
         """Yield every point, in a fixed order.
 
-        Raises:
-            HeedError: if a range is continuous.
+        Args:
+            values: returns the values of an option to combine.
         """
-        indices: list[int] = []
-        while True:
-            point: Point = {}
-            taken: list[tuple[int, int]] = []  # the index of each option's value, and the number of its values
-
-            def choose(name: str, range_: "BaseDistribution") -> Any:
-                values = grid_values(name, range_)
-                index = indices[len(taken)] if len(taken) < len(indices) else 0  # noqa: B023  # called in this turn
-                taken.append((index, len(values)))  # noqa: B023
-                point[name] = values[index]  # noqa: B023
-                return values[index]
-
-            self.overrides(choose, default)
-            yield point
-            while taken and taken[-1][0] + 1 == taken[-1][1]:
-                taken.pop()
-            if not taken:
-                return
-            indices = [index for index, _ in taken]
-            indices[-1] += 1
+        points: list[Point] = [{}]
+        while points:
+            point = points.pop()
+            if option := self.resolve(point, default)[1]:
+                points += [{**point, option.name: value} for value in reversed(values(option))]
+            else:
+                yield point
 
 
-def suggest_with(trial: "Trial") -> Choose:
-    """Return a function that lets the sampler of the trial's study choose."""
-    from optuna.distributions import FloatDistribution, IntDistribution
-
-    def suggest(name: str, range_: "BaseDistribution") -> Any:
+def draw(space: Space, trial: Trial, default: Default) -> list[str]:
+    """Return the overrides of a point that the sampler of the trial's study chooses."""
+    point: Point = {}
+    while option := space.resolve(point, default)[1]:
+        name, range_ = option.name, option.range
         if isinstance(range_, FloatDistribution):
-            return trial.suggest_float(name, range_.low, range_.high, step=range_.step, log=range_.log)
-        if isinstance(range_, IntDistribution):
-            return trial.suggest_int(name, range_.low, range_.high, step=range_.step, log=range_.log)
-        return trial.suggest_categorical(name, range_.choices)  # type: ignore[attr-defined]
+            point[name] = trial.suggest_float(name, range_.low, range_.high, step=range_.step, log=range_.log)
+        elif isinstance(range_, IntDistribution):
+            point[name] = trial.suggest_int(name, range_.low, range_.high, step=range_.step, log=range_.log)
+        else:
+            point[name] = trial.suggest_categorical(name, range_.choices)  # type: ignore[union-attr]
+    return space.resolve(point, default)[0]
 
-    return suggest
 
-
-def corners(space: Space, default: Callable[[str], str], *, shift: int) -> Iterator[tuple[Point, list[str]]]:
+def corners(space: Space, default: Default, *, shift: int) -> Iterator[tuple[Point, list[str]]]:
     """Yield points, with their overrides, that together hold every choice and both ends of every range.
 
     Args:
         shift: 0 or 1; gives other combinations of the same values.
     """
-    conditions = {name.partition("=")[0] for name in _conditions(space)}
-    switches = Space({name: range_ for name, range_ in _ranges(space) if name in conditions}, {}, {})
-    for switch in switches.points(default) if switches.ranges else [{}]:
-        number, count = 0, 1
-        while number < count:
-            point: Point = {}
-
-            def choose(name: str, range_: "BaseDistribution") -> Any:
-                nonlocal count
-                ends = _ends(range_)
-                count = max(count, len(ends) if name not in conditions else 1)
-                index = (number + shift * len(point)) % len(ends)  # noqa: B023
-                point[name] = switch.get(name, ends[index])  # noqa: B023
-                return point[name]  # noqa: B023
-
-            overrides = space.overrides(choose, default)
-            yield point, overrides
-            number += 1
+    conditions = {condition.partition("=")[0] for option in space.options for condition in option.conditions}
+    switches = Space(option for option in space.options if option.range and option.name in conditions)
+    count = max(len(_ends(option)) for option in space.options if option.range)
+    for switch in switches.points(_ends, default):
+        for number in range(count):
+            point = dict(switch)
+            while option := space.resolve(point, default)[1]:
+                ends = _ends(option)
+                point[option.name] = ends[(number + shift * len(point)) % len(ends)]
+            yield point, space.resolve(point, default)[0]
 
 
-def grid_values(name: str, range_: "BaseDistribution") -> list[Any]:
+def grid_values(option: Option) -> list[Any]:
     """Return all values of an option's range.
 
     Raises:
         HeedError: if it is continuous.
     """
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(range_, CategoricalDistribution):
-        return list(range_.choices)
-    assert isinstance(range_, (IntDistribution, FloatDistribution))
-    if range_.step is None:
+    if not isinstance(option.range, (IntDistribution, FloatDistribution)):
+        return _ends(option)
+    low, high, step = option.range.low, option.range.high, option.range.step
+    if step is None:
         raise HeedError(
-            f"{name} has a continuous range, which sweep/sampler=grid cannot enumerate: give choice(…) or range(…)."
+            f"{option.name} has a continuous range, which sweep/sampler=grid cannot enumerate: give choice(…) or "
+            "range(…)."
         )
-    count = round((range_.high - range_.low) / range_.step) + 1
     # Rounded, because 0.1 + 2 × 0.1 is not 0.3.
-    return [round(range_.low + i * range_.step, 12) for i in range(count)]
+    return [round(low + i * step, 12) for i in range(round((high - low) / step) + 1)]
 
 
-def _ends(range_: "BaseDistribution") -> list[Any]:
-    from optuna.distributions import CategoricalDistribution
-
-    if isinstance(range_, CategoricalDistribution):
-        return list(range_.choices)
-    return [range_.low, range_.high]  # type: ignore[attr-defined]
-
-
-def _ranges(space: Space) -> "Iterator[tuple[str, BaseDistribution]]":
-    yield from space.ranges.items()
-    for branch in space.branches.values():
-        yield from _ranges(branch)
-
-
-def _conditions(space: Space) -> Iterator[str]:
-    for condition, branch in space.branches.items():
-        yield condition
-        yield from _conditions(branch)
+def _ends(option: Option) -> list[Any]:
+    range_: Any = option.range
+    return list(range_.choices) if isinstance(range_, CategoricalDistribution) else [range_.low, range_.high]
 
 
 def _to_text(value: Any) -> str:
@@ -202,18 +158,15 @@ def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
     Raises:
         HeedError: if a range cannot be read, is empty, or if there is none.
     """
-    space = _read_mapping(node or {}, "sweep.space")
-    fixed = []
+    space, fixed = Space(_read_options(node or {}, "sweep.space")), []
     for argument in arguments:
-        override = _parse(argument, argument)
-        name = override.get_key_element()
-        space = space.without(name)
-        if override.is_sweep_override():
-            space.ranges[name] = _to_distribution(override, argument)
-            space.texts[name] = argument.partition("=")[2]
-        else:
+        option = _read_option(argument, argument)
+        space = space.without(option.name)
+        if option.range is None:
             fixed.append(argument)
-    if not space.names():
+        else:
+            space = Space([*space.options, option])
+    if not space.ranges:
         raise HeedError(
             "The search space is empty: give ranges in sweep.space, or on the command line, such as "
             "model.dropout='interval(0.1,0.4)'."
@@ -221,34 +174,26 @@ def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
     return space, fixed
 
 
-def _read_mapping(node: Mapping[str, Any], where: str) -> Space:
-    space = Space()
+def _read_options(node: Mapping[str, Any], where: str, conditions: tuple[str, ...] = ()) -> Iterator[Option]:
     for name, value in node.items():
-        if isinstance(value, Mapping):
-            if not all(name.partition("=")):
-                raise HeedError(f"{where}: {name} must be a condition such as model=rnn, because it holds ranges.")
-            space.branches[name] = _read_mapping(value, f"{where}, {name}")
-            continue
-        text = value if isinstance(value, str) else format_value(value)
-        override = _parse(f"{name}={text}", where)
-        if override.is_sweep_override():
-            space.ranges[name] = _to_distribution(override, where)
-            space.texts[name] = text
+        if not isinstance(value, Mapping):
+            yield _read_option(f"{name}={_to_text(value)}", where, conditions)
+        elif all(name.partition("=")):
+            yield from _read_options(value, f"{where}, {name}", (*conditions, name))
         else:
-            space.constants[name] = text
-    return space
+            raise HeedError(f"{where}: {name} must be a condition such as model=rnn, because it holds ranges.")
 
 
-def _parse(text: str, where: str) -> Override:
+def _read_option(text: str, where: str, conditions: tuple[str, ...] = ()) -> Option:
     try:
-        return OverridesParser.create().parse_override(text)
+        override = OverridesParser.create().parse_override(text)
     except HydraException as error:
         raise HeedError(f"{where}: {text} cannot be read: {first_line(error)}.") from error
+    range_ = _to_distribution(override, where) if override.is_sweep_override() else None
+    return Option(override.get_key_element(), text.partition("=")[2], range_, conditions)
 
 
-def _to_distribution(override: Override, where: str) -> "BaseDistribution":
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
+def _to_distribution(override: Override, where: str) -> BaseDistribution:
     value: Any = override.value()
     try:
         if override.is_interval_sweep():

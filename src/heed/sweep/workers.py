@@ -1,6 +1,7 @@
 """Several workers of a study on this machine, each a separate process with a part of the devices."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from heed.compat import WINDOWS, usable_cores
 from heed.errors import HeedError
 from heed.launch import program
 from heed.progress import print_line
+from heed.training.callbacks.signals import REPEATED_SIGTERM
 
 POLL_SECONDS = 2.0
 
@@ -36,8 +38,8 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
             time.sleep(POLL_SECONDS)
             watch()
     except BaseException as error:
-        # Ctrl-C reaches the workers of a terminal by itself; they save a checkpoint and queue their trials. On Windows,
-        # terminate() would kill them before that.
+        # Ctrl-C in a terminal reaches the workers, too. They count both signals as one, save a checkpoint and queue
+        # their trials. On Windows, terminate() would kill them before that.
         if not (WINDOWS and isinstance(error, KeyboardInterrupt)):
             for worker in workers:
                 worker.terminate()
@@ -55,22 +57,31 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
 
 
 def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
+    program_words = ["-m", "heed.launch"] if sys.argv[0] == program.HEED_TRAIN else [sys.argv[0]]
     words = [word for word in sys.argv[1:] if not word.startswith("sweep.workers=")]
     with log.open("ab") as file:
         return subprocess.Popen(
-            [*_interpreter(), *words, "sweep.workers=1"],
-            env={**os.environ, **worker_devices(number, count)},
+            [sys.executable, *program_words, *words, "sweep.workers=1"],
+            env={**os.environ, **worker_devices(number, count), REPEATED_SIGTERM: "1"},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
         )
 
 
-def _interpreter() -> list[str]:
-    """Return the words that start this program again."""
-    if sys.argv[0] == program.HEED_TRAIN:
-        return [sys.executable, "-m", "heed.launch"]
-    return [sys.executable, sys.argv[0]]
+def ignore_repeated_sigterm() -> None:
+    """In a process of `run_workers`, raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore later SIGTERMs.
+
+    `StopOnSignal` does the same while a run trains.
+    """
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if REPEATED_SIGTERM in os.environ:
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def worker_devices(number: int, count: int) -> dict[str, str]:

@@ -148,7 +148,7 @@ class TrainingText:
 
         key = _digest(self.fingerprint, tokenizer.hash)
         folder = self.cache_dir / "encoded" / key
-        return StoredPairs.open(build_once(folder, build, wait_minutes=self.preparation.wait_minutes))
+        return StoredPairs.load(build_once(folder, build, wait_minutes=self.preparation.wait_minutes))
 
     def _encode(self, folder: Path, tokenizer: Tokenizer, workers: Workers) -> None:
         self._check_room(folder, tokenizer)

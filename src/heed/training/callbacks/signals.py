@@ -27,6 +27,9 @@ SIGNALS = tuple(number for number in (signal.SIGINT, signal.SIGTERM, REQUEUE_SIG
 EXIT_STATUS = 130
 """The exit status of a program that Ctrl-C stopped, as shells report it."""
 
+REPEATED_SIGTERM = "HEED_REPEATED_SIGTERM"
+"""Set in the environment of a process whose parent sends it SIGTERM at a Ctrl-C, which may have reached both."""
+
 
 class Interrupted(SystemExit):
     """Ends the program after a signal. It is not a KeyboardInterrupt, because Lightning catches that."""
@@ -35,9 +38,9 @@ class Interrupted(SystemExit):
 class StopOnSignal(Callback):
     """At a signal, finishes the current step, saves a checkpoint and exits.
 
-    A second SIGINT or SIGTERM exits immediately, but not under torchrun, which repeats the signals that it receives. A
-    second SIGUSR1 changes nothing. After SIGUSR1 the exit status is `REQUEUE_STATUS`: a batch script knows from it that
-    the run is to be resumed in another job.
+    A second SIGINT or SIGTERM exits immediately, except if a parent repeats signals: torchrun does, and see
+    `REPEATED_SIGTERM`. A second SIGUSR1 changes nothing. After SIGUSR1 the exit status is `REQUEUE_STATUS`: a batch
+    script knows from it that the run is to be resumed in another job.
 
     Lightning saves nothing at SIGINT, and at SIGTERM it communicates inside the signal handler. Here all processes
     agree after every step whether one of them has received a signal. They exchange it over gloo, so that no process
@@ -77,11 +80,14 @@ class StopOnSignal(Callback):
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._previous_handlers.items():
                 signal.signal(number, handler)
+            if self._is_stop_requested and REPEATED_SIGTERM in os.environ:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         is_requeue = number == REQUEUE_SIGNAL
         if self._is_stop_requested:
-            if is_requeue or TorchElasticEnvironment.detect():
+            is_repeated = number == signal.SIGTERM and REPEATED_SIGTERM in os.environ
+            if is_requeue or is_repeated or TorchElasticEnvironment.detect():
                 return
             os._exit(EXIT_STATUS)
         self._is_stop_requested, self._is_requeue_requested = True, is_requeue

@@ -1,0 +1,102 @@
+"""Which trials a worker claims, and how their runs end them."""
+
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from hydra.types import HydraContext
+from omegaconf import OmegaConf
+from optuna.samplers import RandomSampler
+from optuna.trial import TrialState
+
+from heed.errors import HeedError
+from heed.sweep.plan import GRID, Plan
+from heed.sweep.search import StudyWorker
+from heed.sweep.settings import SweepSettings
+from heed.sweep.space import grid_values, read_space
+from heed.sweep.study import fail
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """A search over a grid of three by two points."""
+    plan = Plan.__new__(Plan)
+    plan.settings = SweepSettings(
+        objective="valid.bleu", n_trials=9, space={}, sampler={"_target_": GRID}, pruner=None, storage=None, workers=1,
+        confirm="2x2", compare=None, heartbeat=10, trial=None,
+    )  # fmt: skip
+    plan.config = OmegaConf.create({"seed": 1})
+    plan.folder, plan.name = tmp_path / "study", "study"
+    space, plan.fixed = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
+    plan.arms, plan.grids = {"": space}, {"": list(space.points(grid_values, str))}
+    plan.pruner, plan.build_sampler = optuna.pruners.NopPruner(), lambda seed: RandomSampler(seed=seed)
+    return plan
+
+
+def work_on(plan: Plan) -> StudyWorker:
+    return StudyWorker(plan, HydraContext.__new__(HydraContext), lambda: None)
+
+
+def test_two_workers_take_every_point_of_a_grid_once_and_confirm_the_best(plan: Plan) -> None:
+    workers = [work_on(plan) for _ in range(2)]
+    taken = []
+    for number in range(6):
+        worker = workers[number % 2]
+        claimed = worker._claim()
+        assert claimed is not None
+        study, trial = claimed
+        taken.append(trial.params)
+        assert trial.user_attrs["folder"] == str(number)
+        assert trial.user_attrs["overrides"] == [f"{name}={value}" for name, value in trial.params.items()]
+        if number == 2:
+            fail(study.study, trial, "bad combination")
+        else:
+            study.study.tell(trial, float(number))
+    assert plan.grids is not None
+    assert taken == plan.grids[""]
+    assert workers[0].has_searched()
+
+    confirmed = []
+    for number in range(4):
+        claimed = workers[number % 2]._claim()
+        assert claimed is not None
+        confirmed.append(claimed[1].user_attrs["folder"])
+        claimed[0].study.tell(claimed[1], 1.0)
+    assert confirmed == ["confirm/5_seed2", "confirm/5_seed3", "confirm/4_seed2", "confirm/4_seed3"]
+    assert workers[1]._claim() is None
+    assert workers[1].is_finished()
+
+
+def test_a_run_ends_its_trial(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = work_on(plan)
+
+    def end_with(result: Any) -> tuple[str, Any]:
+        def launch(*_: Any) -> Any:
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        monkeypatch.setattr(worker, "_launch", launch)
+        claimed = worker._claim()
+        assert claimed is not None
+        reason = worker._run(*claimed)
+        return reason, claimed[0].study.trials[claimed[1].number]
+
+    reason, trial = end_with([2.5])
+    assert (reason, trial.state, trial.values) == ("", TrialState.COMPLETE, [2.5])
+    assert end_with(None)[1].state == TrialState.PRUNED
+    reason, trial = end_with(RuntimeError("out of\nmemory"))
+    assert (reason, trial.state, trial.user_attrs["reason"]) == ("out of memory", TrialState.FAIL, "out of memory")
+    with pytest.raises(KeyboardInterrupt):
+        end_with(KeyboardInterrupt())
+    (study,) = worker.arms.values()
+    assert [trial.state for trial in study.study.trials][3:] == [TrialState.FAIL, TrialState.WAITING]
+    assert worker._claim() is not None
+
+
+def test_launchers_of_jobs_are_for_grids() -> None:
+    choices = {"hydra/launcher": "submitit_slurm"}
+    config = OmegaConf.create({"sweep": {}, "hydra": {"runtime": {"choices": choices}}})
+    with pytest.raises(HeedError, match=r"hydra/launcher=submitit_slurm is for grids.*sbatch --array"):
+        Plan([], config=config, config_loader=None)
