@@ -1,8 +1,8 @@
 """Tables and numbers from docs/results/*.json.
 
-A file says what was measured (``what``), with which ``command``, on which ``machine``, on which ``date``, with which
-``seeds`` and ``spread``, and where the numbers come from (``source``). Numbers keep the digits that they have in the
-file: 1.50 stays 1.50.
+A file says what was measured (``what``) and, as far as it applies, with which ``command``, on which ``machine`` and
+``date``, with which ``seeds``, and what the ``spread`` is. Numbers keep the digits that they have in the file: 1.50
+stays 1.50.
 """
 
 import json
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
-PROVENANCE = ("what", "command", "machine", "date", "seeds", "spread", "source")
-"""What every file says about its numbers."""
+PROVENANCE = ("command", "machine", "date", "seeds", "spread")
+"""How the numbers of a file were measured: what of it applies."""
 
 
 @cache
@@ -103,17 +103,12 @@ def value(argument: str) -> str:
 
 
 def source(argument: str) -> str:
-    """Return the sentences that say where the numbers of a file come from."""
-    content = load(argument.strip())
-    command = content["command"]
-    if not command.startswith("none") and "`" not in command:
-        command = ", ".join(f"`{part}`" for part in command.split(", and "))
-    facts = {
-        "Command": command,
-        "Machine": content["machine"],
-        "Date": content["date"],
-        "Seeds": content["seeds"],
-        "Spread": content["spread"],
-        "Source": f"{content['source']}, in [`{argument.strip()}.json`](results/{argument.strip()}.json)",
-    }
-    return f"{content['what']}\n\n" + "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
+    """Return what a file measures, and one line that says how to repeat it."""
+    name = argument.strip()
+    content = load(name)
+    facts = {key: content[key] for key in PROVENANCE if key in content}
+    if "command" in facts and "`" not in facts["command"]:
+        facts["command"] = ", ".join(f"`{part}`" for part in facts["command"].split(", and "))
+    if "seeds" in facts:
+        facts["seeds"] = f"seeds: {facts['seeds']}"
+    return f"{content['what']}\n\n" + " · ".join([*facts.values(), f"[{name}.json](results/{name}.json)"])
