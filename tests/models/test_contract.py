@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from heed.models import FAMILIES, build_model
 from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
+from tests.conftest import CONFIGS
 
 SRC_VOCAB, TGT_VOCAB = 23, 29
 B, S, T = 3, 7, 5
@@ -109,15 +109,11 @@ class Pairs:
     tgt: Int[Tensor, "B T"]
 
 
-@pytest.fixture
-def config_of(tiny_model: Callable[..., Seq2Seq]) -> Callable[[str], ModelConfig]:
-    return lambda family: tiny_model(family).config
-
-
-@pytest.fixture(params=VARIANTS, ids=name)
-def config(request: pytest.FixtureRequest, config_of: Callable[[str], Any]) -> ModelConfig:
+@pytest.fixture(params=VARIANTS, ids=name, scope="module")
+def config(request: pytest.FixtureRequest) -> ModelConfig:
     family, changes = request.param
-    return replace(config_of(family), **changes)
+    changed: ModelConfig = replace(CONFIGS[family], **changes)
+    return changed
 
 
 def build(config: ModelConfig, *, tgt_vocab: int = TGT_VOCAB, joint: bool = False) -> Seq2Seq:
@@ -125,11 +121,12 @@ def build(config: ModelConfig, *, tgt_vocab: int = TGT_VOCAB, joint: bool = Fals
     model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=tgt_vocab, joint=joint)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
-    return model.eval()
+    return model.double().eval()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(config: ModelConfig) -> Seq2Seq:
+    """One model of each variant for all tests, which leave it as it is."""
     return build(config)
 
 
@@ -298,8 +295,8 @@ def test_config_survives_as_plain_data(config: ModelConfig, pairs: Pairs) -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_unknown_and_missing_keys_are_named(family: str, config_of: Callable[[str], ModelConfig]) -> None:
-    plain = config_of(family).to_plain()
+def test_unknown_and_missing_keys_are_named(family: str) -> None:
+    plain = CONFIGS[family].to_plain()
     with pytest.raises(HeedError, match=r"model.d_modle is unknown \(did you mean model.d_model\?\)"):
         FAMILIES[family].from_plain({**plain, "d_modle": 7})
     del plain["d_model"]
@@ -311,11 +308,9 @@ def test_unknown_and_missing_keys_are_named(family: str, config_of: Callable[[st
 @pytest.mark.parametrize(
     ("joint", "tied", "tables"), [(True, True, 1), (False, True, 2), (True, False, 3), (False, False, 3)]
 )
-def test_tied_embeddings_are_one_table(
-    family: str, joint: bool, tied: bool, tables: int, config_of: Callable[[str], Any], pairs: Pairs
-) -> None:
+def test_tied_embeddings_are_one_table(family: str, joint: bool, tied: bool, tables: int, pairs: Pairs) -> None:
     """Two vocabularies that happen to be of one size are not one vocabulary."""
-    model = build(replace(config_of(family), tie_embeddings=tied), tgt_vocab=SRC_VOCAB, joint=joint)
+    model = build(replace(CONFIGS[family], tie_embeddings=tied), tgt_vocab=SRC_VOCAB, joint=joint)
     embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     assert len(embeddings) == tables
     model(pairs.src, pairs.mask, pairs.tgt % SRC_VOCAB).sum().backward()
@@ -344,9 +339,7 @@ def test_tied_embeddings_are_one_table(
         ("rnn", {"layers": 0}, ["model.layers=0"]),
     ],
 )
-def test_contradictions_are_refused_by_name(
-    family: str, changes: Changes, options: list[str], config_of: Callable[[str], Any]
-) -> None:
+def test_contradictions_are_refused_by_name(family: str, changes: Changes, options: list[str]) -> None:
     with pytest.raises(HeedError) as refusal:
-        FAMILIES[family].from_plain({**config_of(family).to_plain(), **changes})
+        FAMILIES[family].from_plain({**CONFIGS[family].to_plain(), **changes})
     assert all(re.search(rf"{re.escape(option)}\b", str(refusal.value)) for option in options)
