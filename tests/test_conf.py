@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -88,17 +89,19 @@ def test_published_sizes(compose: Compose) -> None:
 @pytest.mark.slow
 def test_only_files_for_a_corpus_and_an_optimizer_or_schedule_change_their_values(compose: Compose) -> None:
     """The files are data_optimizer/CORPUS_OPTIMIZER.yaml and data_schedule/CORPUS_SCHEDULE.yaml."""
-    special = 0
-    for group in ("optimizer", "schedule"):
-        for data in choices("data"):
-            for choice in choices(group):
-                files = [CONF / group / f"{choice}.yaml", CONF / f"data_{group}" / f"{data}_{choice}.yaml"]
-                special += files[1].exists()
-                own = [OmegaConf.load(file) for file in files if file.exists()]
-                cfg = compose(f"data={data}", f"{group}={choice}", "trainer.max_steps=5000")
-                expected = OmegaConf.merge({"trainer": {"max_steps": 5000}}, {group: OmegaConf.merge(*own)})
-                assert cfg[group] == expected[group], (data, choice)
-    assert special == len(choices("data_optimizer")) + len(choices("data_schedule"))
+    special = set()
+    optimizers, schedules = choices("optimizer"), choices("schedule")
+    rounds = range(max(len(optimizers), len(schedules)))
+    together = [(optimizers[n % len(optimizers)], schedules[n % len(schedules)]) for n in rounds]
+    for data, (optimizer, schedule) in product(choices("data"), together):
+        cfg = compose(f"data={data}", f"optimizer={optimizer}", f"schedule={schedule}", "trainer.max_steps=5000")
+        for group, choice in (("optimizer", optimizer), ("schedule", schedule)):
+            files = [CONF / group / f"{choice}.yaml", CONF / f"data_{group}" / f"{data}_{choice}.yaml"]
+            special |= {file for file in files[1:] if file.exists()}
+            own = [OmegaConf.load(file) for file in files if file.exists()]
+            expected = OmegaConf.merge({"trainer": {"max_steps": 5000}}, {group: OmegaConf.merge(*own)})
+            assert cfg[group] == expected[group], (data, choice)
+    assert len(special) == len(choices("data_optimizer")) + len(choices("data_schedule"))
 
 
 def test_the_learning_rate_of_the_user_overrides_that_of_corpus_and_optimizer(compose: Compose) -> None:

@@ -93,13 +93,13 @@ def test_every_epoch_has_its_own_segmentation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.2])
-@pytest.mark.parametrize("first", [3, 10, 17, 24])
-def test_the_stream_resumes_from_any_cursor(first: int, bpe_dropout: float, tmp_path: Path) -> None:
+def test_the_stream_resumes_from_any_cursor(bpe_dropout: float, tmp_path: Path) -> None:
     whole = [content(shard) for shard in islice(StepStream(data(tmp_path, bpe_dropout=bpe_dropout), 0, 1), 30)]
-    resumed = data(tmp_path, bpe_dropout=bpe_dropout)
-    epoch, step, *_ = whole[first]  # type: ignore[misc]
-    resumed.load_state_dict({"epoch": epoch, "step": step})
-    assert [content(shard) for shard in islice(StepStream(resumed, 0, 1), 6)] == whole[first : first + 6]
+    for first in (3, 10, 24):
+        resumed = data(tmp_path, bpe_dropout=bpe_dropout)
+        epoch, step, *_ = whole[first]  # type: ignore[misc]
+        resumed.load_state_dict({"epoch": epoch, "step": step})
+        assert [content(shard) for shard in islice(StepStream(resumed, 0, 1), 6)] == whole[first : first + 6]
 
 
 def test_shards_of_two_processes_make_up_the_steps_of_one(tmp_path: Path) -> None:

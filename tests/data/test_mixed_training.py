@@ -100,7 +100,7 @@ def test_the_steps_are_the_same_on_1_2_and_4_processes_and_after_a_resume(bpe_dr
     for size in (2, 4):
         ranks = [islice(StepStream(data(mixed, bpe_dropout=bpe_dropout), rank, size), 30) for rank in range(size)]
         assert [step_sources(list(shards)) for shards in zip(*ranks, strict=True)] == whole[:30]
-    for start in (7, 20, 33):
+    for start in (7, 33):
         ranks = []
         for rank in range(3):
             resumed = data(mixed, bpe_dropout=bpe_dropout)

@@ -149,7 +149,7 @@ def plain_beam(model: TableModel, source: list[int], limit: int, beam: int, alph
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), alpha=alphas, beam=st.integers(1, 5), sources=batches, data=st.data())
 def test_a_narrow_beam_is_the_search_on_paper(
     seed: int, alpha: float, beam: int, sources: list[list[int]], data: st.DataObject
