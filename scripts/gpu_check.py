@@ -12,7 +12,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark.ct2_peer import CTranslate2Decoding
+from benchmark import torch_peer
+from benchmark.exported_peers import CTranslate2Decoding
 from benchmark.gpu_kernels import compare_attention, compare_loss
-from benchmark.hf_peer import MarianTraining
+from benchmark.measure import timed
 from benchmark.peers import UnavailableError
-from benchmark.torch_peer import Transformer as TorchTransformer
+from benchmark.torch_peer import PlainLoop
 from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
@@ -170,31 +171,19 @@ def step_flops(config: TransformerConfig, options: Options, tokens: float) -> fl
     return 6.0 * tokens * (encoder + decoder + d * options.vocabulary)
 
 
-def training_step(
-    model: torch.nn.Module, loss_of: Callable[[], Tensor], options: Options, dtype: torch.dtype
-) -> Callable[[], Tensor]:
-    """Return a function that takes an optimizer step and returns its loss."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def step() -> Tensor:
-        optimizer.zero_grad()
-        with torch.autocast(options.device, dtype=dtype, enabled=dtype != torch.float32):
-            loss = loss_of()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
-def measure_step(step: Callable[[], Tensor], flops: float, tokens: float, options: Options) -> dict[str, Any]:
-    """Return speed, share of the measured peak and memory of a training step with this many target tokens."""
+def measure_steps(
+    loop: PlainLoop, batches: Sequence[Batch], config: TransformerConfig, options: Options
+) -> dict[str, Any]:
+    """Return speed, share of the measured peak and memory of training steps on these batches in turn."""
+    for batch in batches:  # compiles, and allocates memory for all sizes
+        loop.step(batch)
     if options.device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    seconds = seconds_of(step, options)
-    tflops = flops / seconds / 1e12
+    turns = cycle(batches)
+    tokens = sum(batch.tgt_tokens for batch in batches) / len(batches)
+    seconds = seconds_of(lambda: loop.step(next(turns)), options)
+    tflops = step_flops(config, options, tokens) / seconds / 1e12
     found = {"tokens_per_second": round(2 * tokens / seconds), "tflops": round(tflops, 4)}
     found["share_of_peak"] = round(tflops / peak(options)["tflops"], 4)
     if options.device == "cuda":
@@ -203,78 +192,61 @@ def measure_step(step: Callable[[], Tensor], flops: float, tokens: float, option
     return found
 
 
+def heed_loss(model: TrainableSeq2Seq, *, compiled: bool = False) -> Callable[[Batch], Tensor]:
+    """Return heed's loss of a batch."""
+    decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
+
+    def loss(batch: Batch) -> Tensor:
+        mask = batch.src_mask if batch.has_src_padding else None
+        hidden = decode(batch.src, mask, batch.tgt_in, src_lengths=batch.src_lengths)
+        total, _ = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
+        return total / batch.tgt_tokens
+
+    return loss
+
+
 def train(options: Options) -> dict[str, Any]:
     """Measure training steps in bf16: heed's on three kinds of batches, with torch.compile, and its peers'."""
-    found: dict[str, Any] = {}
     rows = options.step_tokens // LENGTH
-    full, padded = random_batch(options, rows), random_batch(options, rows, shortest=LENGTH - 7)
-    batches = {
-        "": [full],
-        ", padding": [padded],
-        ", planned": planned_batches(options, multiple=8),
-        ", planned, pad_to_multiple=1": planned_batches(options, multiple=1),
-    }
+    full = [random_batch(options, rows)]
+    planned = planned_batches(options, multiple=8)
+    found: dict[str, Any] = {}
     for size in options.sizes:
-        for name, measure in _training_cases(size, batches, options).items():
-            found[f"{size}{name}"] = _reported(measure)
+        heed = partial(_measure_heed, size, options)
+        cases = {
+            "": partial(heed, full),
+            ", padding": partial(heed, [random_batch(options, rows, shortest=LENGTH - 7)]),
+            ", planned": partial(heed, planned),
+            ", planned, pad_to_multiple=1": partial(heed, planned_batches(options, multiple=1)),
+        }
+        if not options.tiny:
+            cases[", compile"] = partial(heed, full, compiled=True)
+            cases[", compile, planned"] = partial(heed, planned, compiled=True)
+        cases |= {f", {name}": partial(_measure_peer, peer, size, options, full) for name, peer in PEERS.items()}
+        found |= {f"{size}{name}": _reported(measure) for name, measure in cases.items()}
     return found
 
 
-def _training_cases(
-    size: str, batches: dict[str, list[Batch]], options: Options
-) -> dict[str, Callable[[], dict[str, Any]]]:
-    heed = partial(_measure_heed, size, options=options)
-    cases = {name: partial(heed, some) for name, some in batches.items()}
-    if not options.tiny:
-        cases[", compile"] = partial(heed, batches[""], compiled=True)
-        cases[", compile, planned"] = partial(heed, batches[", planned"], compiled=True)
-    full = batches[""][0]
-    return {**cases, **{f", {peer}": partial(_measure_peer, peer, size, full, options) for peer in PEERS}}
-
-
-def _measure_heed(size: str, batches: Sequence[Batch], options: Options, *, compiled: bool = False) -> dict[str, Any]:
+def _measure_heed(size: str, options: Options, batches: Sequence[Batch], *, compiled: bool = False) -> dict[str, Any]:
     model = heed_model(size, options).train()
-    decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
-    turns: Iterator[Batch] = cycle(batches)
-
-    def loss_of() -> Tensor:
-        batch = next(turns)
-        mask = batch.src_mask if batch.has_src_padding else None
-        hidden = decode(batch.src, mask, batch.tgt_in, src_lengths=batch.src_lengths)
-        loss, _ = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
-        return loss / batch.tgt_tokens
-
-    step = training_step(model, loss_of, options, torch.bfloat16)
-    for _ in batches:  # compiles, and allocates memory for all sizes
-        step()
-    tokens = sum(batch.tgt_tokens for batch in batches) / len(batches)
-    return measure_step(step, step_flops(architecture(size), options, tokens), tokens, options)
+    loop = PlainLoop(model, heed_loss(model, compiled=compiled), bf16=True, device=options.device)
+    return measure_steps(loop, batches, architecture(size), options)
 
 
 PEERS: dict[str, Callable[[int, TransformerConfig], torch.nn.Module]] = {
-    "torch.nn.Transformer": partial(TorchTransformer, dropout_as_ours=True),
-    "Hugging Face Marian": MarianTraining,
+    "torch.nn.Transformer": partial(torch_peer.Transformer, dropout_as_ours=True),
+    "Hugging Face Marian": torch_peer.Marian,
 }
 """By name: from the size of the vocabulary and the architecture, a model of (src, src_mask, tgt_in)."""
 
 
-def _measure_peer(peer: str, size: str, batch: Batch, options: Options) -> dict[str, Any]:
-    config, tokens = architecture(size), batch.tgt_tokens
-    try:
-        made = PEERS[peer](options.vocabulary, config)
-    except UnavailableError as error:
-        return {"skipped": str(error)}
-    model = made.to(options.device).train()
-
-    def loss_of() -> Tensor:
-        with torch.device(options.device):  # for the masks that torch.nn.Transformer creates
-            logits = model(batch.src, batch.src_mask, batch.tgt_in)
-        return torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), batch.tgt_out.flatten().long(), label_smoothing=0.1
-        )
-
-    step = training_step(model, loss_of, options, torch.bfloat16)
-    return measure_step(step, step_flops(config, options, tokens), tokens, options)
+def _measure_peer(
+    make: Callable[[int, TransformerConfig], torch.nn.Module], size: str, options: Options, batches: Sequence[Batch]
+) -> dict[str, Any]:
+    config = architecture(size)
+    model = make(options.vocabulary, config).to(options.device)
+    loop = PlainLoop(model, torch_peer.loss_of(model), bf16=True, device=options.device)
+    return measure_steps(loop, batches, config, options)
 
 
 def decode(options: Options) -> dict[str, Any]:
@@ -312,16 +284,11 @@ def _decode_by_peer(
     assert isinstance(model, Transformer)
     batches = [(batch.src.cpu(), batch.src_mask.cpu())]
     with TemporaryDirectory() as folder:
-        try:
-            peer = CTranslate2Decoding(
-                model, Path(folder) / "model", kind="float32", threads=1, longest=LENGTH, device=options.device
-            )
-        except UnavailableError as error:
-            return {"skipped": str(error)}
+        peer = CTranslate2Decoding(
+            model, Path(folder) / "model", kind="float32", threads=1, longest=LENGTH, device=options.device
+        )
         peer.translate(batches, beam=beam)
-        start = time.perf_counter()
-        theirs = peer.translate(batches, beam=beam)
-        seconds = time.perf_counter() - start
+        theirs, seconds = timed(partial(peer.translate, beam=beam), batches, time.perf_counter)
     equal = sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
     return {"tokens_per_second": round(sum(map(len, theirs)) / seconds), "equal": round(equal, 4)}
 
@@ -354,23 +321,18 @@ def loss(options: Options) -> dict[str, Any]:
 
 def losses(options: Options) -> dict[str, Any]:
     """Compare the loss curve of a small model without dropout on the device, in several precisions, with the CPU's."""
-    curves: dict[str, list[float]] = {}
-    cpu = Options("cpu", tiny=True, data=None)
-    here = Options(options.device, tiny=True, data=None)
-    cases = {"cpu fp32": (cpu, torch.float32), "fp32": (here, torch.float32), "bf16": (here, torch.bfloat16)}
-    for name, (case, dtype) in cases.items():
-        model, batch = heed_model("transformer_tiny", case).eval(), random_batch(case, 8)
-
-        def loss_of(model: TrainableSeq2Seq = model, batch: Batch = batch) -> Tensor:
-            hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
-            return (
-                cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)[0] / batch.tgt_tokens
-            )
-
-        step = training_step(model, loss_of, case, dtype)
-        curves[name] = [step().item() for _ in range(20)]
-    reference = torch.tensor(curves["cpu fp32"])
-    return {name: round(float((torch.tensor(curve) / reference - 1).abs().max()), 6) for name, curve in curves.items()}
+    curves = {}
+    for name, device, bf16 in (
+        ("cpu fp32", "cpu", False),
+        ("fp32", options.device, False),
+        ("bf16", options.device, True),
+    ):
+        small = Options(device, tiny=True, data=None)
+        model, batch = heed_model("transformer_tiny", small).eval(), random_batch(small, 8)
+        loop = PlainLoop(model, heed_loss(model), bf16=bf16, device=device)
+        curves[name] = torch.tensor([loop.step(batch).item() for _ in range(20)])
+    reference = curves["cpu fp32"]
+    return {name: round(float((curve / reference - 1).abs().max()), 6) for name, curve in curves.items()}
 
 
 def runs(options: Options) -> dict[str, Any]:
@@ -414,9 +376,11 @@ SECTIONS: dict[str, Callable[[Options], dict[str, Any]]] = {
 
 
 def _reported(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of a call, or its error, so that the others go on."""
+    """Return the result of a call, or why there is none, so that the others go on."""
     try:
         return compute()
+    except UnavailableError as reason:
+        return {"skipped": str(reason)}
     except Exception as error:
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}

@@ -147,11 +147,9 @@ def machine() -> dict[str, str]:
 
 def _train_variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any]:
     """Train one variant and return its digests."""
-    events = folder / "events"
-    events.mkdir(parents=True)
     limits = (f"trainer.max_steps={steps}", f"trainer.validate_every={max(1, steps // 2)}", f"seed={seed}")
     print(f"oracle: {name}", file=sys.stderr, flush=True)
-    attempt = run_process(train_command(*COMMON, *VARIANTS[name], *limits), folder, events=events)
+    attempt = run_process(train_command(*COMMON, *VARIANTS[name], *limits), folder)
     if attempt.status != 0:
         raise SystemExit(f"{name}: exit status {attempt.status}\n{attempt.stderr}")
     (finished,) = (path.parent for path in folder.glob("runs/oracle/*/results.json"))

@@ -14,10 +14,10 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from benchmark import torch_peer
 from benchmark.matmul import record_products, time_products
 from benchmark.measure import rows
-from benchmark.peer_process import PeerProcess
-from benchmark.peers import start_available
+from benchmark.peers import PeerProcess, start_peers
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
 from heed.data.pairs import Pairs, id_lists
@@ -170,7 +170,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             training = Training(overrides(size, arguments), Path(folder))
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
-            peers, missing = start_available(_makers(arguments, training))
+            peers, missing = start_peers(_makers(arguments, training), now=arguments.now)
             rounds = AlternatingRounds(
                 peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now
             )
@@ -193,19 +193,20 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
     return [*SIZES[size], *batching, *data, *arguments.set]
 
 
-def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], PeerProcess[Steps, None]]]:
+def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Callable[[Steps], None]]]:
     peers = ["torch", "torch-our-dropout", "hf"] if arguments.model == "transformer" else ["torch"]
-    precisions = (
-        ("fp32,bf16" if has_fast_bf16_matmul() else "fp32") if arguments.precision == "auto" else arguments.precision
-    )
-
-    def maker(name: str, precision: str) -> Callable[[], PeerProcess[Steps, None]]:
-        config: Any = training.model.config
-        make = partial(training_loop, name, training.tokenizer.tgt_vocab, config, bf16=precision == "bf16")
-        return lambda: PeerProcess(make, now=arguments.now)
-
-    wanted = [name for name in peers if name.split("-")[0] in arguments.peers]
-    return {f"{name} {precision}": maker(name, precision) for name in wanted for precision in precisions.split(",")}
+    precisions = arguments.precision
+    if precisions == "auto":
+        precisions = "fp32,bf16" if has_fast_bf16_matmul() else "fp32"
+    config: Any = training.model.config
+    return {
+        f"{name} {precision}": partial(
+            training_loop, name, training.tokenizer.tgt_vocab, config, bf16=precision == "bf16"
+        )
+        for name in peers
+        if name.split("-")[0] in arguments.peers
+        for precision in precisions.split(",")
+    }
 
 
 def training_loop(
@@ -216,16 +217,14 @@ def training_loop(
     Raises:
         UnavailableError: the peer is not installed.
     """
-    from benchmark import hf_peer, torch_peer
-
     model: torch.nn.Module
     if isinstance(config, RNNConfig):
         model = torch_peer.RNN(vocabulary, config)
     elif peer == "hf":
-        model = hf_peer.MarianTraining(vocabulary, config)
+        model = torch_peer.Marian(vocabulary, config)
     else:
         model = torch_peer.Transformer(vocabulary, config, dropout_as_ours=peer == "torch-our-dropout")
-    return torch_peer.PlainLoop(model, bf16=bf16).take
+    return torch_peer.PlainLoop(model, torch_peer.loss_of(model), bf16=bf16).take
 
 
 def _limit(training: Training, rounds: AlternatingRounds, now: Callable[[], float]) -> dict[str, Any]:

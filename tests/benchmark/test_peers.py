@@ -3,8 +3,7 @@
 import time
 
 import pytest
-from benchmark.peer_process import PeerProcess
-from benchmark.peers import UnavailableError, require, start_available
+from benchmark.peers import PeerProcess, UnavailableError, require, start_available
 
 
 def test_missing_peers_are_named_once_and_the_others_start() -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from soak.comparison import check_plan, compare, lineage
 from soak.process import Attempt, Kill
-from soak.trial import TRANSFORMER, VALIDATE_EVERY, References, Setting, kill_and_resume
+from soak.trial import TRANSFORMER, VALIDATE_EVERY, Setting, kill_and_resume, train_reference
 
 from tests import forkserver
 
@@ -46,12 +46,12 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
 ) -> None:
     forks = SimpleNamespace(Popen=forkserver.Popen, DEVNULL=subprocess.DEVNULL)
     monkeypatch.setattr("soak.process.subprocess", forks)
-    references = References(tmp_path)
+    reference = train_reference(EVERYTHING, tmp_path)
     outcome = kill_and_resume(
-        EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, references=references, planned=kills
+        EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, reference=reference, planned=kills
     )
     assert not outcome.problems
-    assert sum(outcome.kills.values()) == len(kills)
+    assert outcome.kills.total() == len(kills)
     assert outcome.resumed >= 1
 
 
@@ -61,7 +61,7 @@ def attempt(start: int, *steps: tuple[int, int, int, dict[str, list[int]]]) -> A
     for step, epoch, number, sentences in steps:
         record = {"step": step, "epoch": epoch, "number": number, "sentences": sentences}
         events.append({"event": "step", "pid": 1, **record})
-    return Attempt([], status=0, events=events)
+    return Attempt(status=0, events=events)
 
 
 FIRST, SECOND, THIRD = ((n + 1, 0, n, {"0": [2 * n], "1": [2 * n + 1]}) for n in range(3))
@@ -70,7 +70,7 @@ FIRST, SECOND, THIRD = ((n + 1, 0, n, {"0": [2 * n], "1": [2 * n + 1]}) for n in
 def test_lineage_drops_steps_after_the_checkpoint() -> None:
     uninterrupted = lineage([attempt(0, FIRST, SECOND, THIRD)])
     # Killed after step 2, whose checkpoint was not written; the second attempt was killed before training.
-    assert lineage([attempt(0, FIRST, SECOND), Attempt([]), attempt(1, SECOND, THIRD)]) == uninterrupted
+    assert lineage([attempt(0, FIRST, SECOND), Attempt(), attempt(1, SECOND, THIRD)]) == uninterrupted
     assert check_plan(uninterrupted, 6) == []
 
 
@@ -88,7 +88,7 @@ def test_lost_repeated_and_reordered_sentences_are_detected(tmp_path: Path, resu
     folder = finished(tmp_path / "run")
     found = compare(folder, steps, folder, whole, exact=True)
     assert {"lost": found.lost, "repeated": found.repeated, "order": found.order}[expected]
-    assert list(found.problems(exact=False))
+    assert found.problems(exact=False)
 
 
 def test_a_sentence_trained_on_twice_in_an_epoch_is_detected() -> None:
@@ -115,7 +115,7 @@ def finished(folder: Path, weight: float = 0.5, bleu: float = 1.0, seconds: floa
 def test_differences_of_files_are_detected(tmp_path: Path) -> None:
     reference = finished(tmp_path / "reference")
     same = compare(finished(tmp_path / "same", seconds=3.0), {}, reference, {}, exact=True)
-    assert list(same.problems(exact=True)) == []
+    assert same.problems(exact=True) == []
 
     almost = 0.5 + 2**-24  # the next float32
     other = finished(tmp_path / "other", weight=almost, bleu=2.0)
@@ -129,5 +129,5 @@ def test_differences_of_files_are_detected(tmp_path: Path) -> None:
     assert found.translations == ("test.hyp",)
     assert found.files == ("checkpoints/last-0000000.ckpt",)
     # With another number of processes, weights may differ by rounding only.
-    assert list(found.problems(exact=False)) == []
-    assert list(compare(finished(tmp_path / "far", weight=0.6), {}, reference, {}, exact=False).problems(exact=False))
+    assert found.problems(exact=False) == []
+    assert compare(finished(tmp_path / "far", weight=0.6), {}, reference, {}, exact=False).problems(exact=False)
