@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.claim import Claim, Finding
 from experiments.claims import CLAIMS
 from experiments.measures import plain
-from experiments.plots import TEMPLATES
+from experiments.plots import TEMPLATES, number_table
 from experiments.runner import ExperimentRunner
 from experiments.small_models import COMMON, LONG_STEPS
 from heed.errors import HeedError
@@ -104,7 +104,9 @@ def render(findings: list[tuple[Claim, Finding]], facts: list[str]) -> str:
     """Return the page, one file without external resources; ``facts`` are notes for its footer."""
     held = sum(finding.held for _, finding in findings)
     title = f"{held} of {len(findings)} claims about attention held" if len(findings) > 1 else findings[0][0].claim
-    return render_page("claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts)
+    return render_page(
+        "claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts, number_table=number_table
+    )
 
 
 if __name__ == "__main__":

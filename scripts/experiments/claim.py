@@ -20,7 +20,7 @@ class Finding:
     """One or two sentences with the numbers that decide."""
     numbers: Mapping[str, Any]
     """All measured numbers, which `experiments.measures.plain` converts to JSON."""
-    figures: Sequence[Markup]
+    figures: Sequence[Markup] = ()
     """HTML fragments."""
 
 

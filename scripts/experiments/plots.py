@@ -1,10 +1,12 @@
 """Figures of the claims' page: curves and histograms by matplotlib, and marks and tables of `heed.report.figures`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -68,9 +70,28 @@ def inline(figure: Figure, name: str) -> Markup:
     return render("figure.html.j2", folder=TEMPLATES, figure=svg(figure, name), name=name)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """Return an HTML table. The first cell of each row is its heading."""
-    return figures.table(head, rows, name=f"Table: {', '.join(title for title in head if title)}")
+def number_table(numbers: Mapping[str, Any]) -> Markup:
+    """Return a table of all numbers of a finding."""
+    return figures.table(["measured", "value"], list(_rows(numbers)), name="All numbers")
+
+
+def _rows(value: Any, *path: str) -> Iterator[list[str]]:
+    value = vars(value) if is_dataclass(value) else value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, Sequence) and not all(isinstance(part, float | int | str) for part in value):
+        parts = enumerate(value, start=1)
+    else:
+        yield [", ".join(path), _text(value)]
+        return
+    for key, part in parts:
+        yield from _rows(part, *path, str(key))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return f"{value:.4g}" if isinstance(value, float | Values) else str(value)
 
 
 def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:

@@ -8,7 +8,7 @@ import pytest
 from experiments.__main__ import render as render_claims
 from experiments.claim import Claim, Finding
 from experiments.measures import Values
-from experiments.plots import caption, line_plot, table
+from experiments.plots import caption, line_plot, number_table
 
 from heed.compare import runs
 from heed.compare.challenge import Accuracy
@@ -60,7 +60,7 @@ def claims_page() -> str:
         caption("BLEU"),
         line_plot(lines, name="lines", x="a rather long description of the quantity on the axis", y="BLEU"),
         line_plot(lines, name="log", x="n", y="bytes", log_y=True),
-        table(["", *(f"column {n}" for n in range(9))], [["row", *("12.3 ± 0.4" for _ in range(9))]]),
+        number_table({"a": {"b": Values([1.0, 2.0])}}),
     ]
     findings = [
         (Claim(name, "A claim", "How", {}, lambda _: None), Finding(name == "a", "Summary", {}, figures))  # type: ignore[arg-type,return-value]

@@ -4,11 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import Markup
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs, Values
-from experiments.plots import caption, table
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation import alignment
@@ -83,21 +81,7 @@ def experiment(runs: Runs) -> Finding:
             f"diagonal gives {every[0].diagonal:.2f}."
         ),
         numbers={**of_models, "diagonal": of_diagonal},
-        figures=[figure for label, seeds in found.items() for figure in draw(label, seeds[0])],
     )
-
-
-def draw(label: str, found: ErrorRates) -> list[Markup]:
-    """Return a table of the error rates of all maps of a run."""
-    _, layers, heads = found.by_map.shape
-    names = [f"head {head + 1}" for head in range(heads - 1)] + ["mean"] if heads > 1 else ["attention"]
-    rows = [
-        [f"layer {layer + 1}, {row} row", *(f"{rate:.2f}" for rate in found.by_map[index, layer])]
-        for layer in range(layers)
-        for index, row in enumerate(("output", "input"))
-    ]
-    title = f"{label}: AER on test by layer and head (seed 1; chosen on validation: {found.extraction})"
-    return [caption(title), table(["", *names], rows)]
 
 
 CLAIM = Claim(

@@ -8,7 +8,7 @@ from experiments import sense_attention
 from experiments.antecedent_attention import TITLES, AntecedentReport, Part, draw, measure
 from experiments.claim import Claim, Finding
 from experiments.measures import SEED, Runs, accuracies, bleu, fractions
-from experiments.plots import caption, inline, line_plot, table
+from experiments.plots import caption, inline, line_plot
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
 from heed.report.sweep_figures import STYLE
 
@@ -69,7 +69,6 @@ def experiment(runs: Runs) -> Finding:
                 y="Training loss, nats per token (seed 1), log scale",
                 log_y=True,
             ),
-            table(["", "valid BLEU"], [[label, f"{of:.1f}"] for label, of in scores.items()]),
         ],
     )
 

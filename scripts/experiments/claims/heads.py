@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs, Values
-from experiments.plots import caption, table
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.evaluation.scores import corpus_scores
@@ -25,7 +24,7 @@ ROLE_PAIRS = (("verb", "agent"), ("verb", "patient"), ("agent", "verb"), ("patie
 CHOSEN = ROLE_PAIRS[:2]
 """The pairs that the claim is about."""
 SENTENCES = 150
-KINDS = {"encoder_self": "encoder self-attention", "decoder_self": "decoder self-attention", "cross": "cross-attention"}
+KINDS = ("encoder_self", "decoder_self", "cross")
 
 
 def divergence(weights: AttentionMap) -> Any:
@@ -112,37 +111,6 @@ def experiment(runs: Runs) -> Finding:
             "roles": [{f"{a} → {b}": found[a, b] for a, b in ROLE_PAIRS} for found in roles],
             "bleu lost without head": lost,
         },
-        figures=[
-            caption("Divergence of the heads of a layer, in bits (0: equal, 1: disjoint)"),
-            table(
-                ["layer", *KINDS.values()],
-                [
-                    [str(layer + 1), *(f"{Values(found[kind][layer] for found in divergences):.2f}" for kind in KINDS)]
-                    for layer in range(len(divergences[0]["cross"]))
-                ],
-            ),
-            caption("Encoder heads and roles: head chosen on validation, measured on test"),
-            table(
-                ["from → to", *(f"seed {run.seed}" for run in seeds), "mean of all heads"],
-                [
-                    [
-                        f"{pair[0]} → {pair[1]}",
-                        *("layer {layer}, head {head}: {mass:.2f}".format(**found[pair]) for found in roles),
-                        f"{np.mean([found[pair]['mean of heads'] for found in roles]):.2f}",
-                    ]
-                    for pair in ROLE_PAIRS
-                ],
-            ),
-            caption(f"BLEU lost on {SENTENCES} validation sentences when one head is masked (seed 1)"),
-            table(
-                ["", *(f"head {head + 1}" for head in range(lost["cross"].shape[1]))],
-                [
-                    [f"{title}, layer {layer + 1}", *(f"{value:.1f}".replace("-", "−") for value in lost[kind][layer])]
-                    for kind, title in KINDS.items()
-                    for layer in range(len(lost[kind]))
-                ],
-            ),
-        ],
     )
 
 

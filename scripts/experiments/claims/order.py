@@ -7,7 +7,7 @@ from torch import Tensor
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs, accuracies, bleu, fractions, over_seeds
-from experiments.plots import accuracy_mark, caption, table
+from experiments.plots import accuracy_mark, caption
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
 from heed.compare.challenge import ReadContrast, contrastive_accuracy
@@ -116,20 +116,6 @@ def experiment(runs: Runs) -> Finding:
                 [Row(kind, [accuracy_mark(accuracy[kind], number)]) for number, kind in enumerate(runs)],
                 name="Who does what",
                 line=50,
-            ),
-            table(
-                ["positions", "deviation from equivariance", "“The man ate a fish” / “The fish ate a man”",
-                 "test BLEU", "long"],
-                [
-                    [kind, f"{errors[kind]:.0e}", f"{eating[kind].mean:.0%} right", f"{test[kind]:.1f}",
-                     f"{long[kind]:.1f}"]
-                    for kind in runs
-                ],
-            ),
-            caption("Desirable properties of a position code"),
-            table(
-                ["positions", "unique", "bounded", "equal distances", "deterministic"],
-                [[kind, *("yes" if found else "no" for found in of.values())] for kind, of in checked.items()],
             ),
         ],
     )  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs
-from experiments.plots import caption, line_plot, table
+from experiments.plots import line_plot
 from experiments.timing import fastest_seconds, one_thread, saved_bytes
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
@@ -104,20 +104,6 @@ def experiment(runs: Runs) -> Finding:
                 y="MiB that the forward pass saves for the backward pass",
                 log_x=True,
                 log_y=True,
-            ),
-            caption("Sequential steps, time and memory at n source and n target tokens"),
-            table(
-                ["", "sequential steps", "time ∝ n^b, b =", "memory ∝ n^b, b ="],
-                [
-                    ["RNN", "2n", f"{time['RNN']:.2f}", f"{space['RNN']:.2f}"],
-                    ["RNN + attention", "2n", f"{time['RNN + attention']:.2f}", f"{space['RNN + attention']:.2f}"],
-                    [
-                        "transformer",
-                        "6 (layers), for any n",
-                        f"{time['transformer']:.2f}",
-                        f"{space['… weights kept']:.2f} (fused: {space['transformer']:.2f})",
-                    ],
-                ],
             ),
         ],
     )

@@ -2,7 +2,7 @@
 
 from experiments.claim import Claim, Finding
 from experiments.measures import TAGS, Runs, Values, accuracies, bleu, fractions, loss_curves
-from experiments.plots import line_plot, table
+from experiments.plots import line_plot
 from experiments.small_models import LONG_STEPS, PARAMETER_FREE_LONGER, TRANSFORMER_LONGER
 
 LEARNED, FREE = "learned Q, K, V", "softmax(XXᵀ)X"
@@ -19,10 +19,6 @@ def experiment(runs: Runs) -> Finding:
         label: Values(sum(seed) / len(TAGS) for seed in zip(*found.values(), strict=True))
         for label, found in by_tag.items()
     }
-    rows = [
-        [label, f"{test[label]:.1f}", f"{long[label]:.1f}", *(f"{by_tag[label][tag].mean:.1%}" for tag in TAGS)]
-        for label in runs
-    ]
     return Finding(
         held=min(test[LEARNED]) > max(test[FREE]) and min(overall[LEARNED]) > max(overall[FREE]),
         summary=(
@@ -37,7 +33,6 @@ def experiment(runs: Runs) -> Finding:
         },
         figures=[
             line_plot(loss_curves(runs), name="Training loss", x="step", y="Training loss, nats per token"),
-            table(["", "test BLEU", "long", *TAGS.values()], rows),
         ],
     )
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs, bleu
-from experiments.plots import line_plot, table
+from experiments.plots import line_plot
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
 from heed.functional.masks import masked_softmax
@@ -81,10 +81,6 @@ def experiment(runs: Runs) -> Finding:
                 y=f"milliseconds of attention, forward and backward, {BATCH} sentences, width {WIDTH}, one core",
                 log_x=True,
                 log_y=True,
-            ),
-            table(
-                ["score", "test BLEU", "training, tokens per second on one core (forward and backward)"],
-                [[kind, f"{scores[kind]:.1f}", f"{speed[kind]:,.0f}"] for kind in runs],
             ),
         ],
     )

@@ -2,7 +2,7 @@
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs, bleu, over_seeds
-from experiments.plots import line_plot, table
+from experiments.plots import line_plot
 from experiments.runner import ModelSpec, TrainedModel
 from experiments.small_models import RNN, TRANSFORMER, small
 from heed.runs.config import read_config
@@ -64,10 +64,6 @@ def experiment(runs: Runs) -> Finding:
                 name="Overfitting against corpus size",
                 x="training pairs",
                 y="validation loss − training loss, nats per token, both without dropout",
-            ),
-            table(
-                ["test BLEU", *(f"{size:,} pairs" for size in SIZES)],
-                [[family, *(f"{of[size]:.1f}" for size in SIZES)] for family, of in scores.items()],
             ),
         ],
     )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
 from experiments.measures import Runs, Values
-from experiments.plots import line_plot, table
+from experiments.plots import line_plot
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
 from heed.models import build_model
@@ -111,10 +111,6 @@ def experiment(runs: Runs) -> Finding:
                     log_y=True,
                 )
                 for state, by_label in norms.items()
-            ),
-            table(
-                ["", "factor per token further back, trained", "before training"],
-                [[label, *(f"{of[state].mean:.3f}" for state in when)] for label, of in factors.items()],
             ),
         ],
     )
