@@ -22,8 +22,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from benchmark import torch_peer
+from benchmark.decoding import build_search
 from benchmark.exported_peers import CTranslate2Decoding
 from benchmark.gpu_kernels import compare_attention, compare_loss
 from benchmark.measure import timed
@@ -33,9 +35,8 @@ from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
 from heed.data.batch import Batch, collate
-from heed.data.pairs import Pairs, id_lists, unflatten
+from heed.data.pairs import Pairs, unflatten
 from heed.data.steps import Planner, Pool
-from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.launch.compose import compose
 from heed.launch.run import train_one_run
@@ -55,29 +56,20 @@ MINUTES = 8
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the command line."""
+    """The options of the command line, and the sizes of what is measured."""
 
     device: str
-    tiny: bool
-    data: Path | None
+    data: Path | None = None
     """Folder of Multi30k."""
+    tiny: bool = False
+    vocabulary: int = 32_000
+    step_tokens: int = 25_000
+    """Target tokens of a step."""
+    repetitions: int = 20
+    sizes: tuple[str, ...] = ("transformer_base", "transformer_big")
 
-    @property
-    def vocabulary(self) -> int:
-        return 100 if self.tiny else 32_000
 
-    @property
-    def step_tokens(self) -> int:
-        """Target tokens of a step."""
-        return 256 if self.tiny else 25_000
-
-    @property
-    def repetitions(self) -> int:
-        return 2 if self.tiny else 20
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        return ("transformer_tiny",) if self.tiny else ("transformer_base", "transformer_big")
+tiny_options = partial(Options, tiny=True, vocabulary=100, step_tokens=256, repetitions=2, sizes=("transformer_tiny",))
 
 
 def synchronize(device: str) -> None:
@@ -98,18 +90,15 @@ def seconds_of(compute: Callable[[], object], options: Options) -> float:
     return (time.perf_counter() - start) / options.repetitions
 
 
+def random_ids(draw: np.random.Generator, lengths: npt.NDArray[np.int64], options: Options) -> Any:
+    """Return random tokens in sentences of these lengths, without EOS."""
+    return unflatten(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
+
+
 def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batch:
     """Return sentences of random tokens, of ``shortest`` to LENGTH tokens, EOS included."""
     draw = np.random.default_rng(1)
-    src, tgt = (
-        id_lists(
-            [
-                draw.integers(len(SPECIAL_PIECES), options.vocabulary, length - 1).tolist()
-                for length in draw.integers(shortest, LENGTH + 1, rows)
-            ]
-        )
-        for _ in range(2)
-    )
+    src, tgt = (random_ids(draw, draw.integers(shortest - 1, LENGTH, rows), options) for _ in range(2))
     return collate(np.arange(rows), src, tgt, multiple=8).to(options.device)
 
 
@@ -119,10 +108,7 @@ def planned_batches(options: Options, *, multiple: int) -> list[Batch]:
     draw = np.random.default_rng(2)
     src_lengths = np.clip(draw.lognormal(3.1, 0.55, pairs), 2, 120).astype(np.int64)
     tgt_lengths = np.clip(src_lengths * draw.normal(1.05, 0.2, pairs), 2, 120).astype(np.int64)
-    src, tgt = (
-        unflatten(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
-        for lengths in (src_lengths, tgt_lengths)
-    )
+    src, tgt = (random_ids(draw, lengths, options) for lengths in (src_lengths, tgt_lengths))
     planner = Planner(
         batch_tokens=options.step_tokens, device_tokens=10**9, pad_to_multiple=multiple, pool=pairs, seed=1
     )
@@ -253,16 +239,11 @@ def decode(options: Options) -> dict[str, Any]:
     """Measure greedy and beam search next to CTranslate2, and compare the translations of the CPU with the device's."""
     model = heed_model(options.sizes[0], options).eval()
     on_cpu = copy.deepcopy(model).cpu()
-    # Random weights rarely choose EOS, so all sides translate to the same length.
-    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": LENGTH}
-    searches = {
-        "greedy": (1, GreedySearch(**limits)),
-        "beam 5": (5, BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)),
-    }
     rows = 4 if options.tiny else 128
     batch, few = random_batch(options, rows), random_batch(options, 4)
     found: dict[str, Any] = {}
-    for name, (beam, search) in searches.items():
+    for name, beam in {"greedy": 1, "beam 5": 5}.items():
+        search = build_search(beam, longest=LENGTH)  # random weights rarely choose EOS
         here = [best[0].tokens for best in search(model, few.src, few.src_mask)]
         there = [best[0].tokens for best in search(on_cpu, few.src.cpu(), few.src_mask.cpu())]
         search(model, batch.src, batch.src_mask)
@@ -327,7 +308,7 @@ def losses(options: Options) -> dict[str, Any]:
         ("fp32", options.device, False),
         ("bf16", options.device, True),
     ):
-        small = Options(device, tiny=True, data=None)
+        small = tiny_options(device)
         model, batch = heed_model("transformer_tiny", small).eval(), random_batch(small, 8)
         loop = PlainLoop(model, heed_loss(model), bf16=bf16, device=device)
         curves[name] = torch.tensor([loop.step(batch).item() for _ in range(20)])
@@ -394,15 +375,9 @@ def table(report: dict[str, Any]) -> str:
         cases = {name: case for name, case in found.items() if isinstance(case, dict)}
         own = {name: value for name, value in found.items() if name not in cases}
         for case, figures in ({"": own} | cases).items():
-            shown = "  ".join(f"{name}={_shown(value)}" for name, value in figures.items())
+            shown = "  ".join(f"{name}={json.dumps(value)}" for name, value in figures.items())
             lines.append(f"{section:<10} {case:<45} {shown}".rstrip())
     return "\n".join(lines)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return "(" + ", ".join(f"{name}={_shown(inner)}" for name, inner in value.items()) + ")"
-    return f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def has_failed(found: object) -> bool:
@@ -438,7 +413,7 @@ def main(arguments: Sequence[str]) -> int:
     except HeedError as error:
         print(f"gpu_check: {error}", file=sys.stderr)
         return 2
-    options = Options(parsed.device, parsed.tiny, parsed.data)
+    options = (tiny_options if parsed.tiny else Options)(parsed.device, parsed.data)
     machine = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     report: dict[str, Any] = {
         "what": "heed on one device: speed, memory, and agreement with the CPU.",

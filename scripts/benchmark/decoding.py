@@ -16,7 +16,7 @@ from benchmark.measure import rows, timed
 from benchmark.peers import UnavailableError, in_new_process, start_peers
 from heed.data.batch import collate
 from heed.data.pairs import id_lists
-from heed.decoding import BeamSearch, GreedySearch
+from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.decoding.fused import for_search
 from heed.errors import HeedError
 from heed.inference import model_folder
@@ -51,6 +51,12 @@ def translate(decoder: Decoder, work: Work) -> Translations:
     return decoder.translate([(torch.from_numpy(src), torch.from_numpy(mask)) for src, mask in batches], beam=beam)
 
 
+def build_search(beam: int, *, longest: int) -> Search:
+    """Return greedy search (a beam of 1) or beam search without length penalty, with a limit of target tokens."""
+    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": longest}
+    return GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
+
+
 class HeedDecoding:
     """heed's search. ``longest``: limit of target tokens."""
 
@@ -60,8 +66,7 @@ class HeedDecoding:
         self.longest = longest
 
     def translate(self, batches: Batches, *, beam: int) -> Translations:
-        limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
-        search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
+        search = build_search(beam, longest=self.longest)
         with torch.inference_mode():  # as `heed translate` does
             model = for_search(packed_copy(self.model, self.packer), self.packer.prepared_linear)
             return [n_best[0].tokens for src, mask in batches for n_best in search(model, src, mask)]
