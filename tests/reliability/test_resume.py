@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,30 +27,30 @@ EVERYTHING = Setting(
         "module.r_drop=2.0",
         "callbacks.ema.decay=0.9",
         "weights=ema",
-        "trainer.max_steps=24",
     ),
 )
 """Everything with a state or random numbers, in one run."""
 
 
 KILLS = [
-    Kill("training", VALIDATE_EVERY + 4, 0.0),  # after a log row and before the next
+    Kill("training", VALIDATE_EVERY + 3, 0.0),  # after a log row and before the next
     Kill("preparation", 0, 0.1),
     Kill("checkpoint", 4, 0.002),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [KILLS[:1], pytest.param(KILLS[1:], marks=pytest.mark.full)], ids=["once", "twice"])
+@pytest.mark.parametrize(
+    ("kills", "steps"), [(KILLS[:1], 12), pytest.param(KILLS[1:], 24, marks=pytest.mark.full)], ids=["once", "twice"]
+)
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Kill]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[Kill], steps: int
 ) -> None:
     forks = SimpleNamespace(Popen=forkserver.Popen, DEVNULL=subprocess.DEVNULL)
     monkeypatch.setattr("soak.process.subprocess", forks)
-    reference = train_reference(EVERYTHING, tmp_path)
-    outcome = kill_and_resume(
-        EVERYTHING, 1, seed=1, kills=len(kills), folder=tmp_path, reference=reference, planned=kills
-    )
+    setting = replace(EVERYTHING, overrides=(*EVERYTHING.overrides, f"trainer.max_steps={steps}"))
+    reference = train_reference(setting, tmp_path)
+    outcome = kill_and_resume(setting, 1, seed=1, kills=len(kills), folder=tmp_path, reference=reference, planned=kills)
     assert not outcome.problems
     assert outcome.kills.total() == len(kills)
     assert outcome.resumed >= 1
