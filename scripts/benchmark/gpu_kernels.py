@@ -55,9 +55,9 @@ class AttentionCase:
         return context, *torch.autograd.grad(context, self.packed_inputs, self.packed_grad)
 
     def _varlen(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        longest = [mask.shape[1] for mask in self.masks[:2]]
+        (query_starts, key_starts), (longest, longest_key, _) = self.starts, (mask.shape[1] for mask in self.masks)
         window = (-1, 0) if isinstance(self.mask, str) else (-1, -1)
-        context = varlen_attn(query, key, value, *self.starts, *longest, window_size=window)
+        context = varlen_attn(query, key, value, query_starts, key_starts, longest, longest_key, window_size=window)
         assert isinstance(context, Tensor)
         return context
 

@@ -1,6 +1,6 @@
 """Figures of the claims' page: curves and histograms by matplotlib, and marks and tables of `heed.report.figures`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import cycle
 from pathlib import Path
@@ -77,6 +77,7 @@ def number_table(numbers: Mapping[str, Any]) -> Markup:
 
 def _rows(value: Any, *path: str) -> Iterator[list[str]]:
     value = vars(value) if is_dataclass(value) else value.tolist() if isinstance(value, np.ndarray) else value
+    parts: Iterable[tuple[Any, Any]]
     if isinstance(value, Mapping):
         parts = value.items()
     elif isinstance(value, Sequence) and not all(isinstance(part, float | int | str) for part in value):

@@ -21,6 +21,7 @@ from heed.models import FAMILIES, build_model
 from heed.models.rnn_config import AttentionConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
+from tests.conftest import CONFIGS
 
 SRC_VOCAB, TGT_VOCAB = 23, 29
 B, S, T = 3, 7, 5
@@ -110,8 +111,8 @@ class Pairs:
 
 
 @pytest.fixture
-def config_of(tiny_model: Callable[..., Seq2Seq]) -> Callable[[str], ModelConfig]:
-    return lambda family: tiny_model(family).config
+def config_of() -> Callable[[str], ModelConfig]:
+    return CONFIGS.__getitem__
 
 
 @pytest.fixture(params=VARIANTS, ids=name)
