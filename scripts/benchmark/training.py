@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,21 +46,14 @@ Steps = Sequence[Pairs]
 
 
 class Training:
-    """A training run as ``train.py`` composes it, without validation.
-
-    Args:
-        overrides: options of ``train.py``.
-        folder: run folder.
-    """
+    """A training run as ``train.py`` composes it with some options in a folder, without validation."""
 
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
-        settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
-        settings += [
-            "trainer.validate_every=1000000",
-            "callbacks.attention_maps=null",
-            "callbacks.alignment_error_rate=null",
+        settings = [
+            "name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides,
+            "trainer.validate_every=1000000", "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null",
             "test=false",
-        ]
+        ]  # fmt: skip
         self.trainer, self.module, self.data = assemble(*dry_run(compose(settings, folder=folder)), folder)
         self.tokenizer = self.module.tokenizer
         self.model = self.module.model
@@ -76,54 +70,47 @@ class RoundsDoneError(Exception):
     """Ends training without the usual final validation and checkpoint."""
 
 
+@dataclass(eq=False)
 class AlternatingRounds(Callback):  # type: ignore[misc]
     """After every ``steps`` steps of heed, lets each peer take the same steps, while Lightning waits.
 
     heed's time includes planning, collation, Lightning's loop and callbacks. A peer's time includes its steps and their
     collation; it takes a whole step as one batch.
-
-    Attributes:
-        rates: by side, the tokens per second of each round after ``warmup``.
-        last: the last step that heed took.
     """
 
-    def __init__(
-        self,
-        peers: Mapping[str, PeerProcess[Steps, None]],
-        *,
-        rounds: int,
-        warmup: int,
-        steps: int,
-        now: Callable[[], float],
-    ) -> None:
-        self.peers = peers
-        self.rounds = rounds
-        self.warmup = warmup
-        self.now = now
-        self.steps = steps
-        self.rates: dict[str, list[float]] = {name: [] for name in ("heed", *peers)}
-        self.last: StepShard | None = None
-        self._taken: list[StepShard] = []
-        self._round_start = self.now()
+    peers: Mapping[str, PeerProcess[Steps, None]]
+    rounds: int
+    warmup: int
+    """Rounds that are not measured."""
+    steps: int
+    now: Callable[[], float]
+    taken: list[StepShard] = field(default_factory=list)
+    """heed's steps of this round."""
+
+    def __post_init__(self) -> None:
+        self.all_rates: dict[str, list[float]] = {name: [] for name in ("heed", *self.peers)}
+        self.round_start = self.now()
+
+    @property
+    def rates(self) -> dict[str, list[float]]:
+        """By side, the tokens per second of each measured round."""
+        return {name: rates[self.warmup :] for name, rates in self.all_rates.items()}
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._taken.append(batch)
-        if len(self._taken) < self.steps:
+        self.taken.append(batch)
+        if len(self.taken) < self.steps:
             return
-        tokens = sum(shard.src_tokens + shard.tgt_tokens for shard in self._taken)
-        self.rates["heed"].append(tokens / (self.now() - self._round_start))
-        steps = [_pairs(shard) for shard in self._taken]
+        tokens = sum(shard.src_tokens + shard.tgt_tokens for shard in self.taken)
+        self.all_rates["heed"].append(tokens / (self.now() - self.round_start))
+        steps = [_pairs(shard) for shard in self.taken]
         for name, peer in self.peers.items():
-            _, seconds = peer(steps)
-            self.rates[name].append(tokens / seconds)
-        self.last = batch
-        self._taken = []
-        if len(self.rates["heed"]) == self.warmup + self.rounds:
-            self.rates = {name: rates[self.warmup :] for name, rates in self.rates.items()}
+            self.all_rates[name].append(tokens / peer(steps)[1])
+        if len(self.all_rates["heed"]) == self.warmup + self.rounds:
             raise RoundsDoneError
-        self._round_start = self.now()
+        self.taken = []
+        self.round_start = self.now()
 
 
 def _pairs(shard: StepShard) -> Pairs:
@@ -171,9 +158,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
             peers, missing = start_peers(_makers(arguments, training), now=arguments.now)
-            rounds = AlternatingRounds(
-                peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now
-            )
+            rounds = AlternatingRounds(peers, arguments.rounds, arguments.warmup, arguments.steps, arguments.now)
             training.fit(rounds)
         for peer in peers.values():
             peer.close()
@@ -229,8 +214,7 @@ def training_loop(
 
 def _limit(training: Training, rounds: AlternatingRounds, now: Callable[[], float]) -> dict[str, Any]:
     """Time the matrix products of heed's last step alone, and print the share of that speed that heed reaches."""
-    shard = rounds.last
-    assert shard is not None
+    shard = rounds.taken[-1]
     batches = [batch for _, batch in shard.micro_batches]
     products = record_products(lambda: take_step(training, batches))
     seconds, rate = time_products(products, now=now)

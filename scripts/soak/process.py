@@ -85,9 +85,17 @@ class Attempt:
             yield f"traceback: {self.stderr.strip()[-600:]}"
 
 
+PLAIN = (
+    "data=synthetic", "logger=none", "trainer.precision=32-true", "trainer.max_epochs=null", "weights=last",
+    "callbacks.attention_maps=null", "callbacks.sample_translations=null", "callbacks.early_stopping=null",
+    "cache_dir=cache",
+)  # fmt: skip
+"""A training that is repeated to the last bit and writes no pictures."""
+
+
 def train_command(*overrides: str) -> list[str]:
-    """Return the command line of a training run."""
-    return [sys.executable, str(ROOT / "train.py"), *overrides]
+    """Return the command line of a `PLAIN` training run with other options."""
+    return [sys.executable, str(ROOT / "train.py"), *PLAIN, *overrides]
 
 
 class Process:

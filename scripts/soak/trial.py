@@ -16,8 +16,6 @@ STEPS = 60
 VALIDATE_EVERY = 6
 
 TINY = (
-    "logger=none",
-    "data=synthetic",
     f"data.train={PAIRS}",
     "data.valid=24",
     "data.test=24",
@@ -26,16 +24,10 @@ TINY = (
     "batching.batch_tokens=800",
     "batching.device_tokens=1024",  # at least two micro-batches a step: work for two processes
     "schedule.warmup_steps=10",
-    "trainer.precision=32-true",
-    "trainer.max_epochs=null",
     f"trainer.max_steps={STEPS}",
     f"trainer.validate_every={VALIDATE_EVERY}",
     "trainer.log_every=4",  # not a divisor of the validation interval: log rows span checkpoints
-    "callbacks.attention_maps=null",
-    "callbacks.sample_translations=null",
-    "callbacks.early_stopping=null",
     "search=greedy",
-    "weights=last",
 )
 """A training of seconds over two and a half epochs, with a checkpoint every 6 steps."""
 
@@ -62,7 +54,7 @@ class Setting:
         """Return the command line of an attempt."""
         processes = self.processes[min(attempt, len(self.processes) - 1)]
         trainer = "trainer=ddp_cpu" if processes == 2 else "trainer=cpu"
-        others = [f"name={self.name}", "cache_dir=cache", *(["resume=true"] if resume else [])]
+        others = [f"name={self.name}", *(["resume=true"] if resume else [])]
         return train_command(trainer, *TINY, *self.overrides, *others)
 
     @property
