@@ -12,7 +12,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
@@ -22,19 +22,21 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from benchmark.ct2_peer import CTranslate2Decoding
+from benchmark import torch_peer
+from benchmark.decoding import build_search
+from benchmark.exported_peers import CTranslate2Decoding
 from benchmark.gpu_kernels import compare_attention, compare_loss
-from benchmark.hf_peer import MarianTraining
+from benchmark.measure import timed
 from benchmark.peers import UnavailableError
-from benchmark.torch_peer import Transformer as TorchTransformer
+from benchmark.torch_peer import PlainLoop
 from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor
 
 from heed.data.batch import Batch, collate
-from heed.data.pairs import Pairs, id_lists, unflatten
+from heed.data.pairs import Pairs, unflatten
 from heed.data.steps import Planner, Pool
-from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
 from heed.launch.compose import compose
 from heed.launch.run import train_one_run
@@ -54,29 +56,20 @@ MINUTES = 8
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the command line."""
+    """The options of the command line, and the sizes of what is measured."""
 
     device: str
-    tiny: bool
-    data: Path | None
+    data: Path | None = None
     """Folder of Multi30k."""
+    tiny: bool = False
+    vocabulary: int = 32_000
+    step_tokens: int = 25_000
+    """Target tokens of a step."""
+    repetitions: int = 20
+    sizes: tuple[str, ...] = ("transformer_base", "transformer_big")
 
-    @property
-    def vocabulary(self) -> int:
-        return 100 if self.tiny else 32_000
 
-    @property
-    def step_tokens(self) -> int:
-        """Target tokens of a step."""
-        return 256 if self.tiny else 25_000
-
-    @property
-    def repetitions(self) -> int:
-        return 2 if self.tiny else 20
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        return ("transformer_tiny",) if self.tiny else ("transformer_base", "transformer_big")
+tiny_options = partial(Options, tiny=True, vocabulary=100, step_tokens=256, repetitions=2, sizes=("transformer_tiny",))
 
 
 def synchronize(device: str) -> None:
@@ -97,18 +90,15 @@ def seconds_of(compute: Callable[[], object], options: Options) -> float:
     return (time.perf_counter() - start) / options.repetitions
 
 
+def random_ids(draw: np.random.Generator, lengths: npt.NDArray[np.int64], options: Options) -> Any:
+    """Return random tokens in sentences of these lengths, without EOS."""
+    return unflatten(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
+
+
 def random_batch(options: Options, rows: int, *, shortest: int = LENGTH) -> Batch:
     """Return sentences of random tokens, of ``shortest`` to LENGTH tokens, EOS included."""
     draw = np.random.default_rng(1)
-    src, tgt = (
-        id_lists(
-            [
-                draw.integers(len(SPECIAL_PIECES), options.vocabulary, length - 1).tolist()
-                for length in draw.integers(shortest, LENGTH + 1, rows)
-            ]
-        )
-        for _ in range(2)
-    )
+    src, tgt = (random_ids(draw, draw.integers(shortest - 1, LENGTH, rows), options) for _ in range(2))
     return collate(np.arange(rows), src, tgt, multiple=8).to(options.device)
 
 
@@ -118,10 +108,7 @@ def planned_batches(options: Options, *, multiple: int) -> list[Batch]:
     draw = np.random.default_rng(2)
     src_lengths = np.clip(draw.lognormal(3.1, 0.55, pairs), 2, 120).astype(np.int64)
     tgt_lengths = np.clip(src_lengths * draw.normal(1.05, 0.2, pairs), 2, 120).astype(np.int64)
-    src, tgt = (
-        unflatten(draw.integers(len(SPECIAL_PIECES), options.vocabulary, lengths.sum()), lengths)
-        for lengths in (src_lengths, tgt_lengths)
-    )
+    src, tgt = (random_ids(draw, lengths, options) for lengths in (src_lengths, tgt_lengths))
     planner = Planner(
         batch_tokens=options.step_tokens, device_tokens=10**9, pad_to_multiple=multiple, pool=pairs, seed=1
     )
@@ -170,31 +157,19 @@ def step_flops(config: TransformerConfig, options: Options, tokens: float) -> fl
     return 6.0 * tokens * (encoder + decoder + d * options.vocabulary)
 
 
-def training_step(
-    model: torch.nn.Module, loss_of: Callable[[], Tensor], options: Options, dtype: torch.dtype
-) -> Callable[[], Tensor]:
-    """Return a function that takes an optimizer step and returns its loss."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def step() -> Tensor:
-        optimizer.zero_grad()
-        with torch.autocast(options.device, dtype=dtype, enabled=dtype != torch.float32):
-            loss = loss_of()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
-def measure_step(step: Callable[[], Tensor], flops: float, tokens: float, options: Options) -> dict[str, Any]:
-    """Return speed, share of the measured peak and memory of a training step with this many target tokens."""
+def measure_steps(
+    loop: PlainLoop, batches: Sequence[Batch], config: TransformerConfig, options: Options
+) -> dict[str, Any]:
+    """Return speed, share of the measured peak and memory of training steps on these batches in turn."""
+    for batch in batches:  # compiles, and allocates memory for all sizes
+        loop.step(batch)
     if options.device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    seconds = seconds_of(step, options)
-    tflops = flops / seconds / 1e12
+    turns = cycle(batches)
+    tokens = sum(batch.tgt_tokens for batch in batches) / len(batches)
+    seconds = seconds_of(lambda: loop.step(next(turns)), options)
+    tflops = step_flops(config, options, tokens) / seconds / 1e12
     found = {"tokens_per_second": round(2 * tokens / seconds), "tflops": round(tflops, 4)}
     found["share_of_peak"] = round(tflops / peak(options)["tflops"], 4)
     if options.device == "cuda":
@@ -203,94 +178,72 @@ def measure_step(step: Callable[[], Tensor], flops: float, tokens: float, option
     return found
 
 
+def heed_loss(model: TrainableSeq2Seq, *, compiled: bool = False) -> Callable[[Batch], Tensor]:
+    """Return heed's loss of a batch."""
+    decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
+
+    def loss(batch: Batch) -> Tensor:
+        mask = batch.src_mask if batch.has_src_padding else None
+        hidden = decode(batch.src, mask, batch.tgt_in, src_lengths=batch.src_lengths)
+        total, _ = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
+        return total / batch.tgt_tokens
+
+    return loss
+
+
 def train(options: Options) -> dict[str, Any]:
     """Measure training steps in bf16: heed's on three kinds of batches, with torch.compile, and its peers'."""
-    found: dict[str, Any] = {}
     rows = options.step_tokens // LENGTH
-    full, padded = random_batch(options, rows), random_batch(options, rows, shortest=LENGTH - 7)
-    batches = {
-        "": [full],
-        ", padding": [padded],
-        ", planned": planned_batches(options, multiple=8),
-        ", planned, pad_to_multiple=1": planned_batches(options, multiple=1),
-    }
+    full = [random_batch(options, rows)]
+    planned = planned_batches(options, multiple=8)
+    found: dict[str, Any] = {}
     for size in options.sizes:
-        for name, measure in _training_cases(size, batches, options).items():
-            found[f"{size}{name}"] = _reported(measure)
+        heed = partial(_measure_heed, size, options)
+        cases = {
+            "": partial(heed, full),
+            ", padding": partial(heed, [random_batch(options, rows, shortest=LENGTH - 7)]),
+            ", planned": partial(heed, planned),
+            ", planned, pad_to_multiple=1": partial(heed, planned_batches(options, multiple=1)),
+        }
+        if not options.tiny:
+            cases[", compile"] = partial(heed, full, compiled=True)
+            cases[", compile, planned"] = partial(heed, planned, compiled=True)
+        cases |= {f", {name}": partial(_measure_peer, peer, size, options, full) for name, peer in PEERS.items()}
+        found |= {f"{size}{name}": _reported(measure) for name, measure in cases.items()}
     return found
 
 
-def _training_cases(
-    size: str, batches: dict[str, list[Batch]], options: Options
-) -> dict[str, Callable[[], dict[str, Any]]]:
-    heed = partial(_measure_heed, size, options=options)
-    cases = {name: partial(heed, some) for name, some in batches.items()}
-    if not options.tiny:
-        cases[", compile"] = partial(heed, batches[""], compiled=True)
-        cases[", compile, planned"] = partial(heed, batches[", planned"], compiled=True)
-    full = batches[""][0]
-    return {**cases, **{f", {peer}": partial(_measure_peer, peer, size, full, options) for peer in PEERS}}
-
-
-def _measure_heed(size: str, batches: Sequence[Batch], options: Options, *, compiled: bool = False) -> dict[str, Any]:
+def _measure_heed(size: str, options: Options, batches: Sequence[Batch], *, compiled: bool = False) -> dict[str, Any]:
     model = heed_model(size, options).train()
-    decode = compiled_decode_hidden(model) if compiled else model.decode_hidden
-    turns: Iterator[Batch] = cycle(batches)
-
-    def loss_of() -> Tensor:
-        batch = next(turns)
-        mask = batch.src_mask if batch.has_src_padding else None
-        hidden = decode(batch.src, mask, batch.tgt_in, src_lengths=batch.src_lengths)
-        loss, _ = cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)
-        return loss / batch.tgt_tokens
-
-    step = training_step(model, loss_of, options, torch.bfloat16)
-    for _ in batches:  # compiles, and allocates memory for all sizes
-        step()
-    tokens = sum(batch.tgt_tokens for batch in batches) / len(batches)
-    return measure_step(step, step_flops(architecture(size), options, tokens), tokens, options)
+    loop = PlainLoop(model, heed_loss(model, compiled=compiled), bf16=True, device=options.device)
+    return measure_steps(loop, batches, architecture(size), options)
 
 
 PEERS: dict[str, Callable[[int, TransformerConfig], torch.nn.Module]] = {
-    "torch.nn.Transformer": partial(TorchTransformer, dropout_as_ours=True),
-    "Hugging Face Marian": MarianTraining,
+    "torch.nn.Transformer": partial(torch_peer.Transformer, dropout_as_ours=True),
+    "Hugging Face Marian": torch_peer.Marian,
 }
 """By name: from the size of the vocabulary and the architecture, a model of (src, src_mask, tgt_in)."""
 
 
-def _measure_peer(peer: str, size: str, batch: Batch, options: Options) -> dict[str, Any]:
-    config, tokens = architecture(size), batch.tgt_tokens
-    try:
-        made = PEERS[peer](options.vocabulary, config)
-    except UnavailableError as error:
-        return {"skipped": str(error)}
-    model = made.to(options.device).train()
-
-    def loss_of() -> Tensor:
-        with torch.device(options.device):  # for the masks that torch.nn.Transformer creates
-            logits = model(batch.src, batch.src_mask, batch.tgt_in)
-        return torch.nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), batch.tgt_out.flatten().long(), label_smoothing=0.1
-        )
-
-    step = training_step(model, loss_of, options, torch.bfloat16)
-    return measure_step(step, step_flops(config, options, tokens), tokens, options)
+def _measure_peer(
+    make: Callable[[int, TransformerConfig], torch.nn.Module], size: str, options: Options, batches: Sequence[Batch]
+) -> dict[str, Any]:
+    config = architecture(size)
+    model = make(options.vocabulary, config).to(options.device)
+    loop = PlainLoop(model, torch_peer.loss_of(model), bf16=True, device=options.device)
+    return measure_steps(loop, batches, config, options)
 
 
 def decode(options: Options) -> dict[str, Any]:
     """Measure greedy and beam search next to CTranslate2, and compare the translations of the CPU with the device's."""
     model = heed_model(options.sizes[0], options).eval()
     on_cpu = copy.deepcopy(model).cpu()
-    # Random weights rarely choose EOS, so all sides translate to the same length.
-    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": LENGTH}
-    searches = {
-        "greedy": (1, GreedySearch(**limits)),
-        "beam 5": (5, BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)),
-    }
     rows = 4 if options.tiny else 128
     batch, few = random_batch(options, rows), random_batch(options, 4)
     found: dict[str, Any] = {}
-    for name, (beam, search) in searches.items():
+    for name, beam in {"greedy": 1, "beam 5": 5}.items():
+        search = build_search(beam, longest=LENGTH)  # random weights rarely choose EOS
         here = [best[0].tokens for best in search(model, few.src, few.src_mask)]
         there = [best[0].tokens for best in search(on_cpu, few.src.cpu(), few.src_mask.cpu())]
         search(model, batch.src, batch.src_mask)
@@ -312,16 +265,11 @@ def _decode_by_peer(
     assert isinstance(model, Transformer)
     batches = [(batch.src.cpu(), batch.src_mask.cpu())]
     with TemporaryDirectory() as folder:
-        try:
-            peer = CTranslate2Decoding(
-                model, Path(folder) / "model", kind="float32", threads=1, longest=LENGTH, device=options.device
-            )
-        except UnavailableError as error:
-            return {"skipped": str(error)}
+        peer = CTranslate2Decoding(
+            model, Path(folder) / "model", kind="float32", threads=1, longest=LENGTH, device=options.device
+        )
         peer.translate(batches, beam=beam)
-        start = time.perf_counter()
-        theirs = peer.translate(batches, beam=beam)
-        seconds = time.perf_counter() - start
+        theirs, seconds = timed(partial(peer.translate, beam=beam), batches, time.perf_counter)
     equal = sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
     return {"tokens_per_second": round(sum(map(len, theirs)) / seconds), "equal": round(equal, 4)}
 
@@ -354,23 +302,18 @@ def loss(options: Options) -> dict[str, Any]:
 
 def losses(options: Options) -> dict[str, Any]:
     """Compare the loss curve of a small model without dropout on the device, in several precisions, with the CPU's."""
-    curves: dict[str, list[float]] = {}
-    cpu = Options("cpu", tiny=True, data=None)
-    here = Options(options.device, tiny=True, data=None)
-    cases = {"cpu fp32": (cpu, torch.float32), "fp32": (here, torch.float32), "bf16": (here, torch.bfloat16)}
-    for name, (case, dtype) in cases.items():
-        model, batch = heed_model("transformer_tiny", case).eval(), random_batch(case, 8)
-
-        def loss_of(model: TrainableSeq2Seq = model, batch: Batch = batch) -> Tensor:
-            hidden = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in, src_lengths=batch.src_lengths)
-            return (
-                cross_entropy(hidden, batch.tgt_out, batch.tgt_positions[0], label_smoothing=0.1)[0] / batch.tgt_tokens
-            )
-
-        step = training_step(model, loss_of, case, dtype)
-        curves[name] = [step().item() for _ in range(20)]
-    reference = torch.tensor(curves["cpu fp32"])
-    return {name: round(float((torch.tensor(curve) / reference - 1).abs().max()), 6) for name, curve in curves.items()}
+    curves = {}
+    for name, device, bf16 in (
+        ("cpu fp32", "cpu", False),
+        ("fp32", options.device, False),
+        ("bf16", options.device, True),
+    ):
+        small = tiny_options(device)
+        model, batch = heed_model("transformer_tiny", small).eval(), random_batch(small, 8)
+        loop = PlainLoop(model, heed_loss(model), bf16=bf16, device=device)
+        curves[name] = torch.tensor([loop.step(batch).item() for _ in range(20)])
+    reference = curves["cpu fp32"]
+    return {name: round(float((curve / reference - 1).abs().max()), 6) for name, curve in curves.items()}
 
 
 def runs(options: Options) -> dict[str, Any]:
@@ -414,9 +357,11 @@ SECTIONS: dict[str, Callable[[Options], dict[str, Any]]] = {
 
 
 def _reported(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of a call, or its error, so that the others go on."""
+    """Return the result of a call, or why there is none, so that the others go on."""
     try:
         return compute()
+    except UnavailableError as reason:
+        return {"skipped": str(reason)}
     except Exception as error:
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
@@ -430,15 +375,9 @@ def table(report: dict[str, Any]) -> str:
         cases = {name: case for name, case in found.items() if isinstance(case, dict)}
         own = {name: value for name, value in found.items() if name not in cases}
         for case, figures in ({"": own} | cases).items():
-            shown = "  ".join(f"{name}={_shown(value)}" for name, value in figures.items())
+            shown = "  ".join(f"{name}={json.dumps(value)}" for name, value in figures.items())
             lines.append(f"{section:<10} {case:<45} {shown}".rstrip())
     return "\n".join(lines)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return "(" + ", ".join(f"{name}={_shown(inner)}" for name, inner in value.items()) + ")"
-    return f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def has_failed(found: object) -> bool:
@@ -474,7 +413,7 @@ def main(arguments: Sequence[str]) -> int:
     except HeedError as error:
         print(f"gpu_check: {error}", file=sys.stderr)
         return 2
-    options = Options(parsed.device, parsed.tiny, parsed.data)
+    options = (tiny_options if parsed.tiny else Options)(parsed.device, parsed.data)
     machine = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     report: dict[str, Any] = {
         "what": "heed on one device: speed, memory, and agreement with the CPU.",

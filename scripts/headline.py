@@ -48,12 +48,12 @@ class Sentence:
     translations: tuple[str, ...]
 
 
-def _read_sentences() -> list[Sentence]:
-    lines = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]
-    return [Sentence(tag, source, tuple(right)) for tag, source, *right in (line.split("\t") for line in lines)]
-
-
-SENTENCES = _read_sentences()
+SENTENCES = [
+    Sentence(tag, source, tuple(right))
+    for tag, source, *right in (
+        line.split("\t") for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]
+    )
+]
 
 
 @cache
@@ -76,39 +76,27 @@ class Score:
 def train(model: str, seed: int, run: Path) -> None:
     """Train a default model on the built-in corpus, unless it has been trained."""
     if not (run / "results.json").exists():
-        command = [
-            sys.executable,
-            "train.py",
-            f"model={model}",
-            f"seed={seed}",
-            f"hydra.run.dir='{run}'",
-            "logger=none",
-        ]
-        subprocess.run(command, cwd=ROOT, check=True)
+        options = [f"model={model}", f"seed={seed}", f"hydra.run.dir='{run}'", "logger=none"]
+        subprocess.run([sys.executable, "train.py", *options], cwd=ROOT, check=True)
 
 
 def score(run: Path) -> Score:
     """Translate the sentences and score the challenge set with a trained model."""
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-    family = results["model"]
+    is_transformer = results["model"] == "transformer"
     translator = load_translator(run)
-    found = translator.translate([sentence.source for sentence in SENTENCES])
-    pairs = zip(SENTENCES, found, strict=True)
-    missed = [(sentence, text) for sentence, text in pairs if text not in sentence.translations]
+    found = zip(SENTENCES, translator.translate([sentence.source for sentence in SENTENCES]), strict=True)
+    missed = [(sentence, text) for sentence, text in found if text not in sentence.translations]
     percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, _contrasts()).items()}
-    bleu = results["tests"]["test"]["bleu"]
-    misses = [
-        *([f"test BLEU {bleu:.1f} is below {MIN_BLEU}"] if bleu < MIN_BLEU else []),
-        *(
-            [f"{percent['pronoun']:.1f} % of the contrastive pronouns are below {MIN_PRONOUNS} %"]
-            if family == "transformer" and percent["pronoun"] < MIN_PRONOUNS
-            else []
-        ),
-        # An RNN may miss the reference to another sentence.
-        *(f"{one.source} → {text}" for one, text in missed if family == "transformer" or one.tag != "far"),
-    ]
+    bleu, pronouns = results["tests"]["test"]["bleu"], percent["pronoun"]
+    # An RNN may miss the reference to another sentence.
+    misses = [f"{one.source} → {text}" for one, text in missed if is_transformer or one.tag != "far"]
+    if bleu < MIN_BLEU:
+        misses.append(f"test BLEU {bleu:.1f} is below {MIN_BLEU}")
+    if is_transformer and pronouns < MIN_PRONOUNS:
+        misses.append(f"{pronouns:.1f} % of the contrastive pronouns are below {MIN_PRONOUNS} %")
     row = {
-        "model": "transformer" if family == "transformer" else "RNN",
+        "model": "transformer" if is_transformer else "RNN",
         "seed": results["seed"],
         "bleu": round(bleu, 1),
         "long": round(results["tests"]["long"]["bleu"], 1),

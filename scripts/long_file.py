@@ -7,15 +7,16 @@ The lines are the run's validation sentences, over and over. Prints a JSON objec
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
+
+from benchmark.measure import resident_mib
 
 SHARES = (0.1, 0.5, 1.0)
 """Where the resident memory is measured."""
@@ -45,62 +46,44 @@ def check(run: Path, lines: int, options: list[str], folder: Path) -> dict[str, 
     command = [sys.executable, "-m", "heed", "translate", "--model", str(run), "--input", str(source), *options]
 
     start = time.perf_counter()
-    memory = translate_and_measure([*command, "--output", str(whole)], whole, lines)
+    memory = dict.fromkeys(SHARES, 0.0)
+    for done, process in progress([*command, "--output", str(whole)], whole):
+        if mib := resident_mib(process.pid):  # 0: it has just ended
+            memory |= {share: mib for share in SHARES if done <= share * lines}
     seconds = time.perf_counter() - start
-    kill_at(KILL_AT, [*command, "--output", str(killed)], killed, lines)
-    partial = count_lines(killed.with_name(f"{killed.name}.partial"))
+    for done, process in progress([*command, "--output", str(killed)], killed):
+        if done >= KILL_AT * lines:
+            process.kill()
+    partial = count_lines(killed)
     subprocess.run([*command, "--output", str(killed), "--resume"], check=True, stderr=subprocess.DEVNULL)
 
-    first = dict(zip(sentences, whole.read_text(encoding="utf-8").splitlines(), strict=False))
-    expected = [first[line] for line in islice(cycle(sentences), lines)]
+    translated = whole.read_text(encoding="utf-8").splitlines()
+    first = dict(zip(sentences, translated, strict=False))
     return {
         "lines": lines,
         "seconds": round(seconds, 1),
-        "ordered": whole.read_text(encoding="utf-8").splitlines() == expected,
-        "resident_mb": {f"{share:.0%}": round(value / 1e6, 1) for share, value in memory.items()},
+        "ordered": translated == [first[line] for line in islice(cycle(sentences), lines)],
+        "resident_mb": {f"{share:.0%}": round(mib * 2**20 / 1e6, 1) for share, mib in memory.items()},
         "growth": round(memory[1.0] / memory[0.1], 4),
         "killed_after_lines": partial,
         "resumed_equal": whole.read_bytes() == killed.read_bytes(),
     }
 
 
-def translate_and_measure(command: list[str], output: Path, lines: int) -> dict[float, int]:
-    """Run a command; return its resident memory in bytes when it has written each of `SHARES` of the lines."""
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    found: dict[float, int] = {}
-    latest = 0
-    while process.poll() is None:
-        latest = resident(process.pid) or latest
-        done = count_lines(output.with_name(f"{output.name}.partial"))
-        for share in SHARES[:-1]:
-            if share not in found and done >= share * lines:
-                found[share] = latest
-        time.sleep(0.2)
-    if process.returncode:
+def progress(command: list[str], output: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Run a command; every 0.2 seconds, yield the number of lines that it has written, and its process."""
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            yield count_lines(output), process
+            time.sleep(0.2)
+    if process.returncode > 0:
         raise SystemExit(f"heed translate ended with status {process.returncode}")
-    return {**found, 1.0: latest}
 
 
-def kill_at(share: float, command: list[str], output: Path, lines: int) -> None:
-    """Run a command and kill it when it has written this share of the lines."""
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while process.poll() is None and count_lines(output.with_name(f"{output.name}.partial")) < share * lines:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
-def count_lines(path: Path) -> int:
-    """Return the number of lines of a file; 0 if it does not exist."""
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def resident(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
+def count_lines(output: Path) -> int:
+    """Return the number of lines in the unfinished part of an output; 0 if there is none."""
+    partial = output.with_name(f"{output.name}.partial")
+    return partial.read_bytes().count(b"\n") if partial.exists() else 0
 
 
 if __name__ == "__main__":

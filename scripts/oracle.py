@@ -36,8 +36,6 @@ RELATIVE, ABSOLUTE = 1e-2, 1e-3
 """Tolerance for norms and losses between machines."""
 
 COMMON = (
-    "logger=none",
-    "data=synthetic",
     "data.train=1200",
     "data.valid=40",
     "data.test=40",
@@ -47,15 +45,8 @@ COMMON = (
     "batching.device_tokens=800",
     "schedule.warmup_steps=40",
     "trainer=cpu",
-    "trainer.precision=32-true",
-    "trainer.max_epochs=null",
     "trainer.log_every=1",
-    "callbacks.attention_maps=null",
-    "callbacks.sample_translations=null",
-    "callbacks.early_stopping=null",
-    "weights=last",
     "search=beam",
-    "cache_dir=cache",
     "name=oracle",
 )
 TRANSFORMER = (
@@ -89,13 +80,13 @@ def main() -> int:
     parser.add_argument("--names", type=Path, metavar="FILE", help="JSON: old parameter names to new ones")
     parser.add_argument("--only", action="append", choices=VARIANTS, help="a variant; may be given several times")
     arguments = parser.parse_args()
-    names = json.loads(arguments.names.read_text(encoding="utf-8")) if arguments.names else {}
+    names = _load(arguments.names) if arguments.names else {}
     if arguments.write:
         arguments.reference.parent.mkdir(parents=True, exist_ok=True)
         arguments.reference.write_text(json.dumps(measure(arguments.only), indent=1) + "\n", encoding="utf-8")
         return 0
-    reference = json.loads(arguments.reference.read_text(encoding="utf-8"))
-    ours = json.loads(arguments.against.read_text(encoding="utf-8")) if arguments.against else measure(arguments.only)
+    reference = _load(arguments.reference)
+    ours = _load(arguments.against) if arguments.against else measure(arguments.only)
     if arguments.only:
         reference["variants"] = {name: reference["variants"][name] for name in arguments.only}
     exact = reference["machine"] == ours["machine"]
@@ -111,6 +102,10 @@ def main() -> int:
     what = "equal to the last bit" if exact else "equal within the tolerance"
     print(f"{len(found)} differences" if found else f"{what}: {', '.join(ours['variants'])}")
     return 1 if found else 0
+
+
+def _load(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def measure(only: list[str] | None = None, *, steps: int = STEPS, seed: int = 1) -> dict[str, Any]:
@@ -147,30 +142,28 @@ def machine() -> dict[str, str]:
 
 def _train_variant(name: str, folder: Path, *, steps: int, seed: int) -> dict[str, Any]:
     """Train one variant and return its digests."""
-    events = folder / "events"
-    events.mkdir(parents=True)
     limits = (f"trainer.max_steps={steps}", f"trainer.validate_every={max(1, steps // 2)}", f"seed={seed}")
     print(f"oracle: {name}", file=sys.stderr, flush=True)
-    attempt = run_process(train_command(*COMMON, *VARIANTS[name], *limits), folder, events=events)
+    attempt = run_process(train_command(*COMMON, *VARIANTS[name], *limits), folder)
     if attempt.status != 0:
         raise SystemExit(f"{name}: exit status {attempt.status}\n{attempt.stderr}")
     (finished,) = (path.parent for path in folder.glob("runs/oracle/*/results.json"))
     results = json.loads((finished / "results.json").read_text(encoding="utf-8"))
     losses = [event["losses"] for event in attempt.events if event["event"] == "step"]
+    numbers = [[float.fromhex(value) for value in step.values()] for step in losses[:: max(1, steps // 10)]]
     scores = {split: results["tests"][split] for split in sorted(results["tests"])} | {"valid": results["valid"]}
     return {
         **_weights(finished),
-        "losses": {
-            "digest": _digest(json.dumps(losses).encode()),
-            "numbers": [[float.fromhex(value) for value in step.values()] for step in losses[:: max(1, steps // 10)]],
-        },
+        "losses": _quantity(json.dumps(losses).encode(), numbers),
         "metrics.csv": {"digest": _digest((finished / "metrics.csv").read_bytes())},
-        "scores": {
-            "digest": _digest(json.dumps(scores, sort_keys=True).encode()),
-            "numbers": [[scores[split]["loss"]] for split in scores],
-        },
+        "scores": _quantity(json.dumps(scores, sort_keys=True).encode(), [[one["loss"]] for one in scores.values()]),
         **_decode(finished),
     }
+
+
+def _quantity(content: bytes, numbers: list[list[float]]) -> dict[str, Any]:
+    """Return the digest of a quantity, and the numbers that are compared between machines."""
+    return {"digest": _digest(content), "numbers": numbers}
 
 
 def _weights(finished: Path) -> dict[str, Any]:
@@ -184,10 +177,7 @@ def _weights(finished: Path) -> dict[str, Any]:
     }
     norms = sorted(float(tensor.double().norm()) for tensor in tensors.values())
     total = math.sqrt(sum(norm * norm for norm in norms))
-    return {
-        "weights": {"digest": _digest("\n".join(sorted(digests.values())).encode()), "numbers": [[total]]},
-        "parameters": digests,
-    }
+    return {"weights": _quantity("\n".join(sorted(digests.values())).encode(), [[total]]), "parameters": digests}
 
 
 HEED = """
@@ -223,7 +213,7 @@ def _decode(finished: Path) -> dict[str, Any]:
     for name, path in outputs.items():
         text = path.read_text(encoding="utf-8")
         numbers = [float(line.rpartition("|||")[2]) for line in text.splitlines()]
-        found[name] = {"digest": _digest(text.encode()), "numbers": [[sum(numbers) / len(numbers)]]}
+        found[name] = _quantity(text.encode(), [[sum(numbers) / len(numbers)]])
     return found
 
 

@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,7 +139,10 @@ def try_wheel(dependencies: str = "") -> int:
         dependencies: a folder such as ``.venv/lib/python3.11/site-packages``, to use the packages there instead of
             installing them. heed itself always comes from the wheel.
     """
-    with empty_folder() as folder:
+    for name in ("PYTHONPATH", "PYTHONHOME"):  # no package is found through the environment
+        os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary).resolve()
         venv.create(folder / "venv", with_pip=True, symlinks=os.name == "posix")
         programs = folder / "venv" / PROGRAMS.name
         python, heed = str(programs / "python"), str(programs / "heed")
@@ -148,12 +150,8 @@ def try_wheel(dependencies: str = "") -> int:
         subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", ".", ROOT], cwd=folder, check=True)
         wheel = next(folder.glob("heed_nmt-*.whl"))
         if dependencies:
-            site = subprocess.run(
-                [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-                stdout=subprocess.PIPE,
-                encoding="utf-8",
-                check=True,
-            ).stdout.strip()
+            command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+            site = subprocess.check_output(command, encoding="utf-8").strip()
             # Only the folder itself: its .pth files would add the checkout.
             Path(site, "dependencies.pth").write_text(str((ROOT / dependencies).resolve()), encoding="utf-8")
             subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", wheel], check=True)
@@ -179,22 +177,11 @@ def try_wheel(dependencies: str = "") -> int:
             ([python, "-c", f"import heed; print(heed.load('runs/smoke').translate(['{sentence}'], beam=5))"], "["),
         ):
             print("+", *command, flush=True)
-            output = subprocess.run(
-                command, cwd=empty, input=f"{sentence}\n", stdout=subprocess.PIPE, encoding="utf-8", check=True
-            ).stdout
+            output = subprocess.check_output(command, cwd=empty, input=f"{sentence}\n", encoding="utf-8")
             if expected not in output:
                 print(f"The output lacks {expected!r}:\n{output}")
                 return 1
     return 0
-
-
-@contextmanager
-def empty_folder() -> Iterator[Path]:
-    """Yield a temporary folder, in which no package is found through the environment."""
-    for name in ("PYTHONPATH", "PYTHONHOME"):
-        os.environ.pop(name, None)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        yield Path(folder).resolve()
 
 
 if __name__ == "__main__":

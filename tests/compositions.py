@@ -1,7 +1,7 @@
 """Hydra composes the same groups of conf/ once in a process: tests compose hundreds of times, mostly the same.
 
-Hydra finds the files from the chosen groups, merges them, and applies the options. What it has merged is kept for each
-choice of groups, unless a file is the user's.
+Hydra finds the files from the chosen groups, merges them, and applies the options. What it has read is kept for each
+file, and what it has merged for each choice of groups, unless a file is the user's.
 """
 
 import copy
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hydra._internal import config_loader_impl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.defaults_list import DefaultsList, Overrides
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
 from heed.launch.program import CONF
@@ -28,12 +30,13 @@ class _Composition:
 def keep_compositions() -> None:
     """Keep what is composed from now on in this process."""
     find, loader = config_loader_impl.create_defaults_list, config_loader_impl.ConfigLoaderImpl
-    merge = loader._compose_config_from_defaults_list
+    merge, read = loader._compose_config_from_defaults_list, ConfigRepository.load_config
+    files: dict[str, ConfigResult | None] = {}
     kept: dict[tuple[Any, ...], _Composition] = {}
     of_files: dict[int, _Composition] = {}  # by the id of a list of files, which `kept` keeps alive
 
     def find_once(repo: Any, config_name: Any, overrides_list: Any, **settings: Any) -> DefaultsList:
-        if {f"{source.scheme()}://{source.path}" for source in repo.get_sources()} - SOURCES:
+        if not _is_heeds(repo):
             return find(repo, config_name, overrides_list, **settings)
         options = Overrides(repo=repo, overrides_list=overrides_list).config_overrides
         groups = [override.input_line for override in overrides_list if override not in options]
@@ -52,5 +55,18 @@ def keep_compositions() -> None:
         merged: DictConfig = pickle.loads(composition.merged)
         return merged
 
+    def read_once(self: ConfigRepository, config_path: str) -> ConfigResult | None:
+        if not _is_heeds(self):
+            return read(self, config_path)
+        if config_path not in files:
+            files[config_path] = read(self, config_path)
+        return copy.deepcopy(files[config_path])
+
+    ConfigRepository.load_config = read_once
     config_loader_impl.create_defaults_list = find_once
     loader._compose_config_from_defaults_list = merge_once
+
+
+def _is_heeds(repository: Any) -> bool:
+    """Return whether all files of a repository are those of heed and Hydra."""
+    return not {f"{source.scheme()}://{source.path}" for source in repository.get_sources()} - SOURCES

@@ -4,11 +4,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tests import cpu, forkserver, systems, type_checks  # before heed: importing a function of heed adds the checks
 
 # isort: split
+import architectures
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import settings
@@ -17,12 +19,8 @@ from omegaconf import DictConfig
 from heed import launch
 from heed.compat import REQUEUE_SIGNAL
 from heed.launch.compose import compose as launch_compose
-from heed.layers.attention import SelfAttentionConfig
-from heed.layers.positions import PositionsConfig
 from heed.models import build_model
-from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.models.transformer_config import TransformerConfig
 from tests import compositions
 from tests.finished import finished as finished
 
@@ -102,44 +100,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"Windows lacks {posix.args[0]}")
 
 
-TRANSFORMER = TransformerConfig(
-    d_model=20,
-    num_heads=5,
-    d_ff=28,
-    encoder_layers=3,
-    decoder_layers=2,
-    dropout=0.1,
-    attention_dropout=0.1,
+TRANSFORMER = replace(
+    architectures.TRANSFORMER, d_model=20, num_heads=5, d_ff=28, decoder_layers=2, dropout=0.1, attention_dropout=0.1,
     activation_dropout=0.1,
-    layer_dropout=0.0,
-    norm="pre",
-    norm_kind="layer",
-    residual=True,
-    activation="relu",
-    tie_embeddings=True,
-    self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
-    positions=PositionsConfig(kind="sinusoidal", merge="add", max_length=None),
-)
-RNN = RNNConfig(
-    cell="lstm",
-    d_embedding=14,
-    d_model=22,
-    layers=2,
-    residual=False,
-    bidirectional=True,
-    dropout=0.1,
-    dropout_kind="standard",
-    tie_embeddings=True,
-    attention=AttentionConfig(
-        score="general",
-        reach="global",
-        window=None,
-        order="luong",
-        input_feeding=True,
-        coverage=False,
-        max_source=None,
-    ),
-)
+)  # fmt: skip
+RNN = replace(architectures.RNN, d_embedding=14, d_model=22, layers=2, dropout=0.1)
 CONFIGS: dict[str, ModelConfig] = {"transformer": TRANSFORMER, "rnn": RNN}
 
 

@@ -1,4 +1,4 @@
-"""Complete runs: what they learn and write, and that resuming and the number of processes change nothing."""
+"""Complete runs: what they learn and write, and that the number of processes changes nothing."""
 
 import csv
 import json
@@ -139,41 +139,6 @@ def test_trains_in_bf16(run: Run, files: list[str], family: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_resumed_run_equals_an_uninterrupted_one(run: Run, files: list[str], family: str) -> None:
-    common = [
-        *files,
-        *TINY[family],
-        *LIMITS,
-        "batching.batch_tokens=60",
-        "batching.device_tokens=64",
-        "trainer.log_every=3",
-    ]
-    common += ["weights=last", "trainer.validate_every=5"]
-    # All random parts: subword sampling, batch order, and the two dropout passes of R-Drop.
-    common += ["tokenizer.bpe_dropout=0.2", "module.r_drop=2.0"]
-    common += ["optimizer=muon"] if family == "transformer" else []
-    whole = run("whole", *common, "trainer.max_steps=9")
-    # An epoch has about five steps: step 7 is inside an epoch and between validations.
-    stopped = run("stopped", *common, "trainer.max_steps=7")
-    (checkpoint,) = stopped.glob("checkpoints/last-*.ckpt")
-    resumed = run("resumed", *common, "trainer.max_steps=9", f"ckpt_path='{checkpoint}'")
-    assert weights(whole).keys() == weights(resumed).keys()
-    for name, tensor in weights(whole).items():
-        assert torch.equal(tensor, weights(resumed)[name]), name
-    assert metrics(whole)[-1] == metrics(resumed)[-1]
-    results = [json.loads((folder / "results.json").read_text()) for folder in (whole, resumed)]
-    for key in ("steps", "epochs", "padding", "test"):
-        assert results[0][key] == results[1][key]
-
-    # resume=true continues in the same folder; metrics after the checkpoint are removed.
-    (stopped / "results.json").unlink()
-    again = run("stopped", *common, "trainer.max_steps=9", "resume=true")
-    assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(whole).items())
-    assert [row["step"] for row in metrics(again)] == ["3", "5", "6", "7", "9", "9"]
-
-
-@pytest.mark.full
 def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: list[str]) -> None:
     common = [*files, *TINY["transformer"], *LIMITS, "trainer.log_every=1", "trainer.validate_every=3"]
     first = run("first", *common, "trainer.max_steps=3", "schedule=constant", "optimizer.lr=1e-3")
@@ -236,19 +201,6 @@ def test_fine_tuning_starts_from_a_finished_model(run: Run, files: list[str]) ->
     parent_results, child_results = (json.loads((f / "results.json").read_text()) for f in (parent, child))
     assert parent_results["tokenizer_hash"] == child_results["tokenizer_hash"]
     assert parent_results["test"] == child_results["test"]
-
-
-@pytest.mark.full
-def test_the_command_line_translates_from_a_run(run: Run, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    folder = run("cli", *files, *TINY["rnn"], *LIMITS, "trainer.max_steps=2", "trainer.validate_every=2")
-    process = forkserver.run(
-        [sys.executable, "-m", "heed", "translate", "--model", folder],
-        input="a b c\n\nj\n", capture_output=True, text=True, check=True, cwd=folder,
-    )  # fmt: skip
-    assert process.stdout.count("\n") == 3
-    assert process.stdout.split("\n")[1] == ""
-    assert heed(["translate", "--model", str(folder / "nowhere")]) == 2
-    assert "nowhere" in capsys.readouterr().err
 
 
 @pytest.mark.full

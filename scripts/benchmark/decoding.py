@@ -1,11 +1,7 @@
 """``benchmark decode``: translation by heed, Marian and CTranslate2 with the same weights, greedy and beam search."""
 
 import argparse
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,43 +10,31 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
+from benchmark.exported_peers import Batches, CTranslate2Decoding, MarianDecoding
 from benchmark.measure import rows, timed
-from benchmark.peer_process import PeerProcess
-from benchmark.peers import UnavailableError, start_available
+from benchmark.peers import UnavailableError, in_new_process, start_peers
 from heed.data.batch import collate
 from heed.data.pairs import id_lists
-from heed.decoding import BeamSearch, GreedySearch
+from heed.decoding import BeamSearch, GreedySearch, Search
 from heed.decoding.fused import for_search
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.kernels import WeightPacker
 from heed.kernels.allocator import keep_freed_memory
+from heed.launch import train
+from heed.launch.compose import compose
 from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 
-ROOT = Path(__file__).parents[2]
-
 KINDS = {"hf": ("fp32",), "ctranslate2": ("float32", "int8")}
 """Data types of each peer."""
 
-Batches = Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]
-"""(src, src_mask) of each batch."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What each side translates. ``beam=1`` is greedy search."""
-
-    batches: Batches
-    beam: int
-
-
+Work = tuple[Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]], int]
+"""What each side translates: (src, src_mask) of each batch, and the beam; a beam of 1 is greedy search."""
 Translations = list[list[int]]
 """Target ids of all rows of all batches, in order, without EOS."""
-
 Side = Callable[[Work], tuple[Translations, float]]
 """Returns translations and seconds."""
 
@@ -58,13 +42,19 @@ Side = Callable[[Work], tuple[Translations, float]]
 class Decoder(Protocol):
     """Translates batches by one library."""
 
-    def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations: ...
+    def translate(self, batches: Batches, *, beam: int) -> Translations: ...
 
 
 def translate(decoder: Decoder, work: Work) -> Translations:
-    """Translate the batches of ``work``."""
-    batches = [(torch.from_numpy(src), torch.from_numpy(mask)) for src, mask in work.batches]
-    return decoder.translate(batches, beam=work.beam)
+    """Translate batches of arrays, which processes exchange."""
+    batches, beam = work
+    return decoder.translate([(torch.from_numpy(src), torch.from_numpy(mask)) for src, mask in batches], beam=beam)
+
+
+def build_search(beam: int, *, longest: int) -> Search:
+    """Return greedy search (a beam of 1) or beam search without length penalty, with a limit of target tokens."""
+    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": longest}
+    return GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
 
 
 class HeedDecoding:
@@ -75,9 +65,8 @@ class HeedDecoding:
         self.packer = WeightPacker()
         self.longest = longest
 
-    def translate(self, batches: Sequence[tuple[Tensor, Tensor]], *, beam: int) -> Translations:
-        limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
-        search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
+    def translate(self, batches: Batches, *, beam: int) -> Translations:
+        search = build_search(beam, longest=self.longest)
         with torch.inference_mode():  # as `heed translate` does
             model = for_search(packed_copy(self.model, self.packer), self.packer.prepared_linear)
             return [n_best[0].tokens for src, mask in batches for n_best in search(model, src, mask)]
@@ -103,25 +92,21 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         ours = partial(translate, HeedDecoding(loaded.model, longest=arguments.longest))
         sources = loaded.tokenizer.encode_src(_sentences(arguments, loaded.config["src_lang"]))
 
-        def maker(peer: str, kind: str) -> Callable[[], Side]:
-            make = partial(peer_translator, peer, kind, trained, Path(folder), arguments.longest, arguments.threads)
-            return lambda: PeerProcess(make, now=arguments.now)
-
-        peers, skipped = start_available(
-            {f"{peer} {kind}": maker(peer, kind) for peer in arguments.peers for kind in KINDS[peer]}
-        )
+        make = partial(peer_translator, trained, Path(folder), longest=arguments.longest, threads=arguments.threads)
+        makers = {f"{peer} {kind}": partial(make, peer, kind) for peer in arguments.peers for kind in KINDS[peer]}
+        peers, skipped = start_peers(makers, now=arguments.now)
         sides: dict[str, Side] = {"heed": lambda work: timed(ours, work, arguments.now), **peers}
         found: list[dict[str, Any]] = []
         for beam in map(int, arguments.beams.split(",")):
             for size in map(int, arguments.batches.split(",")):
                 print(f"decode: beam {beam}, batch {size}, {len(sources)} sentences", flush=True)
                 facts = {"beam": beam, "batch": size, "threads": arguments.threads}
-                found += _measure(sides, in_batches(sources, size), beam, arguments.rounds, facts)
+                found += _measure(sides, (in_batches(sources, size), beam), arguments.rounds, facts)
     return {"decode": [*found, *_best(found)], "skipped": skipped}
 
 
 def peer_translator(
-    peer: str, kind: str, trained: Path, folder: Path, longest: int, threads: int
+    trained: Path, folder: Path, peer: str, kind: str, *, longest: int, threads: int
 ) -> Callable[[Work], Translations]:
     """Return a peer's translate function with the weights of a run or model folder.
 
@@ -131,30 +116,23 @@ def peer_translator(
     Raises:
         UnavailableError: the peer is not installed or does not support the model.
     """
-    from benchmark.ct2_peer import CTranslate2Decoding
-    from benchmark.hf_peer import MarianDecoding
-
     model = model_folder.load(trained).model
     if not isinstance(model, Transformer):
         raise UnavailableError("it does not support this RNN")
-    decoder: Decoder
     if peer == "hf":
-        decoder = MarianDecoding(model, longest=longest)
-    else:
-        decoder = CTranslate2Decoding(model, folder / kind, kind=kind, threads=threads, longest=longest)
-    return partial(translate, decoder)
+        return partial(translate, MarianDecoding(model, longest=longest))
+    return partial(translate, CTranslate2Decoding(model, folder / kind, kind=kind, threads=threads, longest=longest))
 
 
-def _measure(
-    sides: dict[str, Side], batches: Batches, beam: int, rounds: int, facts: dict[str, Any]
-) -> list[dict[str, Any]]:
+def _measure(sides: dict[str, Side], work: Work, rounds: int, facts: dict[str, Any]) -> list[dict[str, Any]]:
+    batches, beam = work
     rates: dict[str, list[float]] = {name: [] for name in sides}
     outputs: dict[str, Translations] = {}
     for side in sides.values():
-        side(Work(batches[-1:], beam))
+        side((batches[-1:], beam))
     for _ in range(rounds):
         for name, side in sides.items():
-            outputs[name], seconds = side(Work(batches, beam))
+            outputs[name], seconds = side(work)
             rates[name].append(len(outputs[name]) / seconds)
     found = rows(rates, unit="sentences/s", **facts)
     ours = outputs["heed"]
@@ -178,7 +156,7 @@ def _best(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return best
 
 
-def in_batches(sources: Sequence[Sequence[int]], size: int) -> Batches:
+def in_batches(sources: Sequence[Sequence[int]], size: int) -> list[Any]:
     """Batch sentences by length, longest first; EOS is appended to each."""
     ids = id_lists(sources)
     lengths = np.array([len(source) for source in sources])
@@ -210,26 +188,14 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     data = ["data=multi30k", f"data.root={arguments.data.resolve()}"] if arguments.data else ["data=synthetic"]
     steps = arguments.steps
     settings = [
-        *("model=transformer", "model.d_model=256", "model.d_ff=1024", *data, "logger=none", "test=false"),
-        *(f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null"),
-        *(
-            "trainer=cpu",
-            "callbacks.attention_maps=null",
-            "callbacks.alignment_error_rate=null",
-            f"hydra.run.dir={folder / 'run'}",
-        ),
-    ]
+        *data, "model=transformer", "model.d_model=256", "model.d_ff=1024", "logger=none", "test=false", "trainer=cpu",
+        f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null",
+        "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null", f"cache_dir={folder}/cache",
+    ]  # fmt: skip
     print(f"decode: training a model for {steps} steps", flush=True)
-    command = [sys.executable, str(ROOT / "train.py"), *settings]
-    done = subprocess.run(
-        command,
-        env=os.environ,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-    )
-    if done.returncode:
-        raise HeedError(f"{' '.join(command)}\nended with exit status {done.returncode}:\n{done.stdout[-2000:]}")
+    in_new_process(_train_in_process, settings, folder / "run")
     return folder / "run"
+
+
+def _train_in_process(settings: list[str], folder: Path) -> None:
+    train(compose(settings, folder=folder))

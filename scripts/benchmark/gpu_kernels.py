@@ -1,7 +1,6 @@
 """What a GPU may do faster than heed's kernels: attention on packed sequences, and torch's chunked cross-entropy."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,104 +20,65 @@ WIDTH = 64
 """Dimensions per head of ``transformer_base`` and ``transformer_big``."""
 
 
-@dataclass(frozen=True)
 class AttentionCase:
-    """Queries, keys and values in bf16, padded, and which of them are tokens."""
+    """Attention forwards and backwards on random vectors in bf16: padded, as in heed, and packed without padding.
 
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    grad: Tensor
-    """Of the result; 0 at padding."""
-    query_mask: Tensor
-    key_mask: Tensor
-    mask: Mask
-    """As heed's models pass it: without padding there is none."""
+    Args:
+        query_mask, key_mask: which positions are tokens, "B T" and "B S".
+    """
 
-    @classmethod
-    def random(cls, query_mask: Tensor, key_mask: Tensor, *, heads: int, causal: bool) -> "AttentionCase":
-        """Draw vectors for sequences with these tokens, "B T" and "B S"."""
-
-        def draw(mask: Tensor) -> Tensor:
-            rows, length = mask.shape
-            return torch.randn(rows, heads, length, WIDTH, device=mask.device).bfloat16()
-
-        grad = draw(query_mask) * query_mask[:, None, :, None]
-        query, key, value = (draw(mask).requires_grad_() for mask in (query_mask, key_mask, key_mask))
-        mask: Mask = "causal" if causal else None if key_mask.all() else key_mask[:, None, None, :]
-        return cls(query, key, value, grad, query_mask, key_mask, mask)
+    def __init__(self, query_mask: Tensor, key_mask: Tensor, *, heads: int, causal: bool) -> None:
+        self.masks = query_mask, key_mask, key_mask
+        # As heed's models pass it: without padding there is none.
+        self.mask: Mask = "causal" if causal else None if key_mask.all() else key_mask[:, None, None, :]
+        drawn = [
+            torch.randn(mask.shape[0], heads, mask.shape[1], WIDTH, device=mask.device).bfloat16()
+            for mask in (*self.masks, query_mask)
+        ]
+        self.inputs = [x.requires_grad_() for x in drawn[:3]]
+        self.grad = drawn[3] * query_mask[:, None, :, None]
+        self.packed_inputs = [_pack(x.detach(), mask) for x, mask in zip(self.inputs, self.masks, strict=True)]
+        self.packed_inputs = [x.requires_grad_() for x in self.packed_inputs]
+        self.packed_grad = _pack(self.grad, query_mask)
+        self.starts = [F.pad(mask.sum(1).cumsum(0), (1, 0)).int() for mask in (query_mask, key_mask)]
 
     def padded(self) -> tuple[Tensor, ...]:
-        """Return the result of heed's attention and the gradients of queries, keys and values."""
-        context, _ = kernels.attend(self.query, self.key, self.value, self.mask, need_weights=False)
-        return context, *torch.autograd.grad(context, (self.query, self.key, self.value), self.grad)
+        """Return the result and the gradients of queries, keys and values, "B H T E"."""
+        query, key, value = self.inputs
+        context, _ = kernels.attend(query, key, value, self.mask, need_weights=False)
+        return context, *torch.autograd.grad(context, self.inputs, self.grad)
 
-    def packer(self) -> Callable[[], tuple[Tensor, ...]]:
-        """Return a function that does the same on sequences without padding, "N H E"."""
-        query, key, value, grad = (
-            x.detach().transpose(1, 2)[mask].contiguous()
-            for x, mask in (
-                (self.query, self.query_mask),
-                (self.key, self.key_mask),
-                (self.value, self.key_mask),
-                (self.grad, self.query_mask),
-            )
-        )
-        inputs = query.requires_grad_(), key.requires_grad_(), value.requires_grad_()
-        starts = _starts(self.query_mask), _starts(self.key_mask)
-        longest = self.query_mask.shape[1], self.key_mask.shape[1]
-        attend = _varlen if query.is_cuda else _one_by_one
+    def packed(self) -> tuple[Tensor, ...]:
+        """Return the same of sequences without padding, "N H E"."""
+        attend = self._varlen if self.grad.is_cuda else self._one_by_one
+        context = attend(*self.packed_inputs)
+        return context, *torch.autograd.grad(context, self.packed_inputs, self.packed_grad)
 
-        def packed() -> tuple[Tensor, ...]:
-            context = attend(*inputs, starts, longest, causal=isinstance(self.mask, str))
-            return context, *torch.autograd.grad(context, inputs, grad)
+    def _varlen(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        (query_starts, key_starts), (longest, longest_key, _) = self.starts, (mask.shape[1] for mask in self.masks)
+        window = (-1, 0) if isinstance(self.mask, str) else (-1, -1)
+        context = varlen_attn(query, key, value, query_starts, key_starts, longest, longest_key, window_size=window)
+        assert isinstance(context, Tensor)
+        return context
 
-        return packed
+    def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """The same as `_varlen`, which has no implementation for CPUs."""
+        contexts = []
+        for (start, stop), (first, last) in zip(*(pairwise(each.tolist()) for each in self.starts), strict=True):
+            q, k, v = (x.transpose(0, 1) for x in (query[start:stop], key[first:last], value[first:last]))
+            is_causal = isinstance(self.mask, str)
+            contexts.append(F.scaled_dot_product_attention(q, k, v, is_causal=is_causal).transpose(0, 1))
+        return torch.cat(contexts)
 
     def difference(self) -> float:
         """Return the largest difference between both results and gradients at tokens."""
-        masks = (self.query_mask, self.query_mask, self.key_mask, self.key_mask)
-        pairs = zip(self.padded(), self.packer()(), masks, strict=True)
-        return max(
-            (padded.transpose(1, 2)[mask].float() - packed.float()).abs().max().item() for padded, packed, mask in pairs
-        )
+        trios = zip(self.padded(), self.packed(), (self.masks[0], *self.masks), strict=True)
+        return max((_pack(padded, mask).float() - packed.float()).abs().max().item() for padded, packed, mask in trios)
 
 
-def _starts(mask: Tensor) -> Tensor:
-    """Return the position of each packed sequence, and the number of tokens at the end."""
-    return F.pad(mask.sum(1).cumsum(0), (1, 0)).int()
-
-
-def _varlen(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    starts: tuple[Tensor, Tensor],
-    longest: tuple[int, int],
-    *,
-    causal: bool,
-) -> Tensor:
-    window = (-1, 0) if causal else (-1, -1)
-    context = varlen_attn(query, key, value, *starts, *longest, window_size=window)
-    assert isinstance(context, Tensor)
-    return context
-
-
-def _one_by_one(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    starts: tuple[Tensor, Tensor],
-    longest: tuple[int, int],
-    *,
-    causal: bool,
-) -> Tensor:
-    """The same as `_varlen`, which has no implementation for CPUs."""
-    contexts = []
-    for (start, stop), (first, last) in zip(*(pairwise(each.tolist()) for each in starts), strict=True):
-        q, k, v = (x.transpose(0, 1) for x in (query[start:stop], key[first:last], value[first:last]))
-        contexts.append(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(0, 1))
-    return torch.cat(contexts)
+def _pack(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the tokens of "B H T E" as "N H E"."""
+    return x.transpose(1, 2)[mask].contiguous()
 
 
 def compare_attention(batches: Sequence[Batch], *, heads: int, seconds_of: SecondsOf) -> dict[str, Any]:
@@ -130,9 +90,9 @@ def compare_attention(batches: Sequence[Batch], *, heads: int, seconds_of: Secon
             tgt_mask = batch.tgt_out != 0
             query_mask = batch.src_mask if name == "encoder" else tgt_mask
             key_mask = tgt_mask if name == "decoder" else batch.src_mask
-            case = AttentionCase.random(query_mask, key_mask, heads=heads, causal=name == "decoder")
+            case = AttentionCase(query_mask, key_mask, heads=heads, causal=name == "decoder")
             padded += seconds_of(case.padded) / len(batches)
-            packed += seconds_of(case.packer()) / len(batches)
+            packed += seconds_of(case.packed) / len(batches)
             difference = max(difference, case.difference())
         found[name] = {
             "padded_ms": round(1e3 * padded, 3),

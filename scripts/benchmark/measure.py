@@ -4,7 +4,7 @@ import resource
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -66,7 +66,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def resident_mib() -> float:
-    """Return the resident memory of this process, in MiB (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+def resident_mib(process: int | Literal["self"] = "self") -> float:
+    """Return the resident memory of a process, in MiB (Linux)."""
+    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize() / 2**20

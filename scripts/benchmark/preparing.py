@@ -3,22 +3,24 @@
 import argparse
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import lightning as L
+import numpy as np
+import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
 from benchmark.measure import resident_mib
-from benchmark.text import write_text
+from benchmark.peers import in_new_process
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+VOCABULARY = 50_000
+BLOCK = 50_000
+"""Sentences that are generated at once."""
+SYLLABLES = [consonant + vowel for consonant in "bcdfghklmnprstvwz" for vowel in ("a", "e", "i", "o", "u", "ei", "en")]
 
 HELD_OUT = 100
 """Pairs of the validation set."""
@@ -91,12 +93,6 @@ def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
     return found
 
 
-def in_new_process(function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-    """Return the result of a function in a new process, so that its memory can be measured."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        return executor.submit(function, *args, **kwargs).result()
-
-
 def _prepare(options: Sequence[str]) -> tuple[float, str]:
     """Prepare a corpus. Return the seconds it takes, and the digest of what is prepared."""
     from heed.launch.run import prepare
@@ -141,3 +137,36 @@ def _train(options: Sequence[str], folder: Path, begin: float) -> dict[str, floa
     clock = _Clock(begin, cfg.trainer.max_steps)
     train_one_run(cfg, folder, [clock])
     return clock.found
+
+
+def write_text(folder: Path, pairs: int, *, seed: int = 1) -> tuple[Path, Path]:
+    """Write ``train-PAIRS.en`` and ``.de``, unless they exist, and return their paths.
+
+    A target sentence is its source sentence, word for word in another language. Words follow Zipf's law; sentences have
+    log-normal lengths with a mean of 20 words, about 125 bytes on each side.
+    """
+    rng = np.random.default_rng(seed)
+    files = folder / f"train-{pairs}.en", folder / f"train-{pairs}.de"
+    if all(file.exists() for file in files):
+        return files
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabularies = [_words(rng), _words(rng)]
+    weights = 1 / np.arange(1, VOCABULARY + 1)
+    edges = np.cumsum(weights / weights.sum())
+    partial = [file.with_name(f"{file.name}.partial") for file in files]
+    with partial[0].open("w", encoding="utf-8") as src, partial[1].open("w", encoding="utf-8") as tgt:
+        for start in range(0, pairs, BLOCK):
+            lengths = np.clip(rng.lognormal(2.85, 0.5, min(BLOCK, pairs - start)), 3, 80).astype(np.int64)
+            words = np.searchsorted(edges, rng.random(int(lengths.sum()))).clip(max=VOCABULARY - 1)
+            for side, vocabulary in zip((src, tgt), vocabularies, strict=True):
+                sentences = np.split(vocabulary[words], np.cumsum(lengths)[:-1])
+                side.writelines(f"{' '.join(sentence.tolist())}.\n" for sentence in sentences)
+    for file, finished in zip(partial, files, strict=True):
+        file.replace(finished)
+    return files
+
+
+def _words(rng: np.random.Generator) -> npt.NDArray[np.object_]:
+    """Return words of one to four syllables; the frequent ones are short."""
+    lengths = np.clip(1 + np.log2(np.arange(1, VOCABULARY + 1)) / 5 + rng.normal(0, 0.5, VOCABULARY), 1, 5).astype(int)
+    return np.array(["".join(rng.choice(SYLLABLES, length)) for length in lengths], dtype=object)

@@ -1,8 +1,10 @@
-"""Plain PyTorch: torch.nn.Transformer or torch.nn.LSTM in an efficient training loop."""
+"""Peers of training: torch.nn.Transformer, torch.nn.LSTM or Hugging Face's Marian in an efficient training loop."""
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from benchmark.peers import require
 from heed.data.batch import Batch, collate
 from heed.data.pairs import Pairs
+from heed.export.huggingface_model import empty_model
 from heed.models.rnn_config import RNNConfig
 from heed.models.transformer_config import TransformerConfig
 from heed.symbols import PAD
@@ -21,30 +25,60 @@ class PlainLoop:
     """A training loop with gradient clipping and fused AdamW.
 
     Args:
-        model: maps (src, src_mask, tgt_in) to logits.
+        loss_of: the loss of ``model`` on a batch.
         bf16: run the forward pass under autocast.
     """
 
-    def __init__(self, model: nn.Module, *, bf16: bool) -> None:
-        self.model = model.train()
-        self.bf16 = bf16
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    def __init__(
+        self, model: nn.Module, loss_of: Callable[[Batch], Tensor], *, bf16: bool, device: str = "cpu"
+    ) -> None:
+        self.model, self.loss_of = model, loss_of
+        self.bf16, self.device = bf16, device
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def take(self, steps: Sequence[Pairs]) -> None:
         """Take one optimizer step for each element, with all its pairs as one batch."""
         for pairs in steps:
-            self._step(collate(np.arange(len(pairs)), pairs.src, pairs.tgt))
+            self.step(collate(np.arange(len(pairs)), pairs.src, pairs.tgt))
 
-    def _step(self, batch: Batch) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
-            logits = self.model(batch.src, batch.src_mask, batch.tgt_in)
-        loss = F.cross_entropy(
-            logits.float().flatten(0, 1), batch.tgt_out.flatten().long(), ignore_index=PAD, label_smoothing=0.1
-        )
+    def step(self, batch: Batch) -> Tensor:
+        """Take an optimizer step and return its loss."""
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.bf16):
+            loss = self.loss_of(batch)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
+        return loss.detach()
+
+
+def loss_of(model: nn.Module) -> Callable[[Batch], Tensor]:
+    """Return the loss of a model that maps (src, src_mask, tgt_in) to logits, and train it."""
+    model.train()
+
+    def loss(batch: Batch) -> Tensor:
+        # torch.nn.Transformer creates masks on the default device. Setting it slows every call of torch.
+        with torch.device("cuda") if batch.src.is_cuda else nullcontext():
+            logits = model(batch.src, batch.src_mask, batch.tgt_in)
+        targets = batch.tgt_out.flatten().long()
+        return F.cross_entropy(logits.float().flatten(0, 1), targets, ignore_index=PAD, label_smoothing=0.1)
+
+    return loss
+
+
+class Marian(nn.Module):
+    """Hugging Face's Marian, which is post-norm."""
+
+    def __init__(self, vocabulary: int, config: TransformerConfig) -> None:
+        super().__init__()
+        require("transformers").logging.set_verbosity_error()
+        self.marian = empty_model(replace(config, norm="post"), src_vocab=vocabulary, tgt_vocab=vocabulary, shared=True)
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        logits: Tensor = self.marian(
+            input_ids=src, attention_mask=src_mask, decoder_input_ids=tgt_in, use_cache=False
+        ).logits
+        return logits
 
 
 class Transformer(nn.Module):

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +15,10 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from benchmark import torch_peer
 from benchmark.matmul import record_products, time_products
 from benchmark.measure import rows
-from benchmark.peer_process import PeerProcess
-from benchmark.peers import start_available
+from benchmark.peers import PeerProcess, start_peers
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
 from heed.data.pairs import Pairs, id_lists
@@ -45,21 +46,14 @@ Steps = Sequence[Pairs]
 
 
 class Training:
-    """A training run as ``train.py`` composes it, without validation.
-
-    Args:
-        overrides: options of ``train.py``.
-        folder: run folder.
-    """
+    """A training run as ``train.py`` composes it with some options in a folder, without validation."""
 
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
-        settings = ["name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides]
-        settings += [
-            "trainer.validate_every=1000000",
-            "callbacks.attention_maps=null",
-            "callbacks.alignment_error_rate=null",
+        settings = [
+            "name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides,
+            "trainer.validate_every=1000000", "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null",
             "test=false",
-        ]
+        ]  # fmt: skip
         self.trainer, self.module, self.data = assemble(*dry_run(compose(settings, folder=folder)), folder)
         self.tokenizer = self.module.tokenizer
         self.model = self.module.model
@@ -76,54 +70,47 @@ class RoundsDoneError(Exception):
     """Ends training without the usual final validation and checkpoint."""
 
 
+@dataclass(eq=False)
 class AlternatingRounds(Callback):  # type: ignore[misc]
     """After every ``steps`` steps of heed, lets each peer take the same steps, while Lightning waits.
 
     heed's time includes planning, collation, Lightning's loop and callbacks. A peer's time includes its steps and their
     collation; it takes a whole step as one batch.
-
-    Attributes:
-        rates: by side, the tokens per second of each round after ``warmup``.
-        last: the last step that heed took.
     """
 
-    def __init__(
-        self,
-        peers: Mapping[str, PeerProcess[Steps, None]],
-        *,
-        rounds: int,
-        warmup: int,
-        steps: int,
-        now: Callable[[], float],
-    ) -> None:
-        self.peers = peers
-        self.rounds = rounds
-        self.warmup = warmup
-        self.now = now
-        self.steps = steps
-        self.rates: dict[str, list[float]] = {name: [] for name in ("heed", *peers)}
-        self.last: StepShard | None = None
-        self._taken: list[StepShard] = []
-        self._round_start = self.now()
+    peers: Mapping[str, PeerProcess[Steps, None]]
+    rounds: int
+    warmup: int
+    """Rounds that are not measured."""
+    steps: int
+    now: Callable[[], float]
+    taken: list[StepShard] = field(default_factory=list)
+    """heed's steps of this round."""
+
+    def __post_init__(self) -> None:
+        self.all_rates: dict[str, list[float]] = {name: [] for name in ("heed", *self.peers)}
+        self.round_start = self.now()
+
+    @property
+    def rates(self) -> dict[str, list[float]]:
+        """By side, the tokens per second of each measured round."""
+        return {name: rates[self.warmup :] for name, rates in self.all_rates.items()}
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._taken.append(batch)
-        if len(self._taken) < self.steps:
+        self.taken.append(batch)
+        if len(self.taken) < self.steps:
             return
-        tokens = sum(shard.src_tokens + shard.tgt_tokens for shard in self._taken)
-        self.rates["heed"].append(tokens / (self.now() - self._round_start))
-        steps = [_pairs(shard) for shard in self._taken]
+        tokens = sum(shard.src_tokens + shard.tgt_tokens for shard in self.taken)
+        self.all_rates["heed"].append(tokens / (self.now() - self.round_start))
+        steps = [_pairs(shard) for shard in self.taken]
         for name, peer in self.peers.items():
-            _, seconds = peer(steps)
-            self.rates[name].append(tokens / seconds)
-        self.last = batch
-        self._taken = []
-        if len(self.rates["heed"]) == self.warmup + self.rounds:
-            self.rates = {name: rates[self.warmup :] for name, rates in self.rates.items()}
+            self.all_rates[name].append(tokens / peer(steps)[1])
+        if len(self.all_rates["heed"]) == self.warmup + self.rounds:
             raise RoundsDoneError
-        self._round_start = self.now()
+        self.taken = []
+        self.round_start = self.now()
 
 
 def _pairs(shard: StepShard) -> Pairs:
@@ -170,10 +157,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             training = Training(overrides(size, arguments), Path(folder))
             vocabulary = training.tokenizer.tgt_vocab
             print(f"train {size}: {training.data.corpus.name}, {vocabulary:,} subwords, tokens/s", flush=True)
-            peers, missing = start_available(_makers(arguments, training))
-            rounds = AlternatingRounds(
-                peers, rounds=arguments.rounds, warmup=arguments.warmup, steps=arguments.steps, now=arguments.now
-            )
+            peers, missing = start_peers(_makers(arguments, training), now=arguments.now)
+            rounds = AlternatingRounds(peers, arguments.rounds, arguments.warmup, arguments.steps, arguments.now)
             training.fit(rounds)
         for peer in peers.values():
             peer.close()
@@ -193,19 +178,20 @@ def overrides(size: str, arguments: argparse.Namespace) -> list[str]:
     return [*SIZES[size], *batching, *data, *arguments.set]
 
 
-def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], PeerProcess[Steps, None]]]:
+def _makers(arguments: argparse.Namespace, training: Training) -> dict[str, Callable[[], Callable[[Steps], None]]]:
     peers = ["torch", "torch-our-dropout", "hf"] if arguments.model == "transformer" else ["torch"]
-    precisions = (
-        ("fp32,bf16" if has_fast_bf16_matmul() else "fp32") if arguments.precision == "auto" else arguments.precision
-    )
-
-    def maker(name: str, precision: str) -> Callable[[], PeerProcess[Steps, None]]:
-        config: Any = training.model.config
-        make = partial(training_loop, name, training.tokenizer.tgt_vocab, config, bf16=precision == "bf16")
-        return lambda: PeerProcess(make, now=arguments.now)
-
-    wanted = [name for name in peers if name.split("-")[0] in arguments.peers]
-    return {f"{name} {precision}": maker(name, precision) for name in wanted for precision in precisions.split(",")}
+    precisions = arguments.precision
+    if precisions == "auto":
+        precisions = "fp32,bf16" if has_fast_bf16_matmul() else "fp32"
+    config: Any = training.model.config
+    return {
+        f"{name} {precision}": partial(
+            training_loop, name, training.tokenizer.tgt_vocab, config, bf16=precision == "bf16"
+        )
+        for name in peers
+        if name.split("-")[0] in arguments.peers
+        for precision in precisions.split(",")
+    }
 
 
 def training_loop(
@@ -216,22 +202,19 @@ def training_loop(
     Raises:
         UnavailableError: the peer is not installed.
     """
-    from benchmark import hf_peer, torch_peer
-
     model: torch.nn.Module
     if isinstance(config, RNNConfig):
         model = torch_peer.RNN(vocabulary, config)
     elif peer == "hf":
-        model = hf_peer.MarianTraining(vocabulary, config)
+        model = torch_peer.Marian(vocabulary, config)
     else:
         model = torch_peer.Transformer(vocabulary, config, dropout_as_ours=peer == "torch-our-dropout")
-    return torch_peer.PlainLoop(model, bf16=bf16).take
+    return torch_peer.PlainLoop(model, torch_peer.loss_of(model), bf16=bf16).take
 
 
 def _limit(training: Training, rounds: AlternatingRounds, now: Callable[[], float]) -> dict[str, Any]:
     """Time the matrix products of heed's last step alone, and print the share of that speed that heed reaches."""
-    shard = rounds.last
-    assert shard is not None
+    shard = rounds.taken[-1]
     batches = [batch for _, batch in shard.micro_batches]
     products = record_products(lambda: take_step(training, batches))
     seconds, rate = time_products(products, now=now)

@@ -23,6 +23,7 @@ from matplotlib.path import Path as Curve
 from matplotlib.textpath import TextPath
 from PIL import Image
 
+from heed.evaluation.words import pool, word_shares
 from heed.symbols import WORD_START
 from heed.synthetic import split_punctuation
 
@@ -43,7 +44,7 @@ class Words:
     source: list[str]
     target: list[str]
     weights: npt.NDArray[Any]
-    """ "layers heads target source" """
+    """By layer and head, "L H J I"."""
 
     @property
     def pronoun(self) -> int:
@@ -52,30 +53,11 @@ class Words:
 
 
 def words_of(src_pieces: list[str], tgt_pieces: list[str], cross: npt.NDArray[Any]) -> Words:
-    """Sum the attention over the pieces of a source word; a target word has the attention of its first piece.
-
-    Args:
-        src_pieces, tgt_pieces: with EOS at the end.
-        cross: "layers heads T S".
-    """
-    source, target = _group(src_pieces[:-1]), _group(tgt_pieces[:-1])
-    columns = np.stack([cross[..., pieces].sum(-1) for _, pieces in source], axis=-1)
-    weights = columns[:, :, [pieces[0] for _, pieces in target]]
-    return Words([word for word, _ in source], [word for word, _ in target], weights)
-
-
-def _group(pieces: list[str]) -> list[tuple[str, list[int]]]:
-    """Return the words of a sentence with the positions of their pieces."""
-    text = "".join(pieces).replace(WORD_START, " ")
-    words, found, position = split_punctuation(text), [], 0
-    for word in words:
-        members, length = [], 0
-        while length < len(word):
-            members.append(position)
-            length += len(pieces[position].removeprefix(WORD_START))
-            position += 1
-        found.append((word, members))
-    return found
+    """Pool attention over pieces, which end in EOS, to attention over words."""
+    source, target = (
+        split_punctuation("".join(pieces[:-1]).replace(WORD_START, " ")) for pieces in (src_pieces, tgt_pieces)
+    )
+    return Words(source, target, pool(cross, word_shares(tgt_pieces, target), word_shares(src_pieces, source)))
 
 
 def clearest_head(sentences: list[Words]) -> tuple[int, int]:
@@ -97,27 +79,16 @@ def draw(sentences: list[Words]) -> Figure:
         source_x, target_x = _centres(words.source), _centres(words.target)
         bottom = top - 1.48
         for t, s in np.argwhere(weights > SMALLEST):
-            strength = 1.0 if t == words.pronoun else 0.4
-            _curve(
-                axes,
-                (source_x[s], top - 0.16),
-                (target_x[t], bottom + 0.18),
-                color=colour if t == words.pronoun else GREY,
-                alpha=float(weights[t, s]) * strength,
-                lw=0.5 + 4.5 * float(weights[t, s]) * strength,
-            )
+            alpha = min(1.0, float(weights[t, s])) * (1.0 if t == words.pronoun else 0.4)
+            start, end, middle = (source_x[s], top - 0.16), (target_x[t], bottom + 0.18), (top + bottom) / 2
+            points = [start, (start[0], middle), (end[0], middle), end]  # leaves both words vertically
+            curve = Curve(points, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4])
+            style: Any = {"color": colour if t == words.pronoun else GREY, "alpha": alpha, "lw": 0.5 + 4.5 * alpha}
+            axes.add_patch(PathPatch(curve, fill=False, capstyle="round", **style))
         most_attended = int(weights[words.pronoun].argmax())
         _text(axes, source_x, top, words.source, most_attended, colour)
         _text(axes, target_x, bottom, words.target, words.pronoun, colour)
     return figure
-
-
-def _curve(axes: Axes, start: tuple[float, float], end: tuple[float, float], **style: Any) -> None:
-    """Draw a curve that leaves both points vertically."""
-    middle = (start[1] + end[1]) / 2
-    points = [start, (start[0], middle), (end[0], middle), end]
-    codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
-    axes.add_patch(PathPatch(Curve(points, codes), fill=False, capstyle="round", **style))
 
 
 def _text(axes: Axes, centres: list[float], y: float, words: list[str], marked: int, colour: str) -> None:
@@ -130,7 +101,8 @@ def _text(axes: Axes, centres: list[float], y: float, words: list[str], marked: 
 
 def _centres(words: list[str]) -> list[float]:
     """Return the horizontal centre of each word in inches, the sentence centred on the picture."""
-    widths = [_width(word) for word in words]
+    font = FontProperties(family=FAMILY, weight="bold")
+    widths = [TextPath((0, 0), word, size=SIZE, prop=font).get_extents().width / 72 for word in words]
     gaps = [0.02 if word in ".,?!" else SPACE for word in words[1:]]
     start = (WIDTH - sum(widths) - sum(gaps)) / 2
     centres = []
@@ -138,12 +110,6 @@ def _centres(words: list[str]) -> list[float]:
         centres.append(start + width / 2)
         start += width + gap
     return centres
-
-
-def _width(word: str) -> float:
-    """Return the width of a word in inches."""
-    font = FontProperties(family=FAMILY, weight="bold")
-    return float(TextPath((0, 0), word, size=SIZE, prop=font).get_extents().width) / 72
 
 
 def main() -> None:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from experiments.claims import CLAIMS
+
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 PROVENANCE = ("command", "machine", "date", "seeds", "spread")
 """How the numbers of a file were measured: what of it applies."""
@@ -112,3 +114,26 @@ def source(argument: str) -> str:
     if "seeds" in facts:
         facts["seeds"] = f"seeds: {facts['seeds']}"
     return f"{content['what']}\n\n" + " · ".join([*facts.values(), f"[{name}.json](results/{name}.json)"])
+
+
+def claims() -> str:
+    """Return a table of all claims, and a section for each."""
+    rows = load("claims")["rows"]
+    summary = [
+        [f"[`{claim.name}`](#{claim.name})", claim.claim, "yes" if rows[claim.name]["held"] else "**no**"]
+        for claim in CLAIMS
+    ]
+    parts = [markdown_table(["claim", "statement", "held"], summary)]
+    for claim in CLAIMS:
+        row = rows[claim.name]
+        figures = [[figure["what"], show(figure["value"])] for figure in row["figures"]]
+        remark = [row["remark"]] if "remark" in row else []
+        parts += [
+            f"### {claim.name}",
+            f"**{claim.claim}** Held: {'yes' if row['held'] else 'no'}.",
+            *remark,
+            claim.measurement,
+            markdown_table(["measured", "value"], figures, [False, True]),
+            f"```sh\npython scripts/experiments claims={claim.name}\n```",
+        ]
+    return "\n\n".join(parts)

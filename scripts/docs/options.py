@@ -1,4 +1,4 @@
-"""The training options: conf/ gives default and reason, the constructor that a file names gives type and range."""
+"""The training options and recipes: conf/ gives default and reason, the constructor of a file type and range."""
 
 import re
 from dataclasses import dataclass, field, is_dataclass
@@ -146,6 +146,32 @@ def _hints(target: str) -> dict[str, Any]:
 # ---- Markdown
 
 
+def recipes() -> str:
+    """Return a section for each recipe of conf/experiment with a table of its differences."""
+    parts = []
+    for path in sorted((CONF / "experiment").glob("*.yaml")):
+        file = read(path)
+        command = " ".join(["heed train", f"experiment={path.stem}", *_required_options(path)])
+        parts += [f"## {path.stem}", escape(file.description), f"```sh\n{command}\n```", *_parents(file)]
+        choices = [[f"`{group}={choice}`", ""] for group, choice in file.overrides]
+        changes = [[f"`{option.name}={option.default}`", escape(option.reason)] for option in file.options]
+        parts.append(markdown_table(["change", "reason"], [*choices, *changes]))
+    return "\n\n".join(parts)
+
+
+def _required_options(path: Path) -> list[str]:
+    """Return the options that the corpus of a recipe requires, such as ``data.root=DIR``."""
+    file = read(path)
+    if (corpus := dict(file.overrides).get("data")) is None:
+        return [option for parent in file.parents for option in _required_options(path.with_stem(parent))]
+    options = read(CONF / "data" / f"{corpus}.yaml").options
+    return [f"data.{option.name}=DIR" for option in options if option.reason.startswith("required: DIR")]
+
+
+def _parents(file: ConfigFile) -> list[str]:
+    return [f"Starts from {', '.join(f'`{parent}`' for parent in file.parents)}."] if file.parents else []
+
+
 def markdown() -> str:
     """Return a section for the root and for each group of conf/, with a table for each of its files."""
     parts = ["## General", *_tables(CONF / "train.yaml", "")]
@@ -190,9 +216,7 @@ def _depth(file: Path) -> int:
 def _tables(path: Path, group: str) -> list[str]:
     """Return the description of a file and the table of its options."""
     file = read(path)
-    parts = [escape(file.description)] if file.description else []
-    if file.parents:
-        parts.append(f"Starts from {', '.join(f'`{parent}`' for parent in file.parents)}.")
+    parts = [*([escape(file.description)] if file.description else []), *_parents(file)]
     package = (group.replace("/", ".") if file.package is None else file.package).replace("_global_", "")
     rows = [
         [

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from docs import claims, commands, figures, options, recipes
+from docs import commands, figures, options
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder of the repository."""
@@ -16,9 +16,9 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "table": figures.table,
     "source": figures.source,
     "options": lambda _: options.markdown(),
-    "recipes": lambda _: recipes.markdown(),
+    "recipes": lambda _: options.recipes(),
     "commands": lambda _: commands.markdown(),
-    "claims": lambda _: claims.markdown(),
+    "claims": lambda _: figures.claims(),
 }
 """What writes the content of a generated part, from its argument. ``value`` stands in a line, these have lines of
 their own."""

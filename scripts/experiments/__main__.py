@@ -18,13 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from experiments.claim import Claim, Finding
 from experiments.claims import CLAIMS
-from experiments.page import render
+from experiments.measures import plain
+from experiments.plots import TEMPLATES, number_table
 from experiments.runner import ExperimentRunner
 from experiments.small_models import COMMON, LONG_STEPS
 from heed.errors import HeedError
 from heed.options import did_you_mean
-
-ROOT = Path(__file__).resolve().parents[2]
+from heed.report.pages import render_page
 
 
 def main(arguments: list[str]) -> None:
@@ -47,24 +47,19 @@ def main(arguments: list[str]) -> None:
     claims = select_claims(options["claims"])
     folder = Path(options["out"]).resolve()
     started = time.monotonic()
-    runner = ExperimentRunner(
-        train=ROOT / "train.py",
-        folder=folder / "models",
-        common=COMMON,
-        parallel=os.cpu_count() or 1,
-        print_line=print_line,
-    )
+    runner = ExperimentRunner(folder / "models", COMMON)
     # In reverse: the last claim's models train longest, and should not be the last to start.
-    runner.train_missing(spec for claim in reversed(claims) for spec in claim.models)
+    runner.train_missing(spec for claim in reversed(claims) for spec in claim.models.values())
     findings = []
     for claim in claims:
-        finding = claim.experiment(runner)
+        finding = claim.experiment({label: runner.trained(spec) for label, spec in claim.models.items()})
         findings.append((claim, finding))
-        print_line(f"\n{claim.name}: {'held' if finding.held else 'DID NOT HOLD'}. {claim.claim}\n  {finding.summary}")
+        held = "held" if finding.held else "DID NOT HOLD"
+        print(f"\n{claim.name}: {held}. {claim.claim}\n  {finding.summary}", flush=True)
     minutes = (time.monotonic() - started) / 60
     write(folder, findings, minutes)
-    held = sum(finding.held for _, finding in findings)
-    print_line(f"\n{held} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
+    number = sum(finding.held for _, finding in findings)
+    print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
 
 
 def select_claims(names: str) -> list[Claim]:
@@ -80,7 +75,7 @@ def select_claims(names: str) -> list[Claim]:
 def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -> None:
     """Write claims.json and index.html."""
     folder.mkdir(parents=True, exist_ok=True)
-    plain = [
+    content = [
         {
             "name": claim.name,
             "claim": claim.claim,
@@ -91,7 +86,8 @@ def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -
         }
         for claim, finding in findings
     ]
-    (folder / "claims.json").write_text(json.dumps({"claims": plain}, indent=1, ensure_ascii=False), encoding="utf-8")
+    text = json.dumps({"claims": content}, indent=1, ensure_ascii=False, default=plain)
+    (folder / "claims.json").write_text(text, encoding="utf-8")
     machine = f"{os.cpu_count()} × {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
     facts = [
         f"This call took {minutes:.0f} minutes on {machine}. Models from earlier calls were not trained again.",
@@ -101,11 +97,16 @@ def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -
         "± is the standard deviation over seeds; small dots are single runs. BLEU is sacreBLEU's, 13a, mixed case, "
         "greedy search.",
     ]
-    (folder / "index.html").write_text(render(findings, facts=facts), encoding="utf-8")
+    (folder / "index.html").write_text(render(findings, facts), encoding="utf-8")
 
 
-def print_line(line: str) -> None:
-    print(line, flush=True)
+def render(findings: list[tuple[Claim, Finding]], facts: list[str]) -> str:
+    """Return the page, one file without external resources; ``facts`` are notes for its footer."""
+    held = sum(finding.held for _, finding in findings)
+    title = f"{held} of {len(findings)} claims about attention held" if len(findings) > 1 else findings[0][0].claim
+    return render_page(
+        "claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts, number_table=number_table
+    )
 
 
 if __name__ == "__main__":

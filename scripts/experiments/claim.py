@@ -6,40 +6,35 @@ from typing import Any
 
 from markupsafe import Markup
 
-from experiments.runner import ExperimentRunner, ModelSpec
+from experiments.measures import Runs
+from experiments.runner import ModelSpec
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of an experiment.
-
-    Attributes:
-        held: whether the claim held.
-        summary: one or two sentences with the numbers that decide.
-        numbers: all measured numbers, as JSON data.
-        figures: HTML fragments.
-    """
+    """The result of an experiment."""
 
     held: bool
+    """Whether the claim held."""
     summary: str
+    """One or two sentences with the numbers that decide."""
     numbers: Mapping[str, Any]
-    figures: Sequence[Markup]
+    """All measured numbers, which `experiments.measures.plain` converts to JSON."""
+    figures: Sequence[Markup] = ()
+    """HTML fragments."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement that courses make, and the experiment that tests it.
-
-    Attributes:
-        name: how the command line calls it.
-        claim: the statement.
-        measurement: what is measured, and when the claim holds.
-        models: the models that the experiment needs.
-        experiment: measures, given a runner that has trained ``models``.
-    """
+    """A statement that courses make, and the experiment that tests it."""
 
     name: str
+    """As on the command line."""
     claim: str
+    """The statement."""
     measurement: str
-    models: Sequence[ModelSpec]
-    experiment: Callable[[ExperimentRunner], Finding]
+    """What is measured, and when the claim holds."""
+    models: Mapping[str, ModelSpec]
+    """The models to train, by label."""
+    experiment: Callable[[Runs], Finding]
+    """Measures the runs of ``models``."""

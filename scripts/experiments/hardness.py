@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from experiments.challenge_set import SEED, contrasts
+from experiments.measures import SEED, contrasts
 from heed.compare.challenge import contrastive_accuracy
 from heed.compare.models import load_translator
 from heed.evaluation.scores import corpus_scores

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,20 +19,20 @@ from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder of the repository."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model to train.
-
-    Attributes:
-        name: part of the run folder's name.
-        overrides: options of ``train.py``, in addition to the runner's common ones.
-        seeds: number of runs, with the seeds 1, 2, …
-    """
+    """A model to train."""
 
     name: str
+    """Part of the run folder's name."""
     overrides: tuple[str, ...]
+    """Options of ``train.py``, in addition to the runner's common ones."""
     seeds: int
+    """Number of runs, with the seeds 1, 2, …"""
 
 
 @dataclass(frozen=True)
@@ -76,34 +76,21 @@ class TrainedModel:
             return [(float(row["step"]), float(row[column])) for row in csv.DictReader(file) if row[column]]
 
 
+@dataclass(frozen=True)
 class ExperimentRunner:
     """Trains models by ``train.py`` and caches the runs.
 
     The name of a run folder contains a hash of all options, so that a model is trained once and an interrupted training
     is resumed. The hash does not cover ``conf/`` and the code: delete the folder after changing them.
-
-    Args:
-        train: path of ``train.py``.
-        folder: parent of the run folders.
-        common: options of all models.
-        parallel: number of trainings at a time, on one core each.
-        print_line: prints one line of progress.
     """
 
-    def __init__(
-        self,
-        *,
-        train: Path,
-        folder: Path,
-        common: Sequence[str],
-        parallel: int,
-        print_line: Callable[[str], None],
-    ) -> None:
-        self.train = train
-        self.folder = folder
-        self.common = tuple(common)
-        self.parallel = parallel
-        self.print_line = print_line
+    folder: Path
+    """Parent of the run folders."""
+    common: Sequence[str]
+    """Options of all models."""
+    train: Path = ROOT / "train.py"
+    parallel: int = os.cpu_count() or 1
+    """Number of trainings at a time, on one core each."""
 
     def trained(self, spec: ModelSpec) -> list[TrainedModel]:
         """Return the runs of a model, one for each seed. `train_missing` must have trained them."""
@@ -116,8 +103,8 @@ class ExperimentRunner:
             HeedError: a training failed; with the last lines of its output.
         """
         by_folder = {run.folder: (spec, run) for spec in specs for run in self.trained(spec)}
-        missing = [(spec, run) for folder, (spec, run) in by_folder.items() if not _finished(folder)]
-        self.print_line(f"{len(by_folder)} models, {len(by_folder) - len(missing)} of them trained already")
+        missing = [pair for folder, pair in by_folder.items() if not (folder / "results.json").is_file()]
+        print(f"{len(by_folder)} models, {len(by_folder) - len(missing)} of them trained already", flush=True)
         start = time.monotonic()
         with ThreadPoolExecutor(self.parallel) as pool:
             trainings = {pool.submit(self._train, spec, run): run for spec, run in missing}
@@ -127,9 +114,10 @@ class ExperimentRunner:
                     raise error
                 run = trainings[done]
                 left = (time.monotonic() - start) / number * (len(missing) - number)
-                self.print_line(
+                print(
                     f"{number:>3}/{len(missing)}  {run.name}, seed {run.seed}: test BLEU {run.bleu('test'):.1f}, "
-                    f"{run.results['train_seconds'] / 60:.1f} min of training; about {left / 60:.0f} min left"
+                    f"{run.results['train_seconds'] / 60:.1f} min of training; about {left / 60:.0f} min left",
+                    flush=True,
                 )
 
     def _options(self, spec: ModelSpec, seed: int) -> list[str]:
@@ -151,7 +139,3 @@ class ExperimentRunner:
         if done.returncode:
             last_lines = "\n".join(done.stdout.strip().splitlines()[-5:])
             raise HeedError(f"{' '.join(command)}\nended with exit status {done.returncode}:\n{last_lines}")
-
-
-def _finished(folder: Path) -> bool:
-    return (folder / "results.json").is_file()

@@ -6,7 +6,8 @@ from difflib import SequenceMatcher
 import numpy as np
 import numpy.typing as npt
 
-from experiments.challenge_set import contrasts
+from experiments.antecedent_attention import best_head
+from experiments.measures import contrasts
 from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
@@ -20,20 +21,19 @@ AMBIGUOUS = {BANK[0].en, *(homonym.readings[0].en for homonym in HOMONYMS)}
 class SenseReport:
     """Encoder self-attention from an ambiguous noun to the words that decide its sense.
 
-    Attributes:
-        layer, head: counted from 1; chosen on one half of the scenes.
-        mass: the head's mean attention to the deciding words, on the other half.
-        share: share of the deciding words among the words of the sentence, which is the mass of uniform attention.
-        sentences: number of sentences of the other half.
-        by_head: mean mass of every layer and head over all sentences.
+    The head is chosen on one half of the scenes; ``layer`` and ``head`` count from 1.
     """
 
     layer: int
     head: int
     mass: float
+    """The head's mean attention to the deciding words, on the other half."""
     share: float
+    """Share of the deciding words among the words of the sentence, which is the mass of uniform attention."""
     sentences: int
+    """Number of sentences of the other half."""
     by_head: list[list[float]]
+    """Mean mass of every layer and head over all sentences."""
 
 
 def deciding_words(contrast: ContrastivePair, twin: ContrastivePair) -> list[int]:
@@ -68,15 +68,9 @@ def measure(translator: Translator, *, seed: int) -> SenseReport:
         shares.append(len(deciding) / len(src))
     every = np.stack(masses)
     half = len(every) // 4 * 2  # an even number, so that twins are in the same half
-    layer, head = (int(i) for i in np.unravel_index(every[:half].mean(0).argmax(), every.shape[1:]))
-    return SenseReport(
-        layer=layer + 1,
-        head=head + 1,
-        mass=float(every[half:, layer, head].mean()),
-        share=float(np.mean(shares[half:])),
-        sentences=len(every) - half,
-        by_head=every.mean(0).tolist(),
-    )
+    layer, head = best_head(every[:half])
+    mass, share = float(every[half:, layer, head].mean()), float(np.mean(shares[half:]))
+    return SenseReport(layer + 1, head + 1, mass, share, len(every) - half, every.mean(0).tolist())
 
 
 def _nouns(contrast: ContrastivePair) -> list[int]:

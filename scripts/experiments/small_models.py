@@ -40,7 +40,6 @@ def small(family: str, name: str, *overrides: str, seeds: int = 2) -> ModelSpec:
 TRANSFORMER = small("transformer", "transformer")
 RNN = small("rnn", "rnn")
 FIXED_VECTOR = small("rnn", "rnn-none", "model/attention=none")
-ORDERLESS = small("transformer", "transformer-no-positions", "model/positions=none")
 
 LONG_STEPS = 2000
 

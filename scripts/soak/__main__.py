@@ -7,9 +7,9 @@ import platform
 import sys
 import tempfile
 import time
-from collections import Counter
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from soak.scenarios import SCENARIOS
-from soak.trial import SETTINGS, Outcome, References, kill_and_resume, table
+from soak.trial import SETTINGS, Outcome, Setting, kill_and_resume, table, train_reference
 
 
 def main() -> int:
@@ -47,11 +47,11 @@ def main() -> int:
     start_time = time.monotonic()
     outcomes = _trials(arguments, work) if not arguments.only or set(arguments.only) & set(names) else []
     scenarios: dict[str, list[str]] = {}
-    scenario_references = References(work / "scenarios")
-    for name, scenario in SCENARIOS.items():
-        if not arguments.only or name in arguments.only:
+    if chosen := [name for name in SCENARIOS if not arguments.only or name in arguments.only]:
+        reference = train_reference(SETTINGS[0], work / "scenarios")
+        for name in chosen:
             (work / name).mkdir()
-            scenarios[name] = scenario(work / name, scenario_references)
+            scenarios[name] = SCENARIOS[name](work / name, reference)
             print(f"{name}: {'; '.join(scenarios[name]) or 'passed'}", file=sys.stderr, flush=True)
 
     minutes = (time.monotonic() - start_time) / 60
@@ -85,9 +85,9 @@ def _cell(problems: list[str]) -> str:
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
-    """Convert an outcome to JSON, which has no NaN: weights that cannot be compared are null."""
-    record = asdict(outcome)
-    if outcome.difference and math.isnan(outcome.difference.weights):
+    """Convert an outcome to JSON, which has no infinity: weights that cannot be compared are null."""
+    record = {**asdict(outcome), "kills": dict(outcome.kills)}  # asdict() counts the items of a Counter
+    if outcome.difference and math.isinf(outcome.difference.weights):
         record["difference"]["weights"] = None
     return record
 
@@ -95,48 +95,30 @@ def _record(outcome: Outcome) -> dict[str, Any]:
 def _trials(arguments: argparse.Namespace, work: Path) -> list[Outcome]:
     """Run trials of each setting in turn until there were enough kills."""
     settings = [setting for setting in SETTINGS if not arguments.only or setting.name in arguments.only]
-    references = References(work)
+    numbered = ((setting, number) for number in count(1) for setting in settings)
     outcomes: list[Outcome] = []
-    running: set[Future[Outcome]] = set()
-    numbers: Counter[str] = Counter()
     start_time = time.monotonic()
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        started = 0
-        while True:
-            done_kills = sum(sum(outcome.kills.values()) for outcome in outcomes)
-            while len(running) < arguments.jobs and done_kills + len(running) * arguments.per_run < arguments.kills:
-                setting = settings[started % len(settings)]
-                started += 1
-                numbers[setting.name] += 1
-                running.add(
-                    pool.submit(
-                        kill_and_resume,
-                        setting,
-                        numbers[setting.name],
-                        seed=arguments.seed,
-                        kills=arguments.per_run,
-                        folder=work,
-                        references=references,
-                    )
-                )
-            if not running:
-                return outcomes
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                outcome = future.result()
-                outcomes.append(outcome)
-                if outcome.problems and not outcome.kills and started >= 2 * len(settings):
-                    raise RuntimeError(f"{outcome.setting}: no kill succeeded: {outcome.problems}")
-            kills = sum(sum(outcome.kills.values()) for outcome in outcomes)
-            minutes = (time.monotonic() - start_time) / 60
-            left = minutes / kills * max(0, arguments.kills - kills) if kills else float("nan")
-            last = outcomes[-1]
-            print(
-                f"{kills} of {arguments.kills} kills, {minutes:.1f} min, about {left:.0f} min left; {last.setting} "
-                f"{last.number}: {'; '.join(last.problems)[:400] or 'equal'}",
-                file=sys.stderr,
-                flush=True,
-            )
+        references = dict(zip(settings, pool.map(lambda one: train_reference(one, work), settings), strict=True))
+
+        def trial(one: tuple[Setting, int]) -> Outcome:
+            setting, number = one
+            options: dict[str, Any] = {"seed": arguments.seed, "kills": arguments.per_run, "folder": work}
+            return kill_and_resume(setting, number, reference=references[setting], **options)
+
+        kills = 0
+        while kills < arguments.kills:
+            before = kills
+            for last in pool.map(trial, islice(numbered, math.ceil((arguments.kills - kills) / arguments.per_run))):
+                outcomes.append(last)
+                kills += last.kills.total()
+                minutes = (time.monotonic() - start_time) / 60
+                problems = "; ".join(last.problems)[:400] or "equal"
+                progress = f"{kills} of {arguments.kills} kills, {minutes:.1f} min"
+                print(f"{progress}; {last.setting} {last.number}: {problems}", file=sys.stderr, flush=True)
+            if kills == before:
+                raise RuntimeError(f"no kill succeeded: {outcomes[-1].problems}")
+    return outcomes
 
 
 if __name__ == "__main__":

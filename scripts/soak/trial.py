@@ -2,14 +2,13 @@
 
 import random
 import shutil
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from soak.comparison import Difference, Steps, check_plan, compare, finished_run, lineage
+from soak.comparison import Difference, Steps, check_plan, compare, lineage
 from soak.process import PHASES, Attempt, Kill, run, train_command
 
 PAIRS = 400
@@ -17,8 +16,6 @@ STEPS = 60
 VALIDATE_EVERY = 6
 
 TINY = (
-    "logger=none",
-    "data=synthetic",
     f"data.train={PAIRS}",
     "data.valid=24",
     "data.test=24",
@@ -27,17 +24,10 @@ TINY = (
     "batching.batch_tokens=800",
     "batching.device_tokens=1024",  # at least two micro-batches a step: work for two processes
     "schedule.warmup_steps=10",
-    "trainer=cpu",
-    "trainer.precision=32-true",
-    "trainer.max_epochs=null",
     f"trainer.max_steps={STEPS}",
     f"trainer.validate_every={VALIDATE_EVERY}",
     "trainer.log_every=4",  # not a divisor of the validation interval: log rows span checkpoints
-    "callbacks.attention_maps=null",
-    "callbacks.sample_translations=null",
-    "callbacks.early_stopping=null",
     "search=greedy",
-    "weights=last",
 )
 """A training of seconds over two and a half epochs, with a checkpoint every 6 steps."""
 
@@ -49,28 +39,23 @@ TRANSFORMER = (
     "model.decoder_layers=1",
 )
 RNN = ("model=rnn", "model.d_embedding=32", "model.d_model=32")
-TWO_PROCESSES = ("trainer=ddp_cpu",)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A training to kill and resume.
-
-    Args:
-        processes: number of processes of attempt 0, 1, …; the last number repeats.
-    """
+    """A training to kill and resume."""
 
     name: str
     overrides: tuple[str, ...]
     processes: tuple[int, ...] = (1,)
+    """Number of processes of attempt 0, 1, …; the last number repeats."""
 
-    def command(self, *, attempt: int, resume: bool) -> list[str]:
+    def command(self, *, attempt: int = 0, resume: bool = False) -> list[str]:
         """Return the command line of an attempt."""
         processes = self.processes[min(attempt, len(self.processes) - 1)]
-        trainer = TWO_PROCESSES if processes == 2 else ()
-        others = [f"name={self.name}", "cache_dir=cache", *(["resume=true"] if resume else [])]
-        tiny = [override for override in TINY if not (trainer and override == "trainer=cpu")]
-        return train_command(*trainer, *tiny, *self.overrides, *others)
+        trainer = "trainer=ddp_cpu" if processes == 2 else "trainer=cpu"
+        others = [f"name={self.name}", *(["resume=true"] if resume else [])]
+        return train_command(trainer, *TINY, *self.overrides, *others)
 
     @property
     def exact(self) -> bool:
@@ -97,54 +82,53 @@ class Reference:
     steps: Steps
 
 
+def train_reference(setting: Setting, folder: Path) -> Reference:
+    """Train a setting without interruption.
+
+    Raises:
+        RuntimeError: the run failed.
+    """
+    work = folder / f"reference-{setting.name}"
+    attempt = run(setting.command(), work)
+    steps = lineage([attempt])
+    if problems := [*attempt.problems(), *(check_plan(steps, PAIRS) if attempt.status == 0 else [])]:
+        raise RuntimeError(f"the uninterrupted run of {setting.name} failed: {'; '.join(problems)}")
+    (results,) = work.glob(f"runs/{setting.name}/*/results.json")
+    return Reference(results.parent, steps)
+
+
+def judge(
+    attempts: Sequence[Attempt], runs: Path, reference: Reference, *, exact: bool
+) -> tuple[Difference | None, list[str]]:
+    """Compare the finished run in ``runs`` with the reference. Return the difference, and all problems.
+
+    Args:
+        attempts: what led to the finished run.
+        exact: it had the reference's number of processes.
+    """
+    finished = [path.parent for path in runs.glob("*/results.json")]
+    if len(finished) != 1:
+        return None, [f"{len(finished)} finished runs in {runs}: {[path.name for path in finished]}"]
+    steps = lineage(attempts)
+    found = compare(finished[0], steps, reference.folder, reference.steps, exact=exact)
+    return found, [*check_plan(steps, PAIRS), *found.problems(exact=exact)]
+
+
 @dataclass
 class Outcome:
-    """The result of one trial.
-
-    Attributes:
-        kills: number of kills by phase.
-        rank_kills: number of kills of a single rank.
-        resumed: number of attempts that started in the middle of training.
-    """
+    """The result of one trial."""
 
     setting: str
     number: int
-    kills: dict[str, int] = field(default_factory=dict)
+    kills: Counter[str] = field(default_factory=Counter)
+    """Number of kills by phase."""
     rank_kills: int = 0
+    """Number of kills of a single rank."""
     resumed: int = 0
+    """Number of attempts that started in the middle of training."""
     seconds: float = 0.0
     difference: Difference | None = None
     problems: list[str] = field(default_factory=list)
-
-
-class References:
-    """The uninterrupted run of each setting, trained at its first use."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._made: dict[str, Reference] = {}
-        self._locks: dict[str, threading.Lock] = {setting.name: threading.Lock() for setting in SETTINGS}
-
-    def get(self, setting: Setting) -> Reference:
-        """Return the reference of a setting.
-
-        Raises:
-            RuntimeError: the run failed.
-        """
-        with self._locks.setdefault(setting.name, threading.Lock()):
-            if setting.name not in self._made:
-                self._made[setting.name] = self._make(setting)
-            return self._made[setting.name]
-
-    def _make(self, setting: Setting) -> Reference:
-        folder = self._folder / f"reference-{setting.name}"
-        (folder / "events").mkdir(parents=True)
-        command = setting.command(attempt=0, resume=False)
-        attempt = run(command, folder, events=folder / "events")
-        steps = lineage([attempt])
-        if problems := [*attempt.problems(), *(check_plan(steps, PAIRS) if attempt.status == 0 else [])]:
-            raise RuntimeError(f"the uninterrupted run of {setting.name} failed: {'; '.join(problems)}")
-        return Reference(finished_run(folder / "runs" / setting.name), steps)
 
 
 def draw_kill(rng: random.Random, setting: Setting, *, preparing: bool, last: bool, position: int) -> Kill:
@@ -178,7 +162,7 @@ def kill_and_resume(
     seed: int,
     kills: int,
     folder: Path,
-    references: References,
+    reference: Reference,
     planned: Sequence[Kill] = (),
 ) -> Outcome:
     """Kill a run ``kills`` times, resume it until it finishes, and compare it with the reference.
@@ -188,58 +172,35 @@ def kill_and_resume(
     """
     rng = random.Random(f"{seed} {setting.name} {number}")
     outcome = Outcome(setting.name, number)
-    try:
-        reference = references.get(setting)
-    except RuntimeError as error:
-        outcome.problems.append(str(error))
-        return outcome
     work = folder / f"{setting.name}-{number}"
     cache, runs = work / "cache", work / "runs" / setting.name
     attempts: list[Attempt] = []
-    while True:
-        events = work / f"events-{len(attempts)}"
-        events.mkdir(parents=True)
-        # From the observed steps and not from a file, because the soak test uses the command line only.
-        position = max(lineage(attempts), default=0)
-        more_kills = sum(outcome.kills.values()) < kills and len(attempts) < 3 * kills
+    while not attempts or (attempts[-1].killed_in and not any(runs.glob("*/results.json"))):
         plan: Kill | None = None
-        if more_kills and len(attempts) < len(planned):
-            plan = planned[len(attempts)]
-        elif more_kills:
-            # Every second run is also killed during preparation. The last kill of every run is in its final test.
-            preparing = number % 2 == 1 and not cache.exists()
-            last = sum(outcome.kills.values()) == kills - 1
-            plan = draw_kill(rng, setting, preparing=preparing, last=last, position=position)
+        killed = outcome.kills.total()
+        if killed < kills and len(attempts) < 3 * kills:
+            if len(attempts) < len(planned):
+                plan = planned[len(attempts)]
+            else:
+                # Every second run is also killed during preparation. The last kill of every run is in its final test.
+                preparing, last = number % 2 == 1 and not cache.exists(), killed == kills - 1
+                position = max(lineage(attempts), default=0)
+                plan = draw_kill(rng, setting, preparing=preparing, last=last, position=position)
         resume = any(runs.glob("*/checkpoints/*.ckpt"))
-        command = setting.command(attempt=len(attempts), resume=resume)
-        attempt = run(command, work, events=events, kill=plan, cache=cache)
+        attempt = run(setting.command(attempt=len(attempts), resume=resume), work, kill=plan, cache=cache)
         attempts.append(attempt)
         outcome.problems += [f"attempt {len(attempts)}: {problem}" for problem in attempt.problems()]
         outcome.seconds += attempt.seconds
         outcome.resumed += attempt.start is not None and 0 < attempt.start < STEPS
-        if attempt.killed_in is None:
-            break
-        outcome.kills[attempt.killed_in] = outcome.kills.get(attempt.killed_in, 0) + 1
-        outcome.rank_kills += attempt.target != "group"
-        if any(runs.glob("*/results.json")):  # killed after its results were written: nothing to resume
-            break
-    if attempt.status == 0 or any(runs.glob("*/results.json")):
-        _compare(outcome, setting, attempts, runs, reference)
+        if attempt.killed_in is not None:
+            outcome.kills[attempt.killed_in] += 1
+            outcome.rank_kills += attempt.target != "group"
+    if attempts[-1].status == 0 or any(runs.glob("*/results.json")):
+        outcome.difference, problems = judge(attempts, runs, reference, exact=setting.exact)
+        outcome.problems += problems
     if not outcome.problems:
         shutil.rmtree(work)
     return outcome
-
-
-def _compare(outcome: Outcome, setting: Setting, attempts: list[Attempt], runs: Path, reference: Reference) -> None:
-    try:
-        finished = finished_run(runs)
-    except ValueError as error:
-        outcome.problems.append(str(error))
-        return
-    steps = lineage(attempts)
-    outcome.problems += check_plan(steps, PAIRS)
-    outcome.difference = compare(finished, steps, reference.folder, reference.steps, exact=setting.exact)
-    outcome.problems += outcome.difference.problems(exact=setting.exact)
 
 
 COLUMNS = (*PHASES, "results")
@@ -248,29 +209,26 @@ COLUMNS = (*PHASES, "results")
 
 def table(outcomes: list[Outcome]) -> str:
     """Return a Markdown table of kills and differences by setting."""
-    head = ["setting", "runs", *COLUMNS, "kills", "resumed mid-training", "lost", "repeated", "other weights"]
-    head += ["other metrics.csv", "other results or translations", "runs with a problem"]
-    names = list(dict.fromkeys(outcome.setting for outcome in outcomes))
-    rows = [_row(name, [o for o in outcomes if o.setting == name]) for name in names]
-    rows.append(_row("all", outcomes))
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    by_setting = {outcome.setting: [o for o in outcomes if o.setting == outcome.setting] for outcome in outcomes}
+    rows = [_row(name, some) for name, some in {**by_setting, "all": outcomes}.items()]
+    lines = [rows[0].keys(), ["---", *["---:"] * (len(rows[0]) - 1)], *(map(str, row.values()) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _row(name: str, outcomes: list[Outcome]) -> list[str]:
+def _row(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
     exact = {setting.name for setting in SETTINGS if setting.exact}
     found = [(o.difference, o.setting in exact) for o in outcomes if o.difference]
-    kills: Counter[str] = sum((Counter(outcome.kills) for outcome in outcomes), Counter())
-    numbers: list[Any] = [
-        len(outcomes),
-        *(kills[phase] for phase in COLUMNS),
-        kills.total(),
-        sum(outcome.resumed for outcome in outcomes),
-        sum(difference.lost for difference, _ in found),
-        sum(difference.repeated for difference, _ in found),
-        sum(any("weights" in problem for problem in d.problems(exact=e)) for d, e in found),
-        sum(difference.metrics and e for difference, e in found),
-        sum(bool(difference.results or difference.translations) and e for difference, e in found),
-        sum(bool(outcome.problems) for outcome in outcomes),
-    ]
-    return [name, *map(str, numbers)]
+    kills = sum((outcome.kills for outcome in outcomes), Counter[str]())
+    return {
+        "setting": name,
+        "runs": len(outcomes),
+        **{phase: kills[phase] for phase in COLUMNS},
+        "kills": kills.total(),
+        "resumed mid-training": sum(outcome.resumed for outcome in outcomes),
+        "lost": sum(difference.lost for difference, _ in found),
+        "repeated": sum(difference.repeated for difference, _ in found),
+        "other weights": sum(any("weights" in problem for problem in d.problems(exact=e)) for d, e in found),
+        "other metrics.csv": sum(difference.metrics and e for difference, e in found),
+        "other results or translations": sum(bool(d.results or d.translations) and e for d, e in found),
+        "runs with a problem": sum(bool(outcome.problems) for outcome in outcomes),
+    }

@@ -3,17 +3,7 @@
 import time
 
 import pytest
-from benchmark.peer_process import PeerProcess
-from benchmark.peers import UnavailableError, require, start_available
-
-
-def test_missing_peers_are_named_once_and_the_others_start() -> None:
-    def missing() -> str:
-        raise UnavailableError("not here")
-
-    started, skipped = start_available({"a fp32": lambda: "A", "b fp32": missing, "b bf16": missing})
-    assert started == {"a fp32": "A"}
-    assert skipped == {"b": "not here"}
+from benchmark.peers import UnavailableError, require, start_peers
 
 
 def test_require_names_the_package() -> None:
@@ -35,16 +25,12 @@ class Square:
 
 
 @pytest.mark.slow
-def test_peer_process_computes_and_times() -> None:
-    peer = PeerProcess(make_square, now=time.perf_counter)
-    result, seconds = peer(7)
-    peer.close()
+def test_available_peers_compute_in_timed_processes_and_the_others_are_named_once() -> None:
+    makers = {"a fp32": make_square, "b fp32": make_unavailable, "b bf16": make_unavailable}
+    started, skipped = start_peers(makers, now=time.perf_counter)
+    result, seconds = started["a fp32"](7)
+    started["a fp32"].close()
+    assert list(started) == ["a fp32"]
     assert result == 49
     assert 0 <= seconds < 10
-    assert peer.process.exitcode == 0
-
-
-@pytest.mark.slow
-def test_peer_process_reports_why_a_peer_is_unavailable() -> None:
-    with pytest.raises(UnavailableError, match="out of order"):
-        PeerProcess(make_unavailable, now=time.perf_counter)
+    assert skipped == {"b": "out of order"}

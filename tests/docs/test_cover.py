@@ -10,7 +10,7 @@ def test_attention_of_words() -> None:
     cross[0, 0, 1] = [0.0, 0.0, 0.0, 1.0, 0.0]
     words = words_of(["▁an", "im", "al", "▁it", "</s>"], ["▁es", "▁Ti", "er", "</s>"], cross)
     assert (words.source, words.target) == (["animal", "it"], ["es", "Tier"])
-    np.testing.assert_allclose(words.weights[0, 0], [[0.6, 0.4], [0.0, 1.0]])
+    np.testing.assert_allclose(words.weights[0, 0], [[0.6, 0.4], [0.0, 0.5]])
     assert words.pronoun == 0
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from experiments.antecedent_statistics import attention_difference, best_head, distribution, report
+from experiments.antecedent_attention import attention_difference, best_head, distribution, report
 
-ANTECEDENT = {"pronoun": 3, "right": 0, "wrong": 2}
+ANTECEDENT = {"right": 0, "wrong": 2}
 
 
 def test_attention_difference_is_right_minus_wrong() -> None:
@@ -12,7 +12,7 @@ def test_attention_difference_is_right_minus_wrong() -> None:
     maps[1, 2, 3] = [0.5, 0.1, 0.2, 0.1, 0.0]
     maps[0, 0, 3] = [0.0, 0.0, 1.0, 0.0, 0.0]
     maps[0, 1, 0] = [1.0, 0.0, 0.0, 0.0, 0.0]  # attention of another word
-    assert attention_difference(maps, ANTECEDENT).tolist() == [[-1, 0, 0], [0, 0, pytest.approx(0.3)]]
+    assert attention_difference(maps, 3, ANTECEDENT).tolist() == [[-1, 0, 0], [0, 0, pytest.approx(0.3)]]
 
 
 def test_head_is_chosen_on_validation_sentences_only() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from experiments import __main__ as experiments_main
-from experiments import antecedents, challenge_set, hardness
+from experiments import antecedents, hardness, measures
 from experiments.claim import Claim
 from experiments.claims import CLAIMS, heads, parallel, score_functions, vanishing_gradients
-from experiments.runner import ExperimentRunner, ModelSpec, TrainedModel
+from experiments.runner import ROOT, ExperimentRunner, ModelSpec, TrainedModel
 
 from heed.errors import HeedError
 
@@ -51,7 +51,7 @@ def tiny_experiments(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(ExperimentRunner, "trained", trained)
     monkeypatch.setattr(ExperimentRunner, "train_missing", train_missing)
-    monkeypatch.setattr(challenge_set, "PER_TAG", 8)
+    monkeypatch.setattr(measures, "PER_TAG", 8)
     monkeypatch.setattr(heads, "SENTENCES", 4)
     monkeypatch.setattr(parallel, "LENGTHS", (2, 3, 4, 5))
     monkeypatch.setattr(score_functions, "LENGTHS", (2, 3))
@@ -95,10 +95,10 @@ def test_hardness_and_antecedents_of_a_run(
     assert "pronoun" in printed
 
     antecedents.main([str(folder)])
-    printed = capsys.readouterr().out
-    assert "encoder, from “it”" in printed
-    assert "decoder, when writing er, sie or es" in printed
-    assert "from an ambiguous noun" in printed
+    (measured,) = json.loads(capsys.readouterr().out).values()
+    assert [*measured] == [
+        "encoder, from “it”", "decoder, when writing er, sie or es", "encoder, from an ambiguous noun"
+    ]  # fmt: skip
     assert {path.name for path in (folder / "attention").glob("antecedents-*")} == {
         "antecedents-encoder.png", "antecedents-decoder.png",
     }  # fmt: skip
@@ -127,13 +127,7 @@ def test_wrong_arguments_are_refused(arguments: list[str], message: str) -> None
     ],
 )
 def test_commands_start_from_a_shell(arguments: list[str], status: int, printed: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(experiments_main.ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=experiments_main.ROOT, env=environment, capture_output=True, text=True
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     assert printed in done.stdout + done.stderr
-
-
-def test_train_is_where_the_runner_starts_it() -> None:
-    assert (experiments_main.ROOT / "train.py").is_file()

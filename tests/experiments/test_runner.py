@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from experiments.aggregate import format_mean, mean_and_sd
+from experiments.measures import Values, plain
 from experiments.runner import ExperimentRunner, ModelSpec, TrainedModel
 
 from heed.errors import HeedError
@@ -28,9 +28,7 @@ with (pathlib.Path(__file__).parent / 'log').open('a') as log:
 def runner(tmp_path: Path) -> ExperimentRunner:
     """A runner with a fake ``train.py`` that counts its calls in tmp_path/log."""
     (tmp_path / "train.py").write_text(FAKE_TRAIN)
-    return ExperimentRunner(
-        train=tmp_path / "train.py", folder=tmp_path / "runs", common=["a=1"], parallel=2, print_line=print
-    )
+    return ExperimentRunner(tmp_path / "runs", ["a=1"], train=tmp_path / "train.py", parallel=2)
 
 
 def test_each_model_and_seed_is_trained_once(runner: ExperimentRunner, tmp_path: Path) -> None:
@@ -64,8 +62,8 @@ def test_trained_model_reads_its_run_folder(tmp_path: Path) -> None:
     assert (run.bleu("valid"), run.bleu("long")) == (1.5, 2.5)
 
 
-def test_mean_and_sd() -> None:
-    assert mean_and_sd([1.0, 3.0]) == {"mean": 2.0, "sd": pytest.approx(2**0.5), "values": [1.0, 3.0]}
-    assert mean_and_sd([1.0])["sd"] is None
-    assert format_mean(mean_and_sd([1.0, 3.0])) == "2.0 ± 1.4"
-    assert format_mean(mean_and_sd([1.0])) == "1.0"
+def test_values_over_seeds() -> None:
+    assert plain(Values([1.0, 3.0])) == {"mean": 2.0, "sd": pytest.approx(2**0.5), "values": [1.0, 3.0]}
+    assert plain(Values([1.0]))["sd"] is None
+    assert f"{Values([1.0, 3.0]):.1f}" == "2.0 ± 1.4"
+    assert f"{Values([1.0]):.1f}" == "1.0"

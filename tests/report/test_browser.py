@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from experiments.__main__ import render as render_claims
 from experiments.claim import Claim, Finding
-from experiments.page import render as render_claims
-from experiments.plots import Line, caption, histogram, line_plot, table
+from experiments.measures import Values
+from experiments.plots import caption, line_plot, number_table
 
 from heed.compare import runs
 from heed.compare.challenge import Accuracy
@@ -54,19 +55,18 @@ def attend_page() -> str:
 
 
 def claims_page() -> str:
-    lines = [Line(f"a line with a name {n}", [(x, n * x) for x in range(9)], [(2, n * 2.5)]) for n in range(1, 7)]
+    lines = {f"a line with a name {n}": {x: Values([n * x, n * x + 1]) for x in range(9)} for n in range(1, 7)}
     figures = [
         caption("BLEU"),
         line_plot(lines, name="lines", x="a rather long description of the quantity on the axis", y="BLEU"),
         line_plot(lines, name="log", x="n", y="bytes", log_y=True),
-        histogram([0.5, -0.2, 0.9], name="values", x="attention to the right − to the wrong antecedent, challenge set"),
-        table(["", *(f"column {n}" for n in range(9))], [["row", *("12.3 ± 0.4" for _ in range(9))]]),
+        number_table({"a": {"b": Values([1.0, 2.0])}}),
     ]
     findings = [
-        (Claim(name, "A claim", "How", (), lambda _: None), Finding(name == "a", "Summary", {}, figures))  # type: ignore[arg-type,return-value]
+        (Claim(name, "A claim", "How", {}, lambda _: None), Finding(name == "a", "Summary", {}, figures))  # type: ignore[arg-type,return-value]
         for name in ("a", "b")
     ]
-    return render_claims(findings, facts=["A fact."])
+    return render_claims(findings, ["A fact."])
 
 
 PAGES = {"compare": compare_page, "attend": attend_page, "claims": claims_page}

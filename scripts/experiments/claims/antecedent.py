@@ -1,23 +1,18 @@
 """Claim: "it" attends to its antecedent; residual connections and norms make a deep stack trainable."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
-from markupsafe import Markup
+from matplotlib import rc_context
 
 from experiments import sense_attention
-from experiments.aggregate import format_mean, mean_and_sd
-from experiments.antecedent_attention import Part, PronounAttention, german_pronoun, measure, median_twins
-from experiments.antecedent_statistics import AntecedentReport
-from experiments.challenge_set import SEED, contrasts
+from experiments.antecedent_attention import TITLES, AntecedentReport, Part, draw, measure
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, caption, histogram, line_plot, table
-from experiments.runner import ExperimentRunner
+from experiments.measures import SEED, Runs, accuracies, bleu, fractions
+from experiments.plots import caption, inline, line_plot
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
-from heed.compare.challenge import contrastive_accuracy
-from heed.report.figures import heat_map
-from heed.synthetic import split_punctuation
+from heed.report.sweep_figures import STYLE
 
+LONGER = f"{LONG_STEPS:,} steps"
 STACKS = {
     "residual and norm": TRANSFORMER,
     "no norm": small("transformer", "transformer-no-norm", "model.norm=none", seeds=1),
@@ -26,80 +21,61 @@ STACKS = {
 }
 
 
-def figures(report: AntecedentReport, found: Sequence[PronounAttention], part: Part) -> list[Markup]:
-    """Draw the distribution over the challenge set, and the attention in the two versions of the median scene."""
-    head = report.layer - 1, report.head - 1
-    values = [float(one.difference[head]) for one in found]
-    title = "Encoder self-attention from “it”" if part == "encoder" else "Cross-attention when er, sie or es is written"
-    drawn = [
-        caption(f"{title}, layer {report.layer}, head {report.head}"),
-        histogram(values, name=title, x="attention to the right − to the wrong antecedent, challenge set"),
-    ]
-    for one in median_twins(found, head):
-        src, tgt, antecedent = split_punctuation(one.case.src), split_punctuation(one.case.tgt), one.case.antecedent
-        pronoun = "it" if part == "encoder" else tgt[german_pronoun(tgt)]
-        label = f"{pronoun} (= {src[antecedent['right']]})"
-        grid = heat_map([label], src, one.weights[head][None], name=one.case.src)
-        drawn.append(Markup('<div class="side-0">{}</div>').format(grid))
-    return drawn
-
-
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure attention of the longer transformers, and train stacks without residual connections or norms."""
-    runs = runner.trained(TRANSFORMER_LONGER)
-    encoder = [measure(run.folder, run.translator, "encoder", seed=SEED) for run in runs]
-    decoder = [measure(run.folder, run.translator, "decoder", seed=SEED) for run in runs]
-    nouns = [sense_attention.measure(run.translator, seed=SEED) for run in runs]
-    pronouns = contrasts("pronoun")
-    accuracy = mean_and_sd(contrastive_accuracy(run.translator, pronouns)["pronoun"].fraction for run in runs)
-    stacks = {label: runner.trained(spec) for label, spec in STACKS.items()}
-    bleu = {label: mean_and_sd(one.bleu("valid") for one in runs) for label, runs in stacks.items()}
-    complete, *reduced = bleu.values()
-    attends = all(report.challenge.interval[0] > 0 for report, _ in encoder)
-    needed = all(max(of["values"]) < min(complete["values"]) for of in reduced)
+    seeds = runs[LONGER]
+    measured = {part: [measure(run.folder, run.translator, part, seed=SEED) for run in seeds] for part in TITLES}
+    reports: dict[Part, list[AntecedentReport]] = {part: [one for one, _ in of] for part, of in measured.items()}
+    nouns = [sense_attention.measure(run.translator, seed=SEED) for run in seeds]
+    pronouns = fractions(accuracies({LONGER: seeds}, "pronoun")[LONGER]["pronoun"])
+    stacks = {label: runs[label] for label in STACKS}
+    scores = bleu(stacks, "valid")
+    complete, *reduced = scores.values()
+    attends = all(one.challenge.interval[0] > 0 for one in reports["encoder"])
+    needed = all(max(of) < min(complete) for of in reduced)
+    with rc_context(STYLE):
+        drawn = [inline(draw(*of[0], TITLES[part]), name=TITLES[part]) for part, of in measured.items()]
     return Finding(
         held=attends and needed,
         summary=(
-            f"The models translate {accuracy['mean']:.1%} of the ambiguous pronouns correctly. The difference between "
-            "the attention to the right and to the wrong antecedent is "
-            f"{_means(encoder)} for the best encoder heads, from “it”, and {_means(decoder)} for the best decoder "
-            "heads, when er, sie or es is written"
+            f"The models translate {pronouns.mean:.1%} of the ambiguous pronouns correctly. The difference between "
+            f"the attention to the right and to the wrong antecedent is {_means(reports['encoder'])} for the best "
+            f"encoder heads, from “it”, and {_means(reports['decoder'])} for the best decoder heads, when er, sie or "
+            "es is written"
             + (". " if attends else ": the decoder resolves the pronoun, not the encoder. ")
             + "In the encoder, an ambiguous noun gives the words that decide its sense "
             + " and ".join(f"{noun.mass:.2f}" for noun in nouns)
-            + f" of a head's attention; they are {nouns[0].share:.0%} of the words. "
-            + f"Valid BLEU with residual connections and norms is {format_mean(complete)}; "
-            + ", ".join(f"{label} {format_mean(bleu[label])}" for label in list(STACKS)[1:])
+            + f" of a head's attention; they are {nouns[0].share:.0%} of the words. Valid BLEU with residual "
+            + f"connections and norms is {complete:.1f}; "
+            + ", ".join(f"{label} {scores[label]:.1f}" for label in list(STACKS)[1:])
             + "."
         ),
         numbers={
-            "pronouns right": accuracy,
-            "encoder, from it": [asdict(report) for report, _ in encoder],
-            "encoder, from an ambiguous noun": [asdict(noun) for noun in nouns],
-            "decoder, writing the pronoun": [asdict(report) for report, _ in decoder],
+            "pronouns right": pronouns,
+            "encoder, from it": reports["encoder"],
+            "encoder, from an ambiguous noun": nouns,
+            "decoder, writing the pronoun": reports["decoder"],
             "it held": attends,
-            "valid bleu": bleu,
+            "valid bleu": scores,
             "residual and norm held": needed,
         },
         figures=[
-            *figures(*encoder[0], "encoder"),
-            *figures(*decoder[0], "decoder"),
+            *drawn,
             caption("Training with and without residual connections and norms"),
             line_plot(
-                [Line(label, runs[0].curve("nll")) for label, runs in stacks.items()],
+                {label: dict(of[0].curve("nll")) for label, of in stacks.items()},
                 name="Training loss",
                 x="step",
                 y="Training loss, nats per token (seed 1), log scale",
                 log_y=True,
             ),
-            table(["", "valid BLEU"], [[label, format_mean(bleu[label])] for label in STACKS]),
         ],
     )
 
 
-def _means(measured: Sequence[tuple[AntecedentReport, list[PronounAttention]]]) -> str:
+def _means(reports: Sequence[AntecedentReport]) -> str:
     """Format the challenge mean and interval of every seed."""
-    challenges = [report.challenge for report, _ in measured]
+    challenges = [report.challenge for report in reports]
     return " and ".join(f"{_signed(of.mean)} [{', '.join(map(_signed, of.interval))}]" for of in challenges)
 
 
@@ -117,6 +93,6 @@ CLAIM = Claim(
         f"after {LONG_STEPS:,} steps; and training without residual connections, norms or both. The claim holds if the "
         "encoder's mean difference is above 0 (95 % bootstrap interval) and every removal lowers BLEU, for every seed."
     ),
-    models=(TRANSFORMER_LONGER, *STACKS.values()),
+    models={LONGER: TRANSFORMER_LONGER, **STACKS},
     experiment=experiment,
 )

@@ -1,21 +1,15 @@
 """Claim: a fixed vector loses information about long sentences; attention does not."""
 
-from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, line_plot
-from experiments.runner import ExperimentRunner, TrainedModel
+from experiments.measures import Runs, Values
+from experiments.plots import line_plot
+from experiments.runner import TrainedModel
 from experiments.small_models import FIXED_VECTOR_LONGER, LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation.scores import corpus_scores
 from heed.synthetic import split_punctuation
 
 EDGES = (10, 14, 18, 22)
 """Number of words at which the next bucket of the test set starts. The split ``long`` is the last bucket."""
-
-LABELS = {
-    FIXED_VECTOR_LONGER: "RNN, fixed vector",
-    RNN_LONGER: "RNN + attention",
-    TRANSFORMER_LONGER: "transformer",
-}
 
 
 def bleu_by_length(run: TrainedModel) -> dict[str, float]:
@@ -32,48 +26,37 @@ def bleu_by_length(run: TrainedModel) -> dict[str, float]:
     return found | {f"{min(longest)}–{max(longest)}": run.bleu("long")}
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure BLEU by source length for RNNs with and without attention and a transformer."""
-    by_model = {LABELS[spec]: [bleu_by_length(run) for run in runner.trained(spec)] for spec in LABELS}
-    buckets = list(next(iter(by_model.values()))[0])
+    by_run = {label: [bleu_by_length(run) for run in seeds] for label, seeds in runs.items()}
+    buckets = list(by_run["transformer"][0])
     numbers = {
-        label: {bucket: mean_and_sd(run[bucket] for run in runs) for bucket in buckets}
-        for label, runs in by_model.items()
+        label: {bucket: Values(run[bucket] for run in found) for bucket in buckets} for label, found in by_run.items()
     }
-    lines = [
-        Line(
-            label,
-            [(index, numbers[label][bucket]["mean"]) for index, bucket in enumerate(buckets)],
-            [(index, run[bucket]) for index, bucket in enumerate(buckets) for run in runs],
-        )
-        for label, runs in by_model.items()
-    ]
     gains = {
-        bucket: [
+        bucket: Values(
             attention[bucket] - fixed[bucket]
-            for attention, fixed in zip(
-                by_model[LABELS[RNN_LONGER]], by_model[LABELS[FIXED_VECTOR_LONGER]], strict=True
-            )
-        ]
+            for attention, fixed in zip(by_run["RNN + attention"], by_run["RNN, fixed vector"], strict=True)
+        )
         for bucket in buckets
     }
-    shortest, longest, beyond = (mean_and_sd(gains[bucket]) for bucket in (buckets[0], buckets[-2], buckets[-1]))
-    figure = line_plot(
-        lines,
-        name="BLEU by source length",
-        x="source words (the last bucket: longer than any training sentence)",
-        y="BLEU",
-        ticks=list(enumerate(buckets)),
-    )
+    shortest, longest, beyond = buckets[0], *buckets[-2:]
     return Finding(
-        held=min(longest["values"]) > max(shortest["values"]),
+        held=min(gains[longest]) > max(gains[shortest]),
         summary=(
-            f"Attention improves an RNN by {format_mean(shortest)} BLEU on sentences of {buckets[0]} words, by "
-            f"{format_mean(longest)} on {buckets[-2]} words, and by {format_mean(beyond)} on {buckets[-1]} words, "
-            f"which is longer than any training sentence."
+            f"Attention improves an RNN by {gains[shortest]:.1f} BLEU on sentences of {shortest} words, by "
+            f"{gains[longest]:.1f} on {longest} words, and by {gains[beyond]:.1f} on {beyond} words, which is longer "
+            "than any training sentence."
         ),
-        numbers={"bleu": numbers, "gain of attention": {bucket: mean_and_sd(gains[bucket]) for bucket in buckets}},
-        figures=[figure],
+        numbers={"bleu": numbers, "gain of attention": gains},
+        figures=[
+            line_plot(
+                numbers,
+                name="BLEU by source length",
+                x="source words (the last bucket: longer than any training sentence)",
+                y="BLEU",
+            )
+        ],
     )
 
 
@@ -85,6 +68,10 @@ CLAIM = Claim(
         f"Luong's attention, and of a transformer, after {LONG_STEPS:,} steps. The claim holds if attention improves "
         f"the longest sentences of the test set more than the shortest, for every seed (Bahdanau et al. 2015, fig. 2)."
     ),
-    models=tuple(LABELS),
+    models={
+        "RNN, fixed vector": FIXED_VECTOR_LONGER,
+        "RNN + attention": RNN_LONGER,
+        "transformer": TRANSFORMER_LONGER,
+    },
     experiment=experiment,
 )

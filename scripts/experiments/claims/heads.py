@@ -1,15 +1,15 @@
 """Claim: the heads of a layer attend to different things."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.plots import caption, table
-from experiments.runner import ExperimentRunner, TrainedModel
+from experiments.measures import Runs, Values
+from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import AttentionMap, pool, word_shares
@@ -21,11 +21,13 @@ Floats = npt.NDArray[np.float64]
 
 ROLE_PAIRS = (("verb", "agent"), ("verb", "patient"), ("agent", "verb"), ("patient", "verb"))
 """Attention is measured from the first role to the second: for example, from the verb to its agent."""
+CHOSEN = ROLE_PAIRS[:2]
+"""The pairs that the claim is about."""
 SENTENCES = 150
-KINDS = {"encoder_self": "encoder self-attention", "decoder_self": "decoder self-attention", "cross": "cross-attention"}
+KINDS = ("encoder_self", "decoder_self", "cross")
 
 
-def divergence(weights: AttentionMap) -> Floats:
+def divergence(weights: AttentionMap) -> Any:
     """Mean Jensen-Shannon divergence of the heads of each layer, over pairs of heads and rows.
 
     Args:
@@ -34,30 +36,24 @@ def divergence(weights: AttentionMap) -> Floats:
     Returns:
         "L", in bits: 0 if all heads are equal, 1 if no two heads attend to the same position.
     """
-    heads = range(weights.shape[1])
-    pairs = [_jensen_shannon(weights[:, a], weights[:, b]).mean(-1) for a, b in combinations(heads, 2)]
-    mean: Floats = np.mean(pairs, axis=0)
-    return mean
+    pairs = combinations(range(weights.shape[1]), 2)
+    return np.mean([_jensen_shannon(weights[:, a], weights[:, b]).mean(-1) for a, b in pairs], axis=0)
 
 
-def _jensen_shannon(p: AttentionMap, q: AttentionMap) -> Floats:
+def _jensen_shannon(p: AttentionMap, q: AttentionMap) -> Any:
     """JS(p, q) = H((p + q) / 2) − (H(p) + H(q)) / 2 over the last axis (Lin 1991)."""
-    difference: Floats = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
-    return difference
+    return _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
 
 
-def _entropy(p: AttentionMap) -> Floats:
-    terms = p * np.log2(p, out=np.zeros(p.shape), where=p > 0)
-    total: Floats = -terms.sum(-1)
-    return total
+def _entropy(p: AttentionMap) -> Any:
+    return -(p * np.log2(p, out=np.zeros(p.shape), where=p > 0)).sum(-1)
 
 
 def role_masses(run: TrainedModel, split: str) -> dict[tuple[str, str], Floats]:
     """Mean encoder self-attention of each of `ROLE_PAIRS`, by layer and head: "L H"."""
     sources, references, metas = run.lines(split, "src"), run.lines(split, "ref"), run.meta(split)
-    rows = [row for row, meta in enumerate(metas) if {"verb", "agent", "patient"} <= meta["roles"].keys()][
-        : 2 * SENTENCES
-    ]
+    rows = [row for row, meta in enumerate(metas) if {"verb", "agent", "patient"} <= meta["roles"].keys()]
+    rows = rows[: 2 * SENTENCES]
     found: dict[tuple[str, str], list[Floats]] = {pair: [] for pair in ROLE_PAIRS}
     attention = run.translator.attend([sources[row] for row in rows], [references[row] for row in rows])
     for row, attended in zip(rows, attention, strict=True):
@@ -90,67 +86,31 @@ def lost_bleu(run: TrainedModel) -> dict[str, Floats]:
     return lost
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure how much heads differ, what they attend to, and what each one contributes to BLEU."""
-    runs = runner.trained(TRANSFORMER_LONGER)
-    divergences = [_divergences(run) for run in runs]
-    roles = [_best_heads(role_masses(run, "valid"), role_masses(run, "test")) for run in runs]
-    lost = lost_bleu(runs[0])
+    seeds = runs["transformer"]
+    divergences = [_divergences(run) for run in seeds]
+    roles = [_best_heads(role_masses(run, "valid"), role_masses(run, "test")) for run in seeds]
+    lost = lost_bleu(seeds[0])
     different = min(float(values.min()) for found in divergences for values in found.values())
-    specialised = all(
-        found[pair]["mass"] > 2 * found[pair]["mean of heads"] for found in roles for pair in ROLE_PAIRS[:2]
-    )
-    apart = all(_layer_and_head(found[ROLE_PAIRS[0]]) != _layer_and_head(found[ROLE_PAIRS[1]]) for found in roles)
+    specialised = all(found[pair]["mass"] > 2 * found[pair]["mean of heads"] for found in roles for pair in CHOSEN)
+    apart = all(len({(found[pair]["layer"], found[pair]["head"]) for pair in CHOSEN}) == 2 for found in roles)
     every = np.concatenate([values.ravel() for values in lost.values()])
-    agent, patient = (mean_and_sd(found[pair]["mass"] for found in roles) for pair in ROLE_PAIRS[:2])
+    agent, patient = (Values(found[pair]["mass"] for found in roles) for pair in CHOSEN)
+    mean = np.mean([found[pair]["mean of heads"] for found in roles for pair in CHOSEN])
     return Finding(
         held=different > 0.1 and specialised and apart,
         summary=(
             f"The heads of a layer differ by {different:.2f} bits or more on average. The best head from the verb to "
-            f"its agent gives it {format_mean(agent, 2)} of its attention, the best head to its patient "
-            f"{format_mean(patient, 2)} (mean of all heads: "
-            f"{np.mean([found[pair]['mean of heads'] for found in roles for pair in ROLE_PAIRS[:2]]):.2f}). Masking "
-            f"one head costs from {every.min():.1f} to {every.max():.1f} BLEU, {np.median(every):.1f} in the median."
+            f"its agent gives it {agent:.2f} of its attention, the best head to its patient {patient:.2f} (mean of all "
+            f"heads: {mean:.2f}). Masking one head costs from {every.min():.1f} to {every.max():.1f} BLEU, "
+            f"{np.median(every):.1f} in the median."
         ),
         numbers={
-            "divergence": [{kind: values.tolist() for kind, values in found.items()} for found in divergences],
+            "divergence": divergences,
             "roles": [{f"{a} → {b}": found[a, b] for a, b in ROLE_PAIRS} for found in roles],
-            "bleu lost without head": {kind: values.tolist() for kind, values in lost.items()},
+            "bleu lost without head": lost,
         },
-        figures=[
-            caption("Divergence of the heads of a layer, in bits (0: equal, 1: disjoint)"),
-            table(
-                ["layer", *KINDS.values()],
-                [
-                    [str(layer + 1), *(_format([found[kind][layer] for found in divergences]) for kind in KINDS)]
-                    for layer in range(len(divergences[0]["cross"]))
-                ],
-            ),
-            caption("Encoder heads and roles: head chosen on validation, measured on test"),
-            table(
-                ["from → to", *(f"seed {run.seed}" for run in runs), "mean of all heads"],
-                [
-                    [
-                        f"{a} → {b}",
-                        *(
-                            f"layer {found[a, b]['layer']}, head {found[a, b]['head']}: {found[a, b]['mass']:.2f}"
-                            for found in roles
-                        ),
-                        f"{np.mean([found[a, b]['mean of heads'] for found in roles]):.2f}",
-                    ]
-                    for a, b in ROLE_PAIRS
-                ],
-            ),
-            caption(f"BLEU lost on {SENTENCES} validation sentences when one head is masked (seed 1)"),
-            table(
-                ["", *(f"head {head + 1}" for head in range(lost["cross"].shape[1]))],
-                [
-                    [f"{title}, layer {layer + 1}", *(f"{value:.1f}".replace("-", "−") for value in lost[kind][layer])]
-                    for kind, title in KINDS.items()
-                    for layer in range(len(lost[kind]))
-                ],
-            ),
-        ],
     )
 
 
@@ -168,23 +128,11 @@ def _best_heads(
 ) -> dict[tuple[str, str], dict[str, float]]:
     """For each pair of roles the head with the most attention on validation sentences, measured on test sentences."""
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for pair in valid:
-        layer, head = np.unravel_index(valid[pair].argmax(), valid[pair].shape)
-        found[pair] = {
-            "layer": int(layer) + 1,
-            "head": int(head) + 1,
-            "mass": float(test[pair][layer, head]),
-            "mean of heads": float(test[pair].mean()),
-        }
+    for pair, masses in valid.items():
+        layer, head = map(int, np.unravel_index(masses.argmax(), masses.shape))
+        mass, mean = float(test[pair][layer, head]), float(test[pair].mean())
+        found[pair] = {"layer": layer + 1, "head": head + 1, "mass": mass, "mean of heads": mean}
     return found
-
-
-def _layer_and_head(found: Mapping[str, float]) -> tuple[float, float]:
-    return found["layer"], found["head"]
-
-
-def _format(values: Sequence[float]) -> str:
-    return format_mean(mean_and_sd(values), 2)
 
 
 CLAIM = Claim(
@@ -197,6 +145,6 @@ CLAIM = Claim(
         "average, and if for every seed the best heads for agent and patient are two different heads, each with more "
         "than twice the mean attention of all heads."
     ),
-    models=(TRANSFORMER_LONGER,),
+    models={"transformer": TRANSFORMER_LONGER},
     experiment=experiment,
 )

@@ -5,26 +5,16 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from experiments.aggregate import format_mean, mean_and_sd
-from experiments.challenge_set import contrasts
 from experiments.claim import Claim, Finding
-from experiments.plots import accuracy_mark, caption, table
-from experiments.runner import ExperimentRunner, TrainedModel
-from experiments.small_models import ORDERLESS, TRANSFORMER, small
+from experiments.measures import Runs, accuracies, bleu, fractions, over_seeds
+from experiments.plots import accuracy_mark, caption
+from experiments.runner import TrainedModel
+from experiments.small_models import TRANSFORMER, small
 from heed.compare.challenge import ReadContrast, contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.report.figures import Row, dot_plot
-
-KINDS = {
-    "none": ORDERLESS,
-    "sinusoidal": TRANSFORMER,
-    **{
-        kind: small("transformer", f"transformer-{kind}", f"model/positions={kind}", seeds=1)
-        for kind in ("learned", "rotary", "alibi", "relative")
-    },
-}
 
 EATING = [
     ReadContrast("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
@@ -35,9 +25,10 @@ WIDTH, NEAR, FAR = 64, 50, 500
 
 
 @torch.no_grad()
-def equivariance_error(model: Transformer) -> float:
+def equivariance_error(run: TrainedModel) -> float:
     """Return max |encode(πx) − π encode(x)| over random sentences x and permutations π."""
-    model.eval()
+    model = run.model.eval()
+    assert isinstance(model, Transformer)
     generator = torch.Generator().manual_seed(0)
     vocabulary = model.tgt_embedding.num_embeddings
     error = 0.0
@@ -93,36 +84,30 @@ def properties(kind: str) -> dict[str, bool]:
     }
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure equivariance, contrastive accuracy, BLEU and code properties for each kind of positions."""
-    roles = contrasts("roles")
-    runs = {kind: runner.trained(spec) for kind, spec in KINDS.items()}
-    accuracy = {kind: [contrastive_accuracy(run.translator, roles)["roles"] for run in runs[kind]] for kind in runs}
-    eating = {kind: [_eating(run) for run in runs[kind]] for kind in runs}
-    errors = {kind: max(equivariance_error(_transformer(run)) for run in runs[kind]) for kind in runs}
-    bleu = {
-        kind: {split: mean_and_sd(run.bleu(split) for run in runs[kind]) for split in ("test", "long")} for kind in runs
-    }
+    accuracy = {kind: found["roles"] for kind, found in accuracies(runs, "roles").items()}
+    shares = {kind: fractions(seeds) for kind, seeds in accuracy.items()}
+    eating = over_seeds(runs, lambda run: contrastive_accuracy(run.translator, EATING)["eating"].fraction)
+    errors = {kind: max(found) for kind, found in over_seeds(runs, equivariance_error).items()}
+    test, long = bleu(runs, "test"), bleu(runs, "long")
     checked = {kind: properties(kind) for kind in runs if kind != "none"}
-
     chance = all(low <= 0.5 <= high for low, high in (wilson(a.right, a.total) for a in accuracy["none"]))
-    aware = all(wilson(a.right, a.total)[0] > 0.5 for kind in accuracy if kind != "none" for a in accuracy[kind])
-    held = errors["none"] < 1e-5 and all(errors[kind] > 1e-2 for kind in checked) and chance and aware
-    shares = {kind: mean_and_sd(a.fraction for a in found) for kind, found in accuracy.items()}
+    aware = all(wilson(a.right, a.total)[0] > 0.5 for kind in checked for a in accuracy[kind])
     return Finding(
-        held=held,
+        held=errors["none"] < 1e-5 and all(errors[kind] > 1e-2 for kind in checked) and chance and aware,
         summary=(
             f"Without positions, permuting a sentence permutes the encoder states with an error of "
             f"{errors['none']:.0e}. The correct reading of who does what to whom has the higher probability in "
-            f"{shares['none']['mean']:.1%} of the cases without positions and in "
-            f"{shares['sinusoidal']['mean']:.1%} with sinusoidal ones. On sentences longer than any in training, "
-            "BLEU is " + ", ".join(f"{format_mean(bleu[kind]['long'])} ({kind})" for kind in bleu) + "."
+            f"{shares['none'].mean:.1%} of the cases without positions and in {shares['sinusoidal'].mean:.1%} with "
+            "sinusoidal ones. On sentences longer than any in training, BLEU is "
+            f"{', '.join(f'{value:.1f} ({kind})' for kind, value in long.items())}."
         ),
         numbers={
             "largest deviation from equivariance": errors,
             "who does what": shares,
-            "The man ate a fish": {kind: mean_and_sd(values) for kind, values in eating.items()},
-            "bleu": bleu,
+            "The man ate a fish": eating,
+            "bleu": {kind: {"test": test[kind], "long": long[kind]} for kind in runs},
             "desiderata": checked,
         },
         figures=[
@@ -132,41 +117,8 @@ def experiment(runner: ExperimentRunner) -> Finding:
                 name="Who does what",
                 line=50,
             ),
-            table(
-                [
-                    "positions",
-                    "deviation from equivariance",
-                    "“The man ate a fish” / “The fish ate a man”",
-                    "test BLEU",
-                    "long",
-                ],
-                [
-                    [
-                        kind,
-                        f"{errors[kind]:.0e}",
-                        f"{sum(eating[kind]) / len(eating[kind]):.0%} right",
-                        format_mean(bleu[kind]["test"]),
-                        format_mean(bleu[kind]["long"]),
-                    ]
-                    for kind in runs
-                ],
-            ),
-            caption("Desirable properties of a position code"),
-            table(
-                ["positions", "unique", "bounded", "equal distances", "deterministic"],
-                [[kind, *("yes" if found else "no" for found in of.values())] for kind, of in checked.items()],
-            ),
         ],
-    )
-
-
-def _transformer(run: TrainedModel) -> Transformer:
-    assert isinstance(run.model, Transformer)
-    return run.model
-
-
-def _eating(run: TrainedModel) -> float:
-    return contrastive_accuracy(run.translator, EATING)["eating"].fraction
+    )  # fmt: skip
 
 
 CLAIM = Claim(
@@ -180,6 +132,13 @@ CLAIM = Claim(
         "sentence). The claim holds if without positions the encoder is equivariant to 1e-5 and the accuracy is at "
         "chance, and if neither is true with any kind of positions (Vaswani et al. 2017, §3.5)."
     ),
-    models=tuple(KINDS.values()),
+    models={
+        "none": small("transformer", "transformer-no-positions", "model/positions=none"),
+        "sinusoidal": TRANSFORMER,
+        **{
+            kind: small("transformer", f"transformer-{kind}", f"model/positions={kind}", seeds=1)
+            for kind in ("learned", "rotary", "alibi", "relative")
+        },
+    },
     experiment=experiment,
 )

@@ -3,20 +3,17 @@
 from dataclasses import replace
 from functools import partial
 
+import architectures
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, caption, line_plot, table
-from experiments.runner import ExperimentRunner
+from experiments.measures import Runs
+from experiments.plots import line_plot
 from experiments.timing import fastest_seconds, one_thread, saved_bytes
-from heed.layers.attention import SelfAttentionConfig
-from heed.layers.positions import PositionsConfig
 from heed.models import build_model
-from heed.models.rnn_config import AttentionConfig, RNNConfig
-from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer_config import TransformerConfig
+from heed.models.seq2seq import ModelConfig, Seq2Seq
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 VOCABULARY = 1000
@@ -25,46 +22,13 @@ WIDTH = 128
 
 def models() -> dict[str, Seq2Seq]:
     """Build RNNs with and without attention and a transformer, of the same width and about the same size."""
-    rnn = RNNConfig(
-        cell="lstm",
-        d_embedding=WIDTH,
-        d_model=2 * WIDTH,
-        layers=1,
-        residual=False,
-        bidirectional=True,
-        dropout=0.0,
-        dropout_kind="standard",
-        tie_embeddings=True,
-        attention=AttentionConfig(
-            score="general",
-            reach="global",
-            window=None,
-            order="luong",
-            input_feeding=True,
-            coverage=False,
-            max_source=None,
-        ),
-    )
-    transformer = TransformerConfig(
-        d_model=WIDTH,
-        num_heads=4,
-        d_ff=2 * WIDTH,
-        encoder_layers=3,
-        decoder_layers=3,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        layer_dropout=0.0,
-        norm="pre",
-        norm_kind="layer",
-        residual=True,
-        activation="relu",
-        tie_embeddings=True,
-        self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
-        positions=PositionsConfig(kind="sinusoidal", merge="add", max_length=None),
-    )
-    no_attention = replace(rnn, attention=replace(rnn.attention, score="none", input_feeding=False))
-    configs = {"RNN": no_attention, "RNN + attention": rnn, "transformer": transformer}
+    rnn = replace(architectures.RNN, d_embedding=WIDTH, d_model=2 * WIDTH)
+    no_attention = replace(rnn.attention, score="none", input_feeding=False)
+    configs: dict[str, ModelConfig] = {
+        "RNN": replace(rnn, attention=no_attention),
+        "RNN + attention": rnn,
+        "transformer": replace(architectures.TRANSFORMER, d_model=WIDTH, d_ff=2 * WIDTH),
+    }
     return {
         name: build_model(config, src_vocab=VOCABULARY, tgt_vocab=VOCABULARY, joint=True)
         for name, config in configs.items()
@@ -91,7 +55,7 @@ def exponent(values: list[float]) -> float:
     return float(np.polyfit(np.log(LENGTHS[-3:]), np.log(values[-3:]), 1)[0])
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure time and memory of each model by length."""
     torch.manual_seed(0)
     times: dict[str, list[float]] = {}
@@ -103,34 +67,30 @@ def experiment(runner: ExperimentRunner) -> Finding:
             for variant, maps in variants.items():
                 parameters = sum(p.numel() * p.element_size() for p in model.parameters())
                 memory[variant] = [float(saved_bytes(partial(loss, model, n, maps=maps)) - parameters) for n in LENGTHS]
-    time_exponents = {name: exponent(values) for name, values in times.items()}
-    memory_exponents = {name: exponent(values) for name, values in memory.items()}
+    time = {name: exponent(values) for name, values in times.items()}
+    space = {name: exponent(values) for name, values in memory.items()}
     ratio = [rnn / own for rnn, own in zip(times["RNN + attention"], times["transformer"], strict=True)]
     return Finding(
-        held=(
-            max(ratio[:4]) > 1
-            and time_exponents["transformer"] > time_exponents["RNN"] + 0.2
-            and memory_exponents["… weights kept"] > 1.7
-        ),
+        held=(max(ratio[:4]) > 1 and time["transformer"] > time["RNN"] + 0.2 and space["… weights kept"] > 1.7),
         summary=(
             f"On one core and one sentence, the transformer is {ratio[2]:.1f} times as fast as the RNN with attention "
             f"at {LENGTHS[2]} tokens and {ratio[-1]:.1f} times at {LENGTHS[-1]:,}. From {LENGTHS[-3]} tokens on, time "
-            f"grows like n^{time_exponents['transformer']:.2f} (transformer), "
-            f"n^{time_exponents['RNN + attention']:.2f} (RNN with attention) and n^{time_exponents['RNN']:.2f} (RNN "
-            f"without attention); memory like n^{memory_exponents['… weights kept']:.2f} (transformer, plain "
-            f"attention), n^{memory_exponents['transformer']:.2f} (transformer, fused attention) and "
-            f"n^{memory_exponents['RNN']:.2f} (RNN without attention)."
+            f"grows like n^{time['transformer']:.2f} (transformer), "
+            f"n^{time['RNN + attention']:.2f} (RNN with attention) and n^{time['RNN']:.2f} (RNN "
+            f"without attention); memory like n^{space['… weights kept']:.2f} (transformer, plain "
+            f"attention), n^{space['transformer']:.2f} (transformer, fused attention) and "
+            f"n^{space['RNN']:.2f} (RNN without attention)."
         ),
         numbers={
             "lengths": list(LENGTHS),
             "seconds": times,
             "bytes": memory,
-            "time exponent": time_exponents,
-            "memory exponent": memory_exponents,
+            "time exponent": time,
+            "memory exponent": space,
         },
         figures=[
             line_plot(
-                [Line(name, list(zip(LENGTHS, values, strict=True))) for name, values in times.items()],
+                {name: dict(zip(LENGTHS, values, strict=True)) for name, values in times.items()},
                 name="Seconds against length",
                 x="source and target tokens",
                 y="seconds for forward and backward of one sentence, one core",
@@ -138,31 +98,12 @@ def experiment(runner: ExperimentRunner) -> Finding:
                 log_y=True,
             ),
             line_plot(
-                [
-                    Line(name, [(n, value / 2**20) for n, value in zip(LENGTHS, values, strict=True)])
-                    for name, values in memory.items()
-                ],
+                {name: {n: value / 2**20 for n, value in zip(LENGTHS, of, strict=True)} for name, of in memory.items()},
                 name="Memory against length",
                 x="source and target tokens",
                 y="MiB that the forward pass saves for the backward pass",
                 log_x=True,
                 log_y=True,
-            ),
-            caption("Sequential steps, time and memory at n source and n target tokens"),
-            table(
-                ["", "sequential steps", "time ∝ n^b, b =", "memory ∝ n^b, b ="],
-                [
-                    *(
-                        [name, "2n", f"{time_exponents[name]:.2f}", f"{memory_exponents[name]:.2f}"]
-                        for name in ("RNN", "RNN + attention")
-                    ),
-                    [
-                        "transformer",
-                        "6 (layers), for any n",
-                        f"{time_exponents['transformer']:.2f}",
-                        f"{memory_exponents['… weights kept']:.2f} (fused: {memory_exponents['transformer']:.2f})",
-                    ],
-                ],
             ),
         ],
     )
@@ -177,6 +118,6 @@ CLAIM = Claim(
         "lengths, if its time grows with an exponent at least 0.2 larger than that of an RNN without attention, and if "
         "the memory of attention weights grows with an exponent above 1.7 (Vaswani et al. 2017, table 1)."
     ),
-    models=(),
+    models={},
     experiment=experiment,
 )

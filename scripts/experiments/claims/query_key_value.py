@@ -1,67 +1,38 @@
 """Claim: self-attention needs learned queries, keys and values."""
 
-from experiments.aggregate import format_mean, mean_and_sd
-from experiments.challenge_set import contrasts
 from experiments.claim import Claim, Finding
-from experiments.claims.context import TAGS
-from experiments.plots import Line, line_plot, table
-from experiments.runner import ExperimentRunner
+from experiments.measures import TAGS, Runs, Values, accuracies, bleu, fractions, loss_curves
+from experiments.plots import line_plot
 from experiments.small_models import LONG_STEPS, PARAMETER_FREE_LONGER, TRANSFORMER_LONGER
-from heed.compare.challenge import contrastive_accuracy
 
-MODELS = {TRANSFORMER_LONGER: "learned Q, K, V", PARAMETER_FREE_LONGER: "softmax(XXᵀ)X"}
+LEARNED, FREE = "learned Q, K, V", "softmax(XXᵀ)X"
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Compare learned with parameter-free self-attention."""
-    challenge = contrasts(*TAGS)
-    runs = {label: runner.trained(spec) for spec, label in MODELS.items()}
-    bleu = {
-        label: {split: mean_and_sd(run.bleu(split) for run in of) for split in ("test", "long")}
-        for label, of in runs.items()
-    }
-    accuracies = {label: [contrastive_accuracy(run.translator, challenge) for run in of] for label, of in runs.items()}
+    test, long = bleu(runs, "test"), bleu(runs, "long")
     by_tag = {
-        label: {tag: mean_and_sd(a[tag].fraction for a in of) for tag in TAGS} for label, of in accuracies.items()
+        label: {tag: fractions(seeds) for tag, seeds in found.items()}
+        for label, found in accuracies(runs, *TAGS).items()
     }
     overall = {
-        label: mean_and_sd(sum(a[tag].fraction for tag in TAGS) / len(TAGS) for a in of)
-        for label, of in accuracies.items()
+        label: Values(sum(seed) / len(TAGS) for seed in zip(*found.values(), strict=True))
+        for label, found in by_tag.items()
     }
-    learned, free = MODELS.values()
-    held = min(bleu[learned]["test"]["values"]) > max(bleu[free]["test"]["values"]) and min(
-        overall[learned]["values"]
-    ) > max(overall[free]["values"])
     return Finding(
-        held=held,
+        held=min(test[LEARNED]) > max(test[FREE]) and min(overall[LEARNED]) > max(overall[FREE]),
         summary=(
-            f"Test BLEU is {format_mean(bleu[learned]['test'])} with learned queries, keys and values and "
-            f"{format_mean(bleu[free]['test'])} with parameter-free self-attention. Contrastive accuracy is "
-            f"{overall[learned]['mean']:.1%} and {overall[free]['mean']:.1%}."
+            f"Test BLEU is {test[LEARNED]:.1f} with learned queries, keys and values and {test[FREE]:.1f} with "
+            f"parameter-free self-attention. Contrastive accuracy is {overall[LEARNED].mean:.1%} and "
+            f"{overall[FREE].mean:.1%}."
         ),
-        numbers={"bleu": bleu, "accuracy": by_tag, "mean accuracy": overall},
+        numbers={
+            "bleu": {label: {"test": test[label], "long": long[label]} for label in runs},
+            "accuracy": by_tag,
+            "mean accuracy": overall,
+        },
         figures=[
-            line_plot(
-                [
-                    Line(label, of[0].curve("nll"), [point for run in of[1:] for point in run.curve("nll")])
-                    for label, of in runs.items()
-                ],
-                name="Training loss",
-                x="step",
-                y="Training loss, nats per token (line: seed 1)",
-            ),
-            table(
-                ["", "test BLEU", "long", *TAGS.values()],
-                [
-                    [
-                        label,
-                        format_mean(bleu[label]["test"]),
-                        format_mean(bleu[label]["long"]),
-                        *(f"{by_tag[label][tag]['mean']:.1%}" for tag in TAGS),
-                    ]
-                    for label in runs
-                ],
-            ),
+            line_plot(loss_curves(runs), name="Training loss", x="step", y="Training loss, nats per token"),
         ],
     )
 
@@ -74,6 +45,6 @@ CLAIM = Claim(
         "parameters, and of one with learned projections, after "
         f"{LONG_STEPS:,} steps. The claim holds if the latter is better in both, for every seed."
     ),
-    models=tuple(MODELS),
+    models={LEARNED: TRANSFORMER_LONGER, FREE: PARAMETER_FREE_LONGER},
     experiment=experiment,
 )

@@ -1,21 +1,18 @@
 """Claim: dividing scores by √d_k keeps the softmax from saturating."""
 
 import torch
-from markupsafe import Markup
 from torch import Tensor
 
-from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, caption, line_plot
-from experiments.runner import ExperimentRunner
+from experiments.measures import Runs, bleu, loss_curves
+from experiments.plots import caption, line_plot
 from experiments.small_models import TRANSFORMER, small
 from heed.functional import attend
 
 WIDTHS = (1, 4, 16, 64, 256, 1024)
 KEYS = 32
 DRAWS = 2000
-
-UNSCALED = small("transformer", "transformer-unscaled", "model.self_attention.scaled=false")
+DIVIDED, NOT_DIVIDED = "divided by √d_k", "not divided"
 
 
 def softmax_of_scores(width: int, *, scaled: bool) -> dict[str, float]:
@@ -50,66 +47,56 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return (squares - 2 * cubes + squares**2).clamp_min(0).sqrt()
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure the softmax of random scores, and train with and without the division."""
-    found = {scaled: {width: softmax_of_scores(width, scaled=scaled) for width in WIDTHS} for scaled in (True, False)}
-    names = {True: "divided by √d_k", False: "not divided"}
-    runs = {True: runner.trained(TRANSFORMER), False: runner.trained(UNSCALED)}
-    bleu = {scaled: mean_and_sd(run.bleu("valid") for run in runs[scaled]) for scaled in runs}
-    curves = [
-        Line(
-            names[scaled],
-            [
-                (step, sum(values) / len(values))
-                for step, values in _by_step([run.curve("nll") for run in runs[scaled]])
-            ],
-            [point for run in runs[scaled] for point in run.curve("nll")],
-        )
-        for scaled in runs
-    ]
-
-    def plot(quantity: str, title: str, *, log_y: bool) -> Markup:
-        lines = [Line(names[s], [(w, found[s][w][quantity]) for w in WIDTHS]) for s in (True, False)]
-        return line_plot(lines, name=title, x="d_k", y=title, log_x=True, log_y=log_y)
-
+    found = {
+        label: {width: softmax_of_scores(width, scaled=label == DIVIDED) for width in WIDTHS}
+        for label in (DIVIDED, NOT_DIVIDED)
+    }
+    scores = bleu(runs, "valid")
     wide, narrow = WIDTHS[-1], WIDTHS[0]
+    divided, plain = found[DIVIDED], found[NOT_DIVIDED]
     mechanism = (
-        all(abs(found[False][w]["variance"] / w - 1) < 0.15 for w in WIDTHS)
-        and all(abs(found[True][w]["variance"] - 1) < 0.15 for w in WIDTHS)
-        and found[False][wide]["gradient"] < 0.5 * found[True][wide]["gradient"]
-        and found[False][wide]["entropy"] < 0.2 * found[True][wide]["entropy"]
+        all(abs(plain[width]["variance"] / width - 1) < 0.15 for width in WIDTHS)
+        and all(abs(divided[width]["variance"] - 1) < 0.15 for width in WIDTHS)
+        and plain[wide]["gradient"] < 0.5 * divided[wide]["gradient"]
+        and plain[wide]["entropy"] < 0.2 * divided[wide]["entropy"]
     )
-    trains_better = min(bleu[True]["values"]) > max(bleu[False]["values"])
+    trains_better = min(scores[DIVIDED]) > max(scores[NOT_DIVIDED])
+    titles = {
+        "variance": "Variance of the scores",
+        "entropy": f"Entropy of the softmax over {KEYS} keys, in nats",
+        "gradient": "Norm of the softmax's Jacobian",
+    }
+    plots = [
+        line_plot(
+            {label: {width: of[width][quantity] for width in WIDTHS} for label, of in found.items()},
+            name=title, x="d_k", y=title, log_x=True, log_y=quantity == "variance",
+        )
+        for quantity, title in titles.items()
+    ]  # fmt: skip
     return Finding(
         held=mechanism and trains_better,
         summary=(
             f"The variance of q·k is d_k to within 15 %. At d_k = {wide} the softmax over {KEYS} keys has an entropy "
-            f"of {found[True][wide]['entropy']:.2f} nats with the division and {found[False][wide]['entropy']:.2f} "
-            f"without it, and its Jacobian has a norm of {found[True][wide]['gradient']:.3f} and "
-            f"{found[False][wide]['gradient']:.3f} (at d_k = {narrow}: {found[False][narrow]['gradient']:.3f}). "
-            f"A transformer with d_k = 32 reaches a valid BLEU of {format_mean(bleu[True])} with the division and "
-            f"{format_mean(bleu[False])} without it: "
-            + ("the division helps training." if trains_better else "the division does not help training.")
+            f"of {divided[wide]['entropy']:.2f} nats with the division and {plain[wide]['entropy']:.2f} without it, "
+            f"and its Jacobian has a norm of {divided[wide]['gradient']:.3f} and {plain[wide]['gradient']:.3f} (at "
+            f"d_k = {narrow}: {plain[narrow]['gradient']:.3f}). A transformer with d_k = 32 reaches a valid BLEU of "
+            f"{scores[DIVIDED]:.1f} with the division and {scores[NOT_DIVIDED]:.1f} without it: the division "
+            f"{'helps' if trains_better else 'does not help'} training."
         ),
         numbers={
-            "softmax": {names[s]: {str(w): found[s][w] for w in WIDTHS} for s in found},
-            "valid bleu": {names[s]: bleu[s] for s in bleu},
+            "softmax": found,
+            "valid bleu": scores,
             "mechanism held": mechanism,
             "training held": trains_better,
         },
         figures=[
-            plot("variance", "Variance of the scores", log_y=True),
-            plot("entropy", f"Entropy of the softmax over {KEYS} keys, in nats", log_y=False),
-            plot("gradient", "Norm of the softmax's Jacobian", log_y=False),
+            *plots,
             caption("Training"),
-            line_plot(curves, name="Training loss", x="step", y="Training loss, nats per token"),
+            line_plot(loss_curves(runs), name="Training loss", x="step", y="Training loss, nats per token"),
         ],
     )
-
-
-def _by_step(curves: list[list[tuple[float, float]]]) -> list[tuple[float, list[float]]]:
-    steps = sorted({step for curve in curves for step, _ in curve})
-    return [(step, [value for curve in curves for at, value in curve if at == step]) for step in steps]
 
 
 CLAIM = Claim(
@@ -121,6 +108,9 @@ CLAIM = Claim(
         "entropy and gradients independent of d_k, and gives a better BLEU for every seed (Vaswani et al. 2017, "
         "§3.2.1)."
     ),
-    models=(TRANSFORMER, UNSCALED),
+    models={
+        DIVIDED: TRANSFORMER,
+        NOT_DIVIDED: small("transformer", "transformer-unscaled", "model.self_attention.scaled=false"),
+    },
     experiment=experiment,
 )

@@ -7,28 +7,14 @@ from statistics import median
 import torch
 from torch import nn
 
-from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, line_plot, table
-from experiments.runner import ExperimentRunner
+from experiments.measures import Runs, bleu
+from experiments.plots import line_plot
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
 from heed.functional.masks import masked_softmax
 from heed.layers.attention_scores import build_score_function
 from heed.models.seq2seq import Seq2Seq
-
-KINDS = {
-    "dot": small("rnn", "rnn-dot", "model/attention=dot"),
-    "general": RNN,
-    "additive": small(
-        "rnn",
-        "rnn-additive",
-        "model/attention=additive",
-        "model.attention.order=luong",
-        "model.attention.input_feeding=true",
-    ),
-}
-"""All in Luong's order with input feeding, so that only the score function differs."""
 
 LENGTHS = (10, 20, 40, 80, 160)
 BATCH, WIDTH = 32, 256
@@ -71,37 +57,30 @@ def tokens_per_second(models: Mapping[str, Seq2Seq]) -> dict[str, float]:
     return {name: 2 * ids.numel() / median(times) for name, times in seconds.items()}
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure speed and BLEU of each score function."""
     with one_thread():
-        times = {kind: [milliseconds(kind, length) for length in LENGTHS] for kind in KINDS}
-        speed = tokens_per_second({kind: runner.trained(spec)[0].model for kind, spec in KINDS.items()})
-    runs = {kind: runner.trained(spec) for kind, spec in KINDS.items()}
-    bleu = {kind: mean_and_sd(run.bleu("test") for run in runs[kind]) for kind in KINDS}
+        times = {kind: [milliseconds(kind, length) for length in LENGTHS] for kind in runs}
+        speed = tokens_per_second({kind: seeds[0].model for kind, seeds in runs.items()})
+    scores = bleu(runs, "test")
     ratio = [additive / dot for dot, additive in zip(times["dot"], times["additive"], strict=True)]
-    bleu_loss = bleu["additive"]["mean"] - bleu["dot"]["mean"]
     return Finding(
-        held=min(ratio) > 1 and speed["dot"] > speed["additive"] and bleu_loss < 1,
+        held=min(ratio) > 1 and speed["dot"] > speed["additive"] and scores["additive"].mean - scores["dot"].mean < 1,
         summary=(
             f"Attention with dot scores takes 1/{ratio[1]:.0f} of the time of additive scores at {LENGTHS[1]} tokens "
             f"and 1/{ratio[-1]:.0f} at {LENGTHS[-1]}. The whole model trains at {speed['dot']:,.0f} tokens per second "
             f"with dot, {speed['general']:,.0f} with general and {speed['additive']:,.0f} with additive scores. Test "
-            f"BLEU: dot {format_mean(bleu['dot'])}, general {format_mean(bleu['general'])}, additive "
-            f"{format_mean(bleu['additive'])}."
+            f"BLEU: dot {scores['dot']:.1f}, general {scores['general']:.1f}, additive {scores['additive']:.1f}."
         ),
-        numbers={"milliseconds": times, "lengths": list(LENGTHS), "test bleu": bleu, "tokens per second": speed},
+        numbers={"milliseconds": times, "lengths": LENGTHS, "test bleu": scores, "tokens per second": speed},
         figures=[
             line_plot(
-                [Line(kind, list(zip(LENGTHS, values, strict=True))) for kind, values in times.items()],
+                {kind: dict(zip(LENGTHS, values, strict=True)) for kind, values in times.items()},
                 name="Time of attention against length",
                 x="source and target tokens",
                 y=f"milliseconds of attention, forward and backward, {BATCH} sentences, width {WIDTH}, one core",
                 log_x=True,
                 log_y=True,
-            ),
-            table(
-                ["score", "test BLEU", "training, tokens per second on one core (forward and backward)"],
-                [[kind, format_mean(bleu[kind]), f"{speed[kind]:,.0f}"] for kind in KINDS],
             ),
         ],
     )
@@ -115,6 +94,17 @@ CLAIM = Claim(
         "claim holds if dot is faster in both and less than 1 BLEU worse (Luong et al. 2015; Vaswani et al. 2017, "
         "§3.2.1)."
     ),
-    models=tuple(KINDS.values()),
+    # All in Luong's order with input feeding, so that only the score function differs.
+    models={
+        "dot": small("rnn", "rnn-dot", "model/attention=dot"),
+        "general": RNN,
+        "additive": small(
+            "rnn",
+            "rnn-additive",
+            "model/attention=additive",
+            "model.attention.order=luong",
+            "model.attention.input_feeding=true",
+        ),
+    },
     experiment=experiment,
 )

@@ -1,26 +1,23 @@
 """Claim: transformers overfit small data."""
 
-from experiments.aggregate import format_mean, mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, line_plot, table
-from experiments.runner import ExperimentRunner, ModelSpec, TrainedModel
+from experiments.measures import Runs, bleu, over_seeds
+from experiments.plots import line_plot
+from experiments.runner import ModelSpec, TrainedModel
 from experiments.small_models import RNN, TRANSFORMER, small
 from heed.runs.config import read_config
 
 SIZES = (500, 2_000, 24_000)
 SENTENCES = 500
+FAMILIES = {"RNN + attention": RNN, "transformer": TRANSFORMER}
 
 
-def _sized(family: str, size: int) -> ModelSpec:
-    if size == SIZES[-1]:
-        return {"transformer": TRANSFORMER, "rnn": RNN}[family]
-    return small(family, f"{family}-{size}", f"data.max_train={size}")
+def _sized(spec: ModelSpec, size: int) -> ModelSpec:
+    return spec if size == SIZES[-1] else small(spec.name, f"{spec.name}-{size}", f"data.max_train={size}")
 
 
-MODELS = {
-    "RNN + attention": {size: _sized("rnn", size) for size in SIZES},
-    "transformer": {size: _sized("transformer", size) for size in SIZES},
-}
+def _label(family: str, size: int) -> str:
+    return f"{family}, {size:,} pairs"
 
 
 def gap(run: TrainedModel) -> float:
@@ -45,51 +42,28 @@ def _loss(run: TrainedModel, sources: list[str], targets: list[str]) -> float:
     return -sum(run.translator.score(sources, targets)) / tokens
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure the gap between validation and training loss by corpus size."""
-    runs = {label: {size: runner.trained(spec) for size, spec in by_size.items()} for label, by_size in MODELS.items()}
-    gaps = {label: {size: mean_and_sd(map(gap, of)) for size, of in by_size.items()} for label, by_size in runs.items()}
-    bleu = {
-        label: {size: mean_and_sd(run.bleu("test") for run in of) for size, of in by_size.items()}
-        for label, by_size in runs.items()
-    }
-    smallest, largest = SIZES[0], SIZES[-1]
-    rnn, transformer = gaps["RNN + attention"], gaps["transformer"]
-    held = min(transformer[smallest]["values"]) > max(rnn[smallest]["values"]) and min(
-        transformer[smallest]["values"]
-    ) > max(transformer[largest]["values"])
+    gaps, scores = (
+        {family: {size: found[_label(family, size)] for size in SIZES} for family in FAMILIES}
+        for found in (over_seeds(runs, gap), bleu(runs, "test"))
+    )
+    few, many = SIZES[0], SIZES[-1]
+    (rnn, rnn_bleu), (transformer, transformer_bleu) = ((gaps[family], scores[family]) for family in FAMILIES)
     return Finding(
-        held=held,
+        held=min(transformer[few]) > max(max(rnn[few]), max(transformer[many])),
         summary=(
-            f"With {smallest} pairs the validation loss exceeds the training loss by "
-            f"{format_mean(transformer[smallest], 2)} nats per token for the transformer and by "
-            f"{format_mean(rnn[smallest], 2)} for the RNN; with {largest:,} pairs by "
-            f"{format_mean(transformer[largest], 2)} and {format_mean(rnn[largest], 2)}. Test BLEU with {smallest} "
-            f"pairs: {format_mean(bleu['transformer'][smallest])} and {format_mean(bleu['RNN + attention'][smallest])}."
+            f"With {few} pairs the validation loss exceeds the training loss by {transformer[few]:.2f} nats per token "
+            f"for the transformer and by {rnn[few]:.2f} for the RNN; with {many:,} pairs by {transformer[many]:.2f} "
+            f"and {rnn[many]:.2f}. Test BLEU with {few} pairs: {transformer_bleu[few]:.1f} and {rnn_bleu[few]:.1f}."
         ),
-        numbers={
-            "gap": {label: {str(size): of[size] for size in SIZES} for label, of in gaps.items()},
-            "test bleu": {label: {str(size): of[size] for size in SIZES} for label, of in bleu.items()},
-        },
+        numbers={"gap": gaps, "test bleu": scores},
         figures=[
             line_plot(
-                [
-                    Line(
-                        label,
-                        [(size, of[size]["mean"]) for size in SIZES],
-                        [(size, value) for size in SIZES for value in of[size]["values"]],
-                    )
-                    for label, of in gaps.items()
-                ],
+                {family: {f"{size:,}": of[size] for size in SIZES} for family, of in gaps.items()},
                 name="Overfitting against corpus size",
                 x="training pairs",
                 y="validation loss − training loss, nats per token, both without dropout",
-                log_x=True,
-                ticks=[(size, f"{size:,}") for size in SIZES],
-            ),
-            table(
-                ["test BLEU", *(f"{size:,} pairs" for size in SIZES)],
-                [[label, *(format_mean(of[size]) for size in SIZES)] for label, of in bleu.items()],
             ),
         ],
     )
@@ -103,6 +77,6 @@ CLAIM = Claim(
         "The claim holds if for every seed the transformer's gap on the smallest corpus is larger than the RNN's gap "
         "there and than its own gap on the largest corpus."
     ),
-    models=tuple(spec for by_size in MODELS.values() for spec in by_size.values()),
+    models={_label(family, size): _sized(spec, size) for family, spec in FAMILIES.items() for size in SIZES},
     experiment=experiment,
 )

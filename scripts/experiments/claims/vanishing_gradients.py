@@ -7,10 +7,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from experiments.aggregate import mean_and_sd
 from experiments.claim import Claim, Finding
-from experiments.plots import Line, line_plot, table
-from experiments.runner import ExperimentRunner, TrainedModel
+from experiments.measures import Runs, Values
+from experiments.plots import line_plot
+from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
@@ -23,15 +23,8 @@ LENGTH = 40
 SENTENCES = 100
 VANISHED = 0.01
 """The gradient of the first token counts as vanished below this share of the last token's gradient."""
-
-LABELS = {
-    small("rnn", "forward-tanh", "model/attention=none", "model.bidirectional=false", "model.cell=tanh"): "tanh RNN",
-    small("rnn", "forward-gru", "model/attention=none", "model.bidirectional=false", "model.cell=gru"): "GRU",
-    small("rnn", "forward-lstm", "model/attention=none", "model.bidirectional=false"): "LSTM",
-    small("rnn", "forward-lstm-attention", "model.bidirectional=false"): "LSTM + attention",
-    TRANSFORMER: "transformer",
-}
-"""The RNN encoders are unidirectional, so that the first token is farthest from the decoder's initial state."""
+FORWARD = "model.bidirectional=false"
+"""The first token of a forward RNN is farthest from the decoder's initial state."""
 
 
 def gradients(model: Seq2Seq, sources: Sequence[Sequence[int]], firsts: Sequence[int]) -> Floats:
@@ -85,73 +78,42 @@ def measure(run: TrainedModel) -> tuple[Floats, Floats]:
     return gradients(run.model, sources, firsts), gradients(fresh, sources, firsts)
 
 
-def experiment(runner: ExperimentRunner) -> Finding:
+def experiment(runs: Runs) -> Finding:
     """Measure the gradient of the first target token's loss by source position."""
-    found = {label: [measure(run) for run in runner.trained(spec)] for spec, label in LABELS.items()}
+    found = {label: [measure(run) for run in seeds] for label, seeds in runs.items()}
+    when = ("trained", "untrained")
     factors = {
-        label: {
-            "trained": mean_and_sd(factor(trained) for trained, _ in measured),
-            "untrained": mean_and_sd(factor(fresh) for _, fresh in measured),
-        }
-        for label, measured in found.items()
+        label: {state: Values(factor(both[i]) for both in seeds) for i, state in enumerate(when)}
+        for label, seeds in found.items()
     }
-    norms = {
-        when: {label: _mean([both[place] for both in measured]) for label, measured in found.items()}
-        for place, when in enumerate(("trained", "untrained"))
+    norms: dict[str, dict[str, Floats]] = {
+        state: {label: np.exp(np.mean([np.log(both[i]) for both in seeds], axis=0)) for label, seeds in found.items()}
+        for i, state in enumerate(when)
     }
-    ratio = {
-        label: mean_and_sd(float(trained[0] / trained[-1]) for trained, _ in measured)
-        for label, measured in found.items()
-    }
+    ratio = {label: Values(trained[0] / trained[-1] for trained, _ in seeds) for label, seeds in found.items()}
     plain, *others = ratio.values()
-    held = max(plain["values"]) < VANISHED and all(min(of["values"]) > VANISHED for of in others)
     return Finding(
-        held=held,
+        held=max(plain) < VANISHED and all(min(of) > VANISHED for of in others),
         summary=(
             f"Gradient of the first target token's loss with respect to the first of {LENGTH} source tokens, relative "
-            f"to the last one: "
-            + ", ".join(f"{_power(of['mean'])} in the {label}" for label, of in ratio.items())
-            + ". Before training, each position further back multiplies the gradient by "
-            + ", ".join(f"{of['untrained']['mean']:.2f}" for of in factors.values())
-            + "."
+            f"to the last one: {', '.join(f'{of.mean:.2g} in the {label}' for label, of in ratio.items())}. Before "
+            "training, each position further back multiplies the gradient by "
+            f"{', '.join(format(of['untrained'].mean, '.2f') for of in factors.values())}."
         ),
-        numbers={
-            "first to last": ratio,
-            "factor per token": factors,
-            "norms": {when: {label: of.tolist() for label, of in by_label.items()} for when, by_label in norms.items()},
-        },
+        numbers={"first to last": ratio, "factor per token": factors, "norms": norms},
         figures=[
             *(
                 line_plot(
-                    [
-                        Line(label, [(distance, float(norm)) for distance, norm in enumerate(of[::-1])])
-                        for label, of in by_label.items()
-                    ],
-                    name=f"Gradient norm against distance, {when} models",
+                    {label: dict(enumerate(map(float, of[::-1]))) for label, of in by_label.items()},
+                    name=f"Gradient norm against distance, {state} models",
                     x="tokens between a source token and the end of the source",
-                    y=f"‖∂ loss of the first target token / ∂ x_t‖, {when} models, log scale",
+                    y=f"‖∂ loss of the first target token / ∂ x_t‖, {state} models, log scale",
                     log_y=True,
                 )
-                for when, by_label in norms.items()
-            ),
-            table(
-                ["", "factor per token further back, trained", "before training"],
-                [
-                    [label, f"{of['trained']['mean']:.3f}", f"{of['untrained']['mean']:.3f}"]
-                    for label, of in factors.items()
-                ],
+                for state, by_label in norms.items()
             ),
         ],
     )
-
-
-def _mean(norms: Sequence[Floats]) -> Floats:
-    mean: Floats = np.exp(np.mean(np.log(norms), axis=0))
-    return mean
-
-
-def _power(value: float) -> str:
-    return f"{value:.2g}" if value >= 1e-3 else f"{value:.0e}"
 
 
 CLAIM = Claim(
@@ -163,6 +125,12 @@ CLAIM = Claim(
         f"gets less than {VANISHED:.0%} of the last one's gradient in the tanh RNN, and more in all other models "
         f"(Bengio et al. 1994)."
     ),
-    models=tuple(LABELS),
+    models={
+        "tanh RNN": small("rnn", "forward-tanh", FORWARD, "model/attention=none", "model.cell=tanh"),
+        "GRU": small("rnn", "forward-gru", FORWARD, "model/attention=none", "model.cell=gru"),
+        "LSTM": small("rnn", "forward-lstm", FORWARD, "model/attention=none"),
+        "LSTM + attention": small("rnn", "forward-lstm-attention", FORWARD),
+        "transformer": TRANSFORMER,
+    },
     experiment=experiment,
 )

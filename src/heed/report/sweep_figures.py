@@ -16,7 +16,7 @@ from heed.report.sweep import Parameter, StudySummary, TrialSummary
 from heed.report.sweep_text import format_setting
 
 VARIABLES = ("ink", "soft", "rule", *(f"side-{number}" for number in range(6)))
-"""Colours of the style sheet. matplotlib draws the nth as #0000nn, which `_svg` replaces: the page has two themes."""
+"""Colours of the style sheet. matplotlib draws the nth as #0000nn, which `svg` replaces: the page has two themes."""
 INK, SOFT, RULE, *SIDES = (f"#{number:06x}" for number in range(len(VARIABLES)))
 STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "heed", "text.parse_math": False, "font.size": 9.5, "text.color": INK,
@@ -47,7 +47,7 @@ def learning_curves(study: StudySummary) -> Markup:
             style: Any = {"color": _colour(study, trial), "alpha": 1.0 if trial in best else FAINT, "clip_on": False}
             axes.plot(steps, scores := np.clip(scores, *limits), **style)
             axes.plot(steps[-1], scores[-1], MARKS[trial.state], **style)
-        return _svg(figure, f"{study.objectives[0]} by optimizer step of {len(trials)} trials")
+        return svg(figure, f"{study.objectives[0]} by optimizer step of {len(trials)} trials")
 
 
 def parameter_panels(study: StudySummary) -> Markup:
@@ -71,7 +71,7 @@ def parameter_panels(study: StudySummary) -> Markup:
         for number, (parameter, points) in enumerate(panels, start=1):
             axes = figure.add_subplot(rows, COLUMNS, number, title=parameter.name, ylim=limits)
             _draw_panel(axes, study, parameter, points)
-        return _svg(figure, f"{study.objectives[0]} by {', '.join(parameter.name for parameter, _ in panels)}")
+        return svg(figure, f"{study.objectives[0]} by {', '.join(parameter.name for parameter, _ in panels)}")
 
 
 def _draw_panel(
@@ -108,7 +108,7 @@ def _colour(study: StudySummary, trial: TrialSummary) -> str:
     return SIDES[study.arms.index(trial.arm) % len(SIDES)]
 
 
-def _svg(figure: Figure, name: str) -> Markup:
+def svg(figure: Figure, name: str) -> Markup:
     """Return a figure as an element of the page, in the colours of its style sheet."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))

@@ -1,10 +1,12 @@
 """The measures of the claims, against known answers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from architectures import RNN
 from experiments.claims import CLAIMS, order
 from experiments.claims.alignment import diagonal
 from experiments.claims.heads import divergence
@@ -13,13 +15,12 @@ from experiments.claims.scaling import jacobian_norm, softmax_of_scores
 from experiments.claims.vanishing_gradients import factor, gradients
 
 from heed.models import build_model
-from heed.models.rnn_config import AttentionConfig, RNNConfig
 
 
 def test_there_are_twelve_claims_and_models_of_one_name_are_equal() -> None:
     assert len({claim.name for claim in CLAIMS}) == 12
-    specs = {spec.name: spec for claim in CLAIMS for spec in claim.models}
-    assert all(spec == specs[spec.name] for claim in CLAIMS for spec in claim.models)
+    specs = {spec.name: spec for claim in CLAIMS for spec in claim.models.values()}
+    assert all(spec == specs[spec.name] for claim in CLAIMS for spec in claim.models.values())
 
 
 def test_jacobian_norm_equals_autograd() -> None:
@@ -60,13 +61,10 @@ def test_exponent_of_a_power() -> None:
 
 def test_gradients_of_a_known_recurrence() -> None:
     """An RNN with W = r I and small inputs multiplies the gradient by about r at each position."""
-    attention = AttentionConfig(
-        score="none", reach="global", window=None, order="luong", input_feeding=False, coverage=False, max_source=None
+    attention = replace(RNN.attention, score="none", input_feeding=False)
+    config = replace(
+        RNN, cell="tanh", d_embedding=4, d_model=4, bidirectional=False, tie_embeddings=False, attention=attention
     )
-    config = RNNConfig(
-        cell="tanh", d_embedding=4, d_model=4, layers=1, residual=False, bidirectional=False, dropout=0.0,
-        dropout_kind="standard", tie_embeddings=False, attention=attention,
-    )  # fmt: skip
     torch.manual_seed(0)
     model = build_model(config, src_vocab=9, tgt_vocab=9, joint=False)
     with torch.no_grad():
