@@ -15,7 +15,7 @@ from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
 from heed.inference.batching import pad
 from heed.inference.engine import Engine
-from heed.inference.search_settings import LENGTH_LIMITS
+from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
 from heed.symbols import BOS, EOS

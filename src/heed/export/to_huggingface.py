@@ -16,7 +16,7 @@ from heed.export import huggingface_model, require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
 from heed.files import replacing
 from heed.inference.batching import pad
-from heed.inference.search_settings import search_settings
+from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 

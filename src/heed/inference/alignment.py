@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from heed.errors import HeedError, argument
-from heed.evaluation.alignment import SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
+from heed.evaluation.alignment import ROWS, SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.outputs import Attended
 
@@ -18,10 +20,8 @@ def word_maps(pair: Attended) -> AttentionMap:
     Raises:
         HeedError: if the model has no cross-attention.
     """
-    if pair.cross is None:
-        raise HeedError("This model has no cross-attention, so it gives no alignments.")
     words = split_words(pair.source), split_words(pair.target)
-    return candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words)
+    return candidate_maps(_cross_attention(pair), pair.src_pieces, pair.tgt_pieces, *words)
 
 
 def choose_extraction(
@@ -45,16 +45,14 @@ def choose_extraction(
     Raises:
         HeedError: if the model has no such layer, head or row, or no cross-attention.
     """
-    if pair.cross is None:
-        raise HeedError("This model has no cross-attention, so it gives no alignments.")
-    layers, heads = pair.cross.shape[:2]
+    layers, heads = _cross_attention(pair).shape[:2]
     chosen = extraction_from_config(saved, layers=layers, heads=heads)
     if layer is not None and layer != chosen.layer:
         chosen = replace(chosen, layer=layer, head=None)  # the saved head belongs to the saved layer
     if head is not None:
         chosen = replace(chosen, head=head or None)
     if row is not None:
-        if row not in ("output", "input"):
+        if row not in ROWS:
             raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
         chosen = replace(chosen, row=row)
     if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
@@ -73,3 +71,9 @@ def check_symmetrization(name: str) -> None:
     """
     if name not in SYMMETRIZATIONS:
         raise HeedError(f"{argument('symmetrize', name)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
+
+
+def _cross_attention(pair: Attended) -> np.ndarray:
+    if pair.cross is None:
+        raise HeedError("This model has no cross-attention, so it gives no alignments.")
+    return pair.cross

@@ -9,8 +9,7 @@ import torch
 from heed.decoding import Hypothesis, Search
 from heed.decoding.fused import for_search
 from heed.inference import BATCH_TOKENS
-from heed.inference.batching import length_batches, pad
-from heed.inference.lines import errors_name_line
+from heed.inference.batching import in_batches, pad
 from heed.kernels import WeightPacker, prepared_linear
 from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
@@ -58,20 +57,18 @@ class Engine(ABC):
         Args:
             sources: token ids without EOS. A source without tokens has one empty hypothesis.
             batch_tokens: padded source tokens per batch.
-            first_line: number of the first source in error messages.
-            on_batch: called with the number of sentences after each batch.
+            first_line, on_batch: see `in_batches`.
         """
         empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
-        results = [[empty] for _ in sources]
         with self.ready() as engine:
-            for batch in length_batches([len(ids) + 1 for ids in sources], batch_tokens):
-                if rows := [row for row in batch if sources[row]]:
-                    with errors_name_line(first_line + rows[0]):
-                        found = engine.search([sources[row] for row in rows], search)
-                    for row, hypotheses in zip(rows, found, strict=True):
-                        results[row] = hypotheses
-                on_batch(len(batch))
-        return results
+
+            def search_rows(rows: list[int]) -> list[list[Hypothesis]]:
+                filled = [sources[row] for row in rows if sources[row]]
+                found = iter(engine.search(filled, search) if filled else ())
+                return [next(found) if sources[row] else [empty] for row in rows]
+
+            lengths = [len(ids) + 1 for ids in sources]
+            return in_batches(search_rows, lengths, batch_tokens, first_line=first_line, on_batch=on_batch)
 
 
 class TorchEngine(Engine):

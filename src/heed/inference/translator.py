@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice, repeat
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
@@ -14,10 +14,10 @@ from heed.evaluation.alignment.error_rate import Link
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
-from heed.inference.batching import length_batches
-from heed.inference.directions import choose_direction, trained_directions
+from heed.inference.batching import Result, in_batches
+from heed.inference.directions import choose_direction
 from heed.inference.engine import Engine, TorchEngine, ignore
-from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line
+from heed.inference.lines import as_list, check_pairs, encode_lines
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
 from heed.inference.teacher_forcing import attention_maps, log_probs
@@ -25,10 +25,20 @@ from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import EOS
 
-Result = TypeVar("Result")
-
 PAIRS_AT_ONCE = 100
 """Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
+
+
+class TranslateOptions(SearchOptions, total=False):
+    """Options of `Translator.translate`: what it returns besides texts, and changes to the model's search."""
+
+    scores: bool
+    """Return each translation with its score and log-probability."""
+    alignments: bool
+    """Return each translation with its word alignment, and its scores."""
+    maps: bool
+    """Return each translation with its attention maps, and its scores. All maps are kept in memory: pass at most some
+    hundred sentences at a time."""
 
 
 @validated("")
@@ -46,7 +56,8 @@ class Translator:
             that cannot be changed. None: heed's default search.
         alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
         src_lang, tgt_lang: language codes, "" if unknown.
-        directions: the source and target languages of a model of several directions.
+        directions: the source and target languages of each direction in which the model was trained. Without them, a
+            model with language tags was trained in both directions of its two languages.
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
             the square of the sentence length.
@@ -75,8 +86,9 @@ class Translator:
         self.alignment = alignment
         self.src_lang = src_lang
         self.tgt_lang = tgt_lang
-        others = [Direction(*languages) for languages in directions]
-        self._directions = trained_directions(tokenizer, Direction(src_lang, tgt_lang), others)
+        own = Direction(src_lang, tgt_lang)
+        others = [Direction(*languages) for languages in directions] or [own.reversed()] * bool(tokenizer.tags)
+        self._directions = list(dict.fromkeys([own, *others]))
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
         self._torch = TorchEngine(model, packed=packed)
@@ -115,38 +127,13 @@ class Translator:
         return other
 
     @overload
-    def translate(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        n_best: None = None,
-        scores: Literal[False] = False,
-        alignments: Literal[False] = False,
-        maps: Literal[False] = False,
-        **search: Unpack[SearchOptions],
-    ) -> list[str]: ...
+    def translate(self, sentences: str | Sequence[str], **search: Unpack[SearchOptions]) -> list[str]: ...
     @overload
     def translate(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        n_best: int,
-        scores: bool = False,
-        alignments: bool = False,
-        maps: bool = False,
-        **search: Unpack[SearchOptions],
+        self, sentences: str | Sequence[str], *, n_best: int, **options: Unpack[TranslateOptions]
     ) -> list[list[Translation]]: ...
     @overload
-    def translate(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        n_best: None = None,
-        scores: bool = False,
-        alignments: bool = False,
-        maps: bool = False,
-        **search: Unpack[SearchOptions],
-    ) -> list[Translation]: ...
+    def translate(self, sentences: str | Sequence[str], **options: Unpack[TranslateOptions]) -> list[Translation]: ...
     def translate(
         self,
         sentences: str | Sequence[str],
@@ -161,11 +148,7 @@ class Translator:
 
         Args:
             n_best: return this many translations of each sentence, best first, at most as many as the search finds.
-            scores: return each translation with its score and log-probability.
-            alignments: return each translation with its word alignment, and its scores.
-            maps: return each translation with its attention maps, and its scores. All maps are kept in memory: pass at
-                most some hundred sentences at a time.
-            search: changes to the search that the model was saved with, see `SearchOptions`.
+            scores, alignments, maps, search: see `TranslateOptions`.
 
         Returns:
             The text of the best translation of each sentence; with scores, alignments or maps a `Translation` of each;
@@ -278,7 +261,7 @@ class Translator:
         """
         check_symmetrization(symmetrize)
         return [
-            self._links(pair, layer=layer, head=head, row=row, symmetrize=symmetrize)
+            self._links(pair, symmetrize, layer=layer, head=head, row=row)
             for pair in self.stream_attend(sources, targets)
         ]
 
@@ -355,17 +338,9 @@ class Translator:
                 ]
             first_line += len(sentences)
 
-    def _links(
-        self,
-        pair: Attended,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        row: Literal["output", "input"] | None = None,
-        symmetrize: str = "target",
-    ) -> list[Link]:
-        """Return the word alignment of one pair, see `align`."""
-        extraction = choose_extraction(self.alignment, pair, layer=layer, head=head, row=row)
+    def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
+        """Return the word alignment of one pair, from the map that ``choice`` names, see `align`."""
+        extraction = choose_extraction(self.alignment, pair, **choice)
         return sorted(to_gold(align(word_maps(pair)[extraction.index], symmetrize)).sure)
 
     def _attend_hypotheses(
@@ -400,15 +375,13 @@ class Translator:
         first_line: int,
     ) -> list[Result]:
         """Return the result of ``compute`` for each pair, given with ids that end with EOS."""
-        results: dict[int, Result] = {}
         lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
         with self._torch.inference_mode() as model:
-            for rows in length_batches(lengths, self.batch_tokens):
-                with errors_name_line(first_line + rows[0]):
-                    found = compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
-                results.update(zip(rows, found, strict=True))
-                self.on_batch(len(rows))
-        return [results[row] for row in range(len(src_ids))]
+
+            def compute_rows(rows: list[int]) -> list[Result]:
+                return compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
+
+            return in_batches(compute_rows, lengths, self.batch_tokens, first_line=first_line, on_batch=self.on_batch)
 
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
