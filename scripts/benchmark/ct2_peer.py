@@ -7,7 +7,7 @@ from torch import Tensor
 
 from benchmark.peers import UnavailableError, require
 from heed.errors import HeedError
-from heed.export.ctranslate2_model import EPSILON, check_supported, model_spec
+from heed.export.to_ctranslate2 import EPSILON, check_supported, model_spec
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, EOS, PAD, UNK
 

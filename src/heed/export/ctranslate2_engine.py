@@ -108,10 +108,7 @@ class CTranslate2Engine(ExportedEngine):
             found.append(Hypothesis(tokens, log_prob, score, finished))
         return sorted(found, key=lambda each: (each.finished, each.score), reverse=True)
 
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        scored = self._translator.score_batch(
-            [self.tokenizer.src_pieces(ids) for ids in sources],
-            [self.tokenizer.tgt_pieces(ids) for ids in targets],
-            max_input_length=0,
-        )
-        return [float(sum(each.log_probs)) for each in scored]
+    def score(self, source: Sequence[int], target: Sequence[int]) -> float:
+        pieces = self.tokenizer.src_pieces(source), self.tokenizer.tgt_pieces(target)
+        (scored,) = self._translator.score_batch(*([each] for each in pieces), max_input_length=0)
+        return float(sum(scored.log_probs))

@@ -145,15 +145,12 @@ class HuggingFaceEngine(ExportedEngine):
         return greedy_hypotheses(outputs[:, 1:].tolist(), limits)
 
     @torch.inference_mode()
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        scores = []
-        for source, target in zip(sources, targets, strict=True):
-            logits: Tensor = self.model(
-                input_ids=torch.tensor([[*source, EOS]]), decoder_input_ids=torch.tensor([[BOS, *target]])
-            ).logits
-            log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)
-            scores.append(float(log_probs.sum()))
-        return scores
+    def score(self, source: Sequence[int], target: Sequence[int]) -> float:
+        logits: Tensor = self.model(
+            input_ids=torch.tensor([[*source, EOS]]), decoder_input_ids=torch.tensor([[BOS, *target]])
+        ).logits
+        log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)
+        return float(log_probs.sum())
 
 
 def _require_same(verb: str, sentences: Sequence[str], ours: Sequence[object], theirs: Sequence[object]) -> None:
