@@ -10,8 +10,6 @@ from heed.errors import HeedError
 from heed.export import require
 from heed.export.description import read_description
 from heed.export.parity import ExportedEngine
-from heed.inference import BATCH_TOKENS
-from heed.inference.searches import build_search
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 
 ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
@@ -36,8 +34,7 @@ class CTranslate2Engine(ExportedEngine):
 
     def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0, compute_type: str = "default") -> None:
         ctranslate2 = require("ctranslate2")
-        self.description = read_description(folder, "ctranslate2")
-        self.src_lang, self.tgt_lang = self.description["src_lang"], self.description["tgt_lang"]
+        self.positions = read_description(folder, "ctranslate2").get("positions")
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
@@ -51,31 +48,11 @@ class CTranslate2Engine(ExportedEngine):
         if not isinstance(search, BeamSearch | GreedySearch):
             raise HeedError(f"The engine ctranslate2 has beam search and greedy search only. {ADVICE}")
 
-    def translate(
-        self,
-        sentences: Sequence[str],
-        *,
-        beam: int = 1,
-        length_penalty: float = 0.0,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> list[str]:
-        """Return the translation of each sentence; that of a blank sentence is empty.
-
-        Args:
-            beam: hypotheses kept; 1 is greedy search.
-            length_penalty: exponent of heed's length penalty.
-            batch_tokens: padded source tokens per batch.
-        """
-        search = build_search(self.description.get("search"), beam=beam, length_penalty=length_penalty)
-        sources = self.tokenizer.encode_src([line if line.strip() else "" for line in sentences])
-        found = self.hypotheses(sources, search, batch_tokens=batch_tokens)
-        return self.tokenizer.decode_tgt([n_best[0].tokens for n_best in found])
-
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
         beam, penalty, n_best = 1, 0.0, 1
         if isinstance(search, BeamSearch):
             beam, penalty, n_best = search.beam, search.length_penalty, search.n_best
-        limits = [search.limit(len(ids) + 1, self.description.get("positions")) for ids in sources]
+        limits = [search.limit(len(ids) + 1, self.positions) for ids in sources]
         results = self._translate_batch(sources, beam, max(limits))
         for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
             # A batch shares its largest limit: a sentence that went beyond its own is translated again, alone.

@@ -100,11 +100,10 @@ class Report:
 def check_sentences(
     run: Path, file: Path | None, read: Callable[[Path], list[str]], directions: Sequence[str]
 ) -> CheckSet:
-    """Return the sentences for the check of a run's export.
+    """Return the sentences for the check of an export: those of a file, or the run's validation set.
 
     Args:
         run: a run, or its model folder.
-        file: sentences instead of the run's validation set; None for the validation set.
         read: returns the lines of a file.
         directions: of the model; the export is for the first one.
 
@@ -144,11 +143,7 @@ def compare_engines(translator: Translator, engine: ExportedEngine, check: Check
 
 
 def require_equal(report: Report) -> None:
-    """Check that a float32 export computes the same as heed.
-
-    Raises:
-        HeedError: translations differ that are not ties, or scores differ by more than `SCORE_TOLERANCE`.
-    """
+    """Raise a HeedError if translations differ that are not ties, or scores by more than `SCORE_TOLERANCE`."""
     problem = ""
     if different := report.sentences - report.equal - report.ties:
         problem = f"{different} of {report.sentences} greedy translations differ from heed's on {report.name}"

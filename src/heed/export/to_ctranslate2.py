@@ -77,11 +77,7 @@ def convert(translator: Translator, folder: Path, *, quantization: str | None = 
 
 
 def check_supported(model: Seq2Seq) -> Transformer:
-    """Return the model if CTranslate2 can compute it.
-
-    Raises:
-        HeedError: saying what it cannot compute.
-    """
+    """Return the model if CTranslate2 can compute it, else raise a HeedError that says what it does not have."""
     if not isinstance(model, Transformer):
         raise HeedError("CTranslate2 has no recurrent encoder-decoder with attention: only a transformer is exported.")
     config, positions = model.config, model.config.positions.kind

@@ -81,11 +81,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 
 
 def check_token() -> None:
-    """Check that the user is logged in to the Hugging Face hub.
-
-    Raises:
-        HeedError: there is no token.
-    """
+    """Raise a HeedError unless the user is logged in to the Hugging Face hub."""
     if require("huggingface_hub").get_token() is None:
         raise HeedError("--push needs a token of huggingface.co: run `hf auth login`, or set HF_TOKEN.")
 
@@ -120,11 +116,7 @@ class HuggingFaceEngine(ExportedEngine):
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
-        """Check that both tokenizers return the same ids.
-
-        Raises:
-            HeedError: naming a sentence for which they do not.
-        """
+        """Raise a HeedError, which names a sentence, unless both tokenizers return the same ids."""
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
         _require_same("segments", sentences, encoded, self.tokenizer(sentences)["input_ids"])
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]

@@ -15,10 +15,7 @@ from heed.inference.outputs import Attended
 def word_maps(pair: Attended) -> AttentionMap:
     """Return every cross-attention map over words that an `Extraction` can select: "2 L H T S".
 
-    Words are separated by white space.
-
-    Raises:
-        HeedError: if the model has no cross-attention.
+    Words are separated by white space. A model without cross-attention raises a HeedError.
     """
     words = split_words(pair.source), split_words(pair.target)
     return candidate_maps(_cross_attention(pair), pair.src_pieces, pair.tgt_pieces, *words)
@@ -38,9 +35,7 @@ def choose_extraction(
         saved: the ``alignment`` section of a model folder's config: the map chosen on validation data. None: the mean
             of the heads of the second last layer.
         pair: any sentence pair attended by the model.
-        layer: another decoder layer, counted from 1.
-        head: another attention head of the layer, counted from 1; 0: the mean of all heads.
-        row: another row of the map, see `Extraction.row`.
+        layer, head, row: another map, see `Translator.align`.
 
     Raises:
         HeedError: if the model has no such layer, head or row, or no cross-attention.
@@ -64,11 +59,7 @@ def choose_extraction(
 
 
 def check_symmetrization(name: str) -> None:
-    """Check that a symmetrization with this name exists.
-
-    Raises:
-        HeedError: if not.
-    """
+    """Raise a HeedError unless a symmetrization with this name exists."""
     if name not in SYMMETRIZATIONS:
         raise HeedError(f"{argument('symmetrize', name)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
 

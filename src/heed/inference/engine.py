@@ -25,11 +25,7 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self, search: Search) -> None:
-        """Check that the engine has this kind of search.
-
-        Raises:
-            HeedError: if it does not.
-        """
+        """Raise a HeedError unless the engine has this kind of search."""
 
     @abstractmethod
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:

@@ -58,9 +58,6 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
     Args:
         folder: created if it does not exist.
         extra: further keys of ``config.yaml``, for example the languages and search settings.
-
-    Raises:
-        HeedError: if the disk is full.
     """
     header = {"format": FORMAT, "family": model.config.family, "model": model.config.to_plain()}
     config = {**header, **extra, **header}
@@ -100,11 +97,7 @@ def find(path: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer.
-
-    Raises:
-        HeedError: if there is no model folder.
-    """
+    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer."""
     total = hashlib.blake2b(digest_size=16)
     folder = find(path)
     for name in (CONFIG, WEIGHTS, *sorted(file.name for file in folder.glob("*.model"))):
@@ -148,11 +141,7 @@ def load(path: str | Path) -> ModelFolder:
 
 
 def read_architecture(folder: Path) -> ModelConfig:
-    """Return the architecture of the model in a model folder.
-
-    Raises:
-        HeedError: if its ``config.yaml`` is missing, damaged or describes no model.
-    """
+    """Return the architecture of the model in a model folder, after checking its ``config.yaml``."""
     return _read_architecture(_read_config(folder), folder / CONFIG)
 
 
@@ -180,15 +169,7 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
 
 
 def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
-    """Check that the weights read from ``path`` have the expected names and shapes.
-
-    Args:
-        weights: the weights that were read, by parameter name.
-        expected: the parameters of the model that is to be filled.
-
-    Raises:
-        HeedError: if they differ.
-    """
+    """Raise a HeedError unless the weights read from ``path`` have the expected names and shapes."""
     if different := _different_weights(weights, expected):
         first = min(different)
         there, here = (_format_shape(side.get(first)) for side in (weights, expected))
@@ -199,11 +180,7 @@ def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Ten
 
 
 def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Check that no weight read from ``path`` is NaN or infinite.
-
-    Raises:
-        HeedError: naming the first parameter with such values.
-    """
+    """Raise a HeedError if a weight read from ``path`` is NaN or infinite."""
     for name, tensor in weights.items():
         # The sum is cheaper than isfinite() and not finite if any value is not.
         if not tensor.sum().isfinite() and (wrong := int((~tensor.isfinite()).sum())):

@@ -25,6 +25,9 @@ from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import EOS
 
+Sentences = str | Sequence[str]
+"""Several sentences, or one."""
+
 PAIRS_AT_ONCE = 100
 """Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
 
@@ -127,16 +130,16 @@ class Translator:
         return other
 
     @overload
-    def translate(self, sentences: str | Sequence[str], **search: Unpack[SearchOptions]) -> list[str]: ...
+    def translate(self, sentences: Sentences, **search: Unpack[SearchOptions]) -> list[str]: ...
     @overload
     def translate(
-        self, sentences: str | Sequence[str], *, n_best: int, **options: Unpack[TranslateOptions]
+        self, sentences: Sentences, *, n_best: int, **options: Unpack[TranslateOptions]
     ) -> list[list[Translation]]: ...
     @overload
-    def translate(self, sentences: str | Sequence[str], **options: Unpack[TranslateOptions]) -> list[Translation]: ...
+    def translate(self, sentences: Sentences, **options: Unpack[TranslateOptions]) -> list[Translation]: ...
     def translate(
         self,
-        sentences: str | Sequence[str],
+        sentences: Sentences,
         *,
         n_best: int | None = None,
         scores: bool = False,
@@ -184,7 +187,7 @@ class Translator:
         sentences = iter([lines] if isinstance(lines, str) else lines)
         return self._stream(sentences, chunk, chosen, alignments=alignments, maps=maps)
 
-    def score(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> list[float]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
 
         Raises:
@@ -197,10 +200,7 @@ class Translator:
         return self._in_batches(log_probs, sources, targets, first_line=1)
 
     def attend(
-        self,
-        sources: str | Sequence[str],
-        targets: str | Sequence[str] | None = None,
-        **search: Unpack[SearchOptions],
+        self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
 
@@ -216,10 +216,7 @@ class Translator:
         return list(self.stream_attend(sources, targets, **search))
 
     def stream_attend(
-        self,
-        sources: str | Sequence[str],
-        targets: str | Sequence[str] | None = None,
-        **search: Unpack[SearchOptions],
+        self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
@@ -232,8 +229,8 @@ class Translator:
 
     def align(
         self,
-        sources: str | Sequence[str],
-        targets: str | Sequence[str],
+        sources: Sentences,
+        targets: Sentences,
         *,
         layer: int | None = None,
         head: int | None = None,
@@ -294,12 +291,7 @@ class Translator:
         )
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
-        """Return the search with changes.
-
-        Raises:
-            HeedError: if an option is wrong, the translator was made with a search that cannot be changed, or the
-                engine does not have this search.
-        """
+        """Return the search with changes, after checking that it can be changed and that the engine has it."""
         given = [name for name, value in changes.items() if value not in (None, False)]
         if not isinstance(self.saved_search, Search):
             search = build_search(self.saved_search, **changes)

@@ -75,21 +75,13 @@ class Service:
         return bool(self._workers) and all(worker.is_alive for worker in self._workers.values())
 
     def worker(self, model: str) -> Worker:
-        """Return the worker of a model.
-
-        Raises:
-            ApiError: if the server is stopping.
-        """
+        """Return the worker of a model, or raise an ApiError if the server is stopping."""
         if model not in self._workers:
             raise stopping()
         return self._workers[model]
 
     def check_key(self, key: str | None) -> None:
-        """Check the API key of a request, if the server asks for one.
-
-        Raises:
-            ApiError: if it is missing or wrong.
-        """
+        """Raise an ApiError if the server asks for an API key and this one is missing or wrong."""
         if not self.settings.api_keys:
             return
         if not key:
@@ -99,11 +91,7 @@ class Service:
             raise ApiError("Invalid API key.", HTTPStatus.FORBIDDEN)
 
     def check_size(self, *texts: str) -> None:
-        """Check the number of texts and of their characters.
-
-        Raises:
-            ApiError: if it exceeds the limit.
-        """
+        """Raise an ApiError if the number of texts or of their characters exceeds the limit."""
         if len(texts) > self.settings.max_texts:
             raise ApiError(f"{len(texts):,} texts exceed the limit of {self.settings.max_texts:,}.")
         if (chars := sum(map(len, texts))) > self.settings.max_chars:
