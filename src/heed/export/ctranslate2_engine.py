@@ -26,20 +26,19 @@ class CTranslate2Engine(ExportedEngine):
         folder: what ``heed export --to ctranslate2`` wrote, or a copy.
         device: "cpu", "cuda", "cuda:1" or "auto".
         threads: threads of one translation; 0: CTranslate2's default.
-        compute_type: CTranslate2's type of computations; "default": that of the weights.
 
     Raises:
         HeedError: the folder was not exported by heed, or CTranslate2 is not installed or cannot load it.
     """
 
-    def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0, compute_type: str = "default") -> None:
+    def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0) -> None:
         ctranslate2 = require("ctranslate2")
         self.positions = read_description(folder, "ctranslate2").get("positions")
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
         try:
-            self._translator = ctranslate2.Translator(str(folder), device=name, compute_type=compute_type, **options)
+            self._translator = ctranslate2.Translator(str(folder), device=name, **options)
         except (RuntimeError, ValueError) as error:
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}

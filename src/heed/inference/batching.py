@@ -1,18 +1,13 @@
-"""Batches for inference: group sentences by length, compute batch by batch, pad token ids."""
+"""Batches for inference: group sentences by length, pad token ids."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from heed.errors import HeedError
-from heed.inference.lines import LineError
 from heed.symbols import PAD
-
-Result = TypeVar("Result")
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
@@ -26,34 +21,6 @@ def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[i
         size = max(1, batch_tokens // lengths[order[0]])
         yield order[:size]
         order = order[size:]
-
-
-def in_batches(
-    compute: Callable[[list[int]], Sequence[Result]],
-    lengths: Sequence[int],
-    batch_tokens: int,
-    *,
-    first_line: int,
-    on_batch: Callable[[float], object],
-) -> list[Result]:
-    """Compute a result for each sentence, in the batches of `length_batches`.
-
-    Args:
-        compute: returns the results of a batch of indices into ``lengths``.
-        first_line: number of the first sentence in error messages.
-        on_batch: called with the number of sentences after each batch.
-
-    Raises:
-        LineError: if ``compute`` refuses a batch. It names the longest sentence, the first of the batch.
-    """
-    results: dict[int, Result] = {}
-    for rows in length_batches(lengths, batch_tokens):
-        try:
-            results.update(zip(rows, compute(rows), strict=True))
-        except HeedError as error:
-            raise LineError(first_line + rows[0], f": {error}") from error
-        on_batch(len(rows))
-    return [results[row] for row in range(len(lengths))]
 
 
 def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:

@@ -1,23 +1,18 @@
 """Engines: token ids → hypotheses. A `Translator` searches with heed's own model or with an export of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 from heed.decoding import Hypothesis, Search
 from heed.decoding.fused import for_search
-from heed.inference import BATCH_TOKENS
-from heed.inference.batching import in_batches, pad
+from heed.inference.batching import pad
 from heed.kernels import WeightPacker, prepared_linear
 from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS
-
-
-def ignore(sentences: object) -> None:
-    """Report no progress."""
 
 
 class Engine(ABC):
@@ -38,33 +33,6 @@ class Engine(ABC):
     def ready(self) -> AbstractContextManager["Engine"]:
         """Return a context with an engine that may `search` as long as the weights do not change."""
         return nullcontext(self)
-
-    def hypotheses(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        first_line: int = 1,
-        on_batch: Callable[[float], object] = ignore,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each source, best first.
-
-        Args:
-            sources: token ids without EOS. A source without tokens has one empty hypothesis.
-            batch_tokens: padded source tokens per batch.
-            first_line, on_batch: see `in_batches`.
-        """
-        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
-        with self.ready() as engine:
-
-            def search_rows(rows: list[int]) -> list[list[Hypothesis]]:
-                filled = [sources[row] for row in rows if sources[row]]
-                found = iter(engine.search(filled, search) if filled else ())
-                return [next(found) if sources[row] else [empty] for row in rows]
-
-            lengths = [len(ids) + 1 for ids in sources]
-            return in_batches(search_rows, lengths, batch_tokens, first_line=first_line, on_batch=on_batch)
 
 
 class TorchEngine(Engine):

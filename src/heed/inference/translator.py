@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice, repeat
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
@@ -14,10 +14,10 @@ from heed.evaluation.alignment.error_rate import Link
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
-from heed.inference.batching import Result, in_batches
+from heed.inference.batching import length_batches
 from heed.inference.directions import choose_direction
-from heed.inference.engine import Engine, TorchEngine, ignore
-from heed.inference.lines import as_list, check_pairs, encode_lines
+from heed.inference.engine import Engine, TorchEngine
+from heed.inference.lines import LineError, as_list, check_pairs, encode_lines
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
 from heed.inference.teacher_forcing import attention_maps, log_probs
@@ -25,6 +25,7 @@ from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import EOS
 
+Result = TypeVar("Result")
 Sentences = str | Sequence[str]
 """Several sentences, or one."""
 
@@ -99,7 +100,7 @@ class Translator:
         """What searches. Scores of given translations and attention maps are always computed by ``model``."""
         self.saved_search = search
         self.search = self._build_search({})
-        self.on_batch: Callable[[float], object] = ignore
+        self.on_batch: Callable[[float], object] = lambda *_: None
         """Called with the number of sentences after each batch, to report progress."""
 
     @property
@@ -197,7 +198,7 @@ class Translator:
 
     def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
         """Return log p(target | source) of each pair in nats, given with ids that end with EOS."""
-        return self._in_batches(log_probs, sources, targets, first_line=1)
+        return self._teacher_force(log_probs, sources, targets)
 
     def attend(
         self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
@@ -286,9 +287,15 @@ class Translator:
         """
         search = search or self.search
         self.engine.check(search)
-        return self.engine.hypotheses(
-            sources, search, batch_tokens=self.batch_tokens, first_line=first_line, on_batch=self.on_batch
-        )
+        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
+        with self.engine.ready() as engine:
+
+            def search_rows(rows: list[int]) -> list[list[Hypothesis]]:
+                filled = [sources[row] for row in rows if sources[row]]
+                found = iter(engine.search(filled, search) if filled else ())
+                return [next(found) if sources[row] else [empty] for row in rows]
+
+            return self._in_batches(search_rows, [len(ids) + 1 for ids in sources], first_line)
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
         """Return the search with changes, after checking that it can be changed and that the engine has it."""
@@ -353,27 +360,44 @@ class Translator:
         """Yield the attention maps of sentence pairs, given with their ids, which end with EOS."""
         for start in range(0, len(sources), PAIRS_AT_ONCE):
             src_block, tgt_block = (ids[start : start + PAIRS_AT_ONCE] for ids in (src_ids, tgt_ids))
-            maps = self._in_batches(attention_maps, src_block, tgt_block, first_line=1 + start)
+            maps = self._teacher_force(attention_maps, src_block, tgt_block, first_line=1 + start)
             for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
                 pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
                 yield Attended(sources[row], targets[row], *pieces, *pair_maps)
 
-    def _in_batches(
+    def _teacher_force(
         self,
         compute: Callable[[Seq2Seq, Sequence[list[int]], Sequence[list[int]]], list[Result]],
         src_ids: Sequence[list[int]],
         tgt_ids: Sequence[list[int]],
         *,
-        first_line: int,
+        first_line: int = 1,
     ) -> list[Result]:
-        """Return the result of ``compute`` for each pair, given with ids that end with EOS."""
-        lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+        """Return the result of a function of `teacher_forcing` for each pair, given with ids that end with EOS."""
         with self._torch.inference_mode() as model:
 
             def compute_rows(rows: list[int]) -> list[Result]:
                 return compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
 
-            return in_batches(compute_rows, lengths, self.batch_tokens, first_line=first_line, on_batch=self.on_batch)
+            lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+            return self._in_batches(compute_rows, lengths, first_line)
+
+    def _in_batches(
+        self, compute: Callable[[list[int]], list[Result]], lengths: Sequence[int], first_line: int
+    ) -> list[Result]:
+        """Return the results of ``compute``, which gets the rows of a batch, for sentences of these lengths.
+
+        Raises:
+            LineError: if a batch is refused. It names the batch's longest sentence; the first has ``first_line``.
+        """
+        results: dict[int, Result] = {}
+        for rows in length_batches(lengths, self.batch_tokens):
+            try:
+                results.update(zip(rows, compute(rows), strict=True))
+            except HeedError as error:
+                raise LineError(first_line + rows[0], f": {error}") from error
+            self.on_batch(len(rows))
+        return [results[row] for row in range(len(lengths))]
 
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""
