@@ -126,7 +126,13 @@ def load(path: str | Path) -> ModelFolder:
         build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
     )
     saved = _read_shapes(folder / WEIGHTS)
-    _check_sizes(architecture, saved, folder)
+    values = sum(tensor.numel() for tensor in saved.values())
+    if architecture.depth > len(saved) or architecture.width > values:  # even an empty model would take long to build
+        raise HeedError(
+            f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
+            f"{architecture.width:,}, but {WEIGHTS} has {len(saved):,} tensors with {values:,} values: "
+            "they belong to different models, copy both again."
+        )
     try:
         with _WithoutMemory():
             empty = build()
@@ -160,7 +166,13 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     path = folder / WEIGHTS
     parameters = _parameters(model)
     check_architecture(_read_shapes(path), parameters, path)
-    _check_digest(path, _read_config(folder))
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != _read_config(folder).get(DIGEST, digest):
+        raise HeedError(
+            f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
+            f"{DIGEST} from {CONFIG} if you changed the weights yourself."
+        )
     weights = load_file(path)
     check_finite(weights, path)
     with torch.no_grad():
@@ -235,30 +247,6 @@ def _read_shapes(path: Path) -> dict[str, Tensor]:
         if dtype not in DTYPES:
             raise HeedError(f"{path} holds {name} as {dtype}: heed reads {', '.join(DTYPES)}.")
     return {name: torch.empty(shape, device="meta") for name, (_, shape) in headers.items()}
-
-
-def _check_digest(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that the weights are those that `save` wrote, unless the config has no digest of them."""
-    if DIGEST not in config:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != config[DIGEST]:
-        raise HeedError(
-            f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
-            f"{DIGEST} from {CONFIG} if you changed the weights yourself."
-        )
-
-
-def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Refuse a configuration of a model that is larger than its weights, before that model is built."""
-    values = sum(tensor.numel() for tensor in weights.values())
-    if architecture.depth > len(weights) or architecture.width > values:
-        raise HeedError(
-            f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
-            f"{architecture.width:,}, but {WEIGHTS} has {len(weights):,} tensors with {values:,} values: "
-            "they belong to different models, copy both again."
-        )
 
 
 def _different_weights(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> set[str]:
