@@ -9,7 +9,7 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, parity
+from heed.export import parity, to_ctranslate2
 from heed.export.ctranslate2_engine import CTranslate2Engine
 from tests.conftest import RNN
 from tests.export.models import (
@@ -50,8 +50,8 @@ def test_greedy_translations_are_those_of_heed(
     assert "5 of 5 greedy translations are equal" in out
     engine = CTranslate2Engine(run / "export" / "ctranslate2")
     sentences = [*LINES, "", " ", "ünknown dog"]
-    assert engine.translate(sentences) == heed.load(run).translate(sentences, beam=1)
-    assert (engine.src_lang, engine.tgt_lang) == ("en", "de")
+    translator = heed.load(run, device="cpu")
+    assert translator.with_engine(engine).translate(sentences, beam=1) == translator.translate(sentences, beam=1)
 
 
 UNSUPPORTED = {
@@ -105,7 +105,7 @@ def test_quantized_exports_report_bleu_and_are_smaller(heed_cli: Heed, tmp_path:
 
 def test_a_failed_check_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path / "run", transformer())
-    monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
+    monkeypatch.setitem(to_ctranslate2.EPSILON, "layer", 10.0)  # computes something else
     status, _, err = heed_cli("export", run, "--to", "ctranslate2")
     assert status == 2
     assert "differ from heed's" in err

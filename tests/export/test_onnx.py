@@ -51,7 +51,7 @@ def test_greedy_translations_are_those_of_heed(tmp_path: Path, changes: dict[str
     engine = OnnxEngine(run / "export" / "onnx", model.model)
     sources = model.tokenizer.encode_src([" ".join(LINES * 2), "the dog"])
     greedy = GreedySearch(max_length_factor=2.0, max_length_extra=10)
-    ours, theirs = model.translate_ids(sources, search=greedy), engine.hypotheses(sources, greedy)
+    ours, theirs = (each.translate_ids(sources, search=greedy) for each in (model, model.with_engine(engine)))
     assert [n_best[0].tokens for n_best in theirs] == [n_best[0].tokens for n_best in ours]
 
 

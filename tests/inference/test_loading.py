@@ -12,8 +12,7 @@ from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.inference.loading import find_device, load_models
 from heed.inference.mbr import MBRSearch
-from heed.inference.search_settings import BEAM, MBR, SAMPLE
-from heed.inference.searches import build_search
+from heed.inference.searches import BEAM, MBR, SAMPLE, build_search
 from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq

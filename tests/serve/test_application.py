@@ -13,6 +13,8 @@ from omegaconf import OmegaConf
 import heed
 from heed.cli.serve import _accepted_hosts
 from heed.errors import HeedError
+from heed.inference.searches import MBR, SAMPLE
+from heed.inference.translator import Translator
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
@@ -94,6 +96,14 @@ def test_a_client_may_choose_the_beam(client: TestClient, model: ServedModel) ->
     answer = client.post("/translate", json={"q": LINES, "beam": 1, **EN_DE}).json()
     assert answer["translatedText"] == model.translator.translate(LINES, beam=1)
     assert answer["translatedText"] != model.translator.translate(LINES)
+
+
+def test_a_model_may_have_a_search_without_a_beam(serve: Serve, model: ServedModel) -> None:
+    own = model.translator
+    for search in ({**MBR, "beam": 2, "samples": 2}, {**MBR, "beam": 0, "samples": 3}, SAMPLE):
+        translator = Translator(own.model, own.tokenizer, search, src_lang="en", tgt_lang="de")
+        answer = serve(ServedModel("other", translator)).post("/translate", json={"q": LINES[0], **EN_DE})
+        assert answer.json() == {"translatedText": translator.translate(LINES[0])[0]}
 
 
 def test_only_text_nodes_of_html_are_translated(client: TestClient, model: ServedModel) -> None:

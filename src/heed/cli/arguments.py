@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
-from heed.inference.search_settings import MBR, SAMPLE
+from heed.inference.searches import MBR, SAMPLE
 
 if TYPE_CHECKING:
     from heed.inference.searches import SearchOptions

@@ -12,7 +12,7 @@ from heed.decoding import GreedySearch
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference import model_folder
 from heed.inference.alignment import choose_extraction, word_maps
-from heed.inference.search_settings import LENGTH_LIMITS
+from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.progress import Progress
 

@@ -13,11 +13,7 @@ QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16
 
 
 def require(package: str) -> Any:
-    """Import a package of the extra ``export``.
-
-    Raises:
-        HeedError: it is not installed.
-    """
+    """Import a package of the extra ``export``, or raise a HeedError if it is not installed."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -10,8 +10,6 @@ from heed.errors import HeedError
 from heed.export import require
 from heed.export.description import read_description
 from heed.export.parity import ExportedEngine
-from heed.inference import BATCH_TOKENS
-from heed.inference.searches import build_search
 from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 
 ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
@@ -28,21 +26,19 @@ class CTranslate2Engine(ExportedEngine):
         folder: what ``heed export --to ctranslate2`` wrote, or a copy.
         device: "cpu", "cuda", "cuda:1" or "auto".
         threads: threads of one translation; 0: CTranslate2's default.
-        compute_type: CTranslate2's type of computations; "default": that of the weights.
 
     Raises:
         HeedError: the folder was not exported by heed, or CTranslate2 is not installed or cannot load it.
     """
 
-    def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0, compute_type: str = "default") -> None:
+    def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0) -> None:
         ctranslate2 = require("ctranslate2")
-        self.description = read_description(folder, "ctranslate2")
-        self.src_lang, self.tgt_lang = self.description["src_lang"], self.description["tgt_lang"]
+        self.positions = read_description(folder, "ctranslate2").get("positions")
         self.tokenizer = Tokenizer.load(folder)
         name, _, index = device.partition(":")
         options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
         try:
-            self._translator = ctranslate2.Translator(str(folder), device=name, compute_type=compute_type, **options)
+            self._translator = ctranslate2.Translator(str(folder), device=name, **options)
         except (RuntimeError, ValueError) as error:
             raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
         self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
@@ -51,31 +47,11 @@ class CTranslate2Engine(ExportedEngine):
         if not isinstance(search, BeamSearch | GreedySearch):
             raise HeedError(f"The engine ctranslate2 has beam search and greedy search only. {ADVICE}")
 
-    def translate(
-        self,
-        sentences: Sequence[str],
-        *,
-        beam: int = 1,
-        length_penalty: float = 0.0,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> list[str]:
-        """Return the translation of each sentence; that of a blank sentence is empty.
-
-        Args:
-            beam: hypotheses kept; 1 is greedy search.
-            length_penalty: exponent of heed's length penalty.
-            batch_tokens: padded source tokens per batch.
-        """
-        search = build_search(self.description.get("search"), beam=beam, length_penalty=length_penalty)
-        sources = self.tokenizer.encode_src([line if line.strip() else "" for line in sentences])
-        found = self.hypotheses(sources, search, batch_tokens=batch_tokens)
-        return self.tokenizer.decode_tgt([n_best[0].tokens for n_best in found])
-
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
         beam, penalty, n_best = 1, 0.0, 1
         if isinstance(search, BeamSearch):
             beam, penalty, n_best = search.beam, search.length_penalty, search.n_best
-        limits = [search.limit(len(ids) + 1, self.description.get("positions")) for ids in sources]
+        limits = [search.limit(len(ids) + 1, self.positions) for ids in sources]
         results = self._translate_batch(sources, beam, max(limits))
         for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
             # A batch shares its largest limit: a sentence that went beyond its own is translated again, alone.
@@ -108,10 +84,7 @@ class CTranslate2Engine(ExportedEngine):
             found.append(Hypothesis(tokens, log_prob, score, finished))
         return sorted(found, key=lambda each: (each.finished, each.score), reverse=True)
 
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        scored = self._translator.score_batch(
-            [self.tokenizer.src_pieces(ids) for ids in sources],
-            [self.tokenizer.tgt_pieces(ids) for ids in targets],
-            max_input_length=0,
-        )
-        return [float(sum(each.log_probs)) for each in scored]
+    def score(self, source: Sequence[int], target: Sequence[int]) -> float:
+        pieces = self.tokenizer.src_pieces(source), self.tokenizer.tgt_pieces(target)
+        (scored,) = self._translator.score_batch(*([each] for each in pieces), max_input_length=0)
+        return float(sum(scored.log_probs))

@@ -4,33 +4,25 @@ import hashlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from heed import __version__
 from heed.data.cache import build_once
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, require, to_ctranslate2
+from heed.export import require, to_ctranslate2
 from heed.export.ctranslate2_engine import ADVICE, CTranslate2Engine
 from heed.export.parity import check_sentences
-from heed.inference import BATCH_TOKENS, MAX_TOKENS, loading, model_folder
+from heed.inference import loading, model_folder
 from heed.inference.translator import Translator
-from heed.options import AtLeast1
 
 
-def load(
-    *paths: str | Path,
-    device: str | None = None,
-    direction: str | None = None,
-    batch_tokens: AtLeast1 = BATCH_TOKENS,
-    max_tokens: AtLeast1 | None = MAX_TOKENS,
-) -> Translator:
+def load(*paths: str | Path, device: str | None = None, direction: str | None = None, **options: Any) -> Translator:
     """Load a trained model for CTranslate2, after exporting it into its folder if it is used for the first time.
 
     Args:
-        paths: a run, a model folder, or a copy of either.
-        device: "cpu", "cuda", "cuda:1"; None: cuda if available, otherwise cpu.
-        direction, batch_tokens, max_tokens: see `heed.inference.loading.load`.
+        paths, device, direction, options: see `heed.inference.loading.load`.
 
     Raises:
         HeedError: CTranslate2 is not installed or cannot compute the model, there are several models, the model's
@@ -43,7 +35,7 @@ def load(
     if not found.startswith(("cpu", "cuda")):
         raise HeedError(f"CTranslate2 cannot use the device {found}. {ADVICE}")
     path = Path(*paths)
-    translator = loading.load(path, device=found, batch_tokens=batch_tokens, max_tokens=max_tokens)
+    translator = loading.load(path, device=found, **options)
     engine = CTranslate2Engine(cached_export(path, translator), device=found, threads=torch.get_num_threads())
     return translator.with_engine(engine).in_direction(direction)
 
@@ -62,7 +54,7 @@ def cached_export(path: Path, translator: Translator) -> Path:
         HeedError: CTranslate2 cannot compute the model, or the folder cannot be written.
     """
     try:
-        ctranslate2_model.check_supported(translator.model)
+        to_ctranslate2.check_supported(translator.model)
     except HeedError as error:
         raise HeedError(f"{error} {ADVICE}") from error
     folder = model_folder.find(path)
@@ -84,5 +76,5 @@ def cached_export(path: Path, translator: Translator) -> Path:
     return build_once(cache, export)
 
 
-def _read_lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+def _read_lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")

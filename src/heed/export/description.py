@@ -15,12 +15,7 @@ LIMIT = 2**18
 
 
 def write_description(folder: Path, target: str, translator: Translator, **facts: Any) -> None:
-    """Write ``heed.json``.
-
-    Args:
-        target: the engine.
-        facts: content besides the version of heed, the languages and the search.
-    """
+    """Write ``heed.json``: the engine, the version of heed, the languages, the search, and further facts."""
     content = {
         "to": target,
         "heed": __version__,

@@ -18,11 +18,7 @@ POSITIONS = 1024
 
 
 def check_supported(model: Seq2Seq) -> Transformer:
-    """Return the model if Marian or Pegasus can compute it.
-
-    Raises:
-        HeedError: saying what they do not have.
-    """
+    """Return the model if Marian or Pegasus can compute it, else raise a HeedError that says what they do not have."""
     if not isinstance(model, Transformer):
         raise HeedError("transformers has no recurrent encoder-decoder with attention: only a transformer is exported.")
     config, positions = model.config, model.config.positions

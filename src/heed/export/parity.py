@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,7 +15,7 @@ from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
 from heed.inference.batching import pad
 from heed.inference.engine import Engine
-from heed.inference.search_settings import LENGTH_LIMITS
+from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
 from heed.symbols import BOS, EOS
@@ -39,8 +39,8 @@ class ExportedEngine(Engine):
         assert isinstance(search, GreedySearch)
 
     @abstractmethod
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        """Return log p(target, EOS | source) in nats of each pair, given as ids without EOS."""
+    def score(self, source: Sequence[int], target: Sequence[int]) -> float:
+        """Return log p(target, EOS | source) in nats of a pair, given as ids without EOS."""
 
 
 def greedy_hypotheses(rows: Iterable[Sequence[int]], limits: Sequence[int]) -> list[list[Hypothesis]]:
@@ -67,8 +67,9 @@ class CheckSet:
 class Report:
     """The comparison of an exported model with heed's."""
 
-    sentences: int
     name: str
+    """See `CheckSet`."""
+    sentences: int
     equal: int
     """Sentences with the same greedy translation."""
     ties: int
@@ -77,9 +78,8 @@ class Report:
     """Largest difference of log p of heed's beam search results, in nats."""
     bleu: tuple[float, float] | None
     """BLEU of greedy translations, of heed and of the export; None without references."""
-    heed_speed: float
-    """Greedy sentences per second, one batch of similar lengths at a time."""
-    export_speed: float
+    sentences_per_second: dict[str, float]
+    """Greedy search of "heed" and of the "export", one batch of similar lengths at a time."""
 
     def lines(self) -> list[str]:
         """Return the report as text."""
@@ -89,32 +89,21 @@ class Report:
         if self.bleu is not None:
             ours, theirs = self.bleu
             lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+.2f}")
-        lines.append(
-            f"speed (greedy): heed {self.heed_speed:.1f}, export {self.export_speed:.1f} sentences/s "
-            f"({self.export_speed / self.heed_speed:.1f} ×)"
-        )
-        return lines
+        own, other = self.sentences_per_second.values()
+        return [*lines, f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)"]
 
     def plain(self) -> dict[str, Any]:
         """Return the report for ``heed.json``."""
-        return {
-            "sentences": self.sentences,
-            "equal": self.equal,
-            "ties": self.ties,
-            "score_difference": self.score_difference,
-            "bleu": self.bleu,
-            "sentences_per_second": {"heed": self.heed_speed, "export": self.export_speed},
-        }
+        return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
 def check_sentences(
     run: Path, file: Path | None, read: Callable[[Path], list[str]], directions: Sequence[str]
 ) -> CheckSet:
-    """Return the sentences for the check of a run's export.
+    """Return the sentences for the check of an export: those of a file, or the run's validation set.
 
     Args:
         run: a run, or its model folder.
-        file: sentences instead of the run's validation set; None for the validation set.
         read: returns the lines of a file.
         directions: of the model; the export is for the first one.
 
@@ -143,23 +132,18 @@ def compare_engines(translator: Translator, engine: ExportedEngine, check: Check
     theirs, export_seconds = _timed_search(translator.with_engine(engine), sources, greedy)
     different = [row for row in range(len(sources)) if ours[row] != theirs[row]]
     return Report(
+        check.name,
         sentences=len(sources),
-        name=check.name,
         equal=len(sources) - len(different),
         ties=sum(_is_tie(translator, sources[row], ours[row], theirs[row]) for row in different),
         score_difference=_score_difference(translator, engine, sources, beam),
         bleu=_bleu(translator, (ours, theirs), check.references),
-        heed_speed=len(sources) / heed_seconds,
-        export_speed=len(sources) / export_seconds,
+        sentences_per_second={"heed": len(sources) / heed_seconds, "export": len(sources) / export_seconds},
     )
 
 
 def require_equal(report: Report) -> None:
-    """Check that a float32 export computes the same as heed.
-
-    Raises:
-        HeedError: translations differ that are not ties, or scores differ by more than `SCORE_TOLERANCE`.
-    """
+    """Raise a HeedError if translations differ that are not ties, or scores by more than `SCORE_TOLERANCE`."""
     problem = ""
     if different := report.sentences - report.equal - report.ties:
         problem = f"{different} of {report.sentences} greedy translations differ from heed's on {report.name}"
@@ -188,15 +172,13 @@ def _score_difference(translator: Translator, engine: ExportedEngine, sources: I
 
     A result that was cut at the length limit is scored as if it ended before its last token.
     """
-    found = [n_best[0] for n_best in translator.translate_ids(sources, search=beam)]
-    pairs = [
-        (source, best.tokens if best.finished else best.tokens[:-1])
-        for source, best in zip(sources, found, strict=True)
-        if source
+    found = [
+        best.tokens if best.finished else best.tokens[:-1]
+        for best, *_ in translator.translate_ids(sources, search=beam)
     ]
-    theirs = engine.score_ids([source for source, _ in pairs], [target for _, target in pairs])
+    pairs = [(source, target) for source, target in zip(sources, found, strict=True) if source]
     ours = translator.score_ids([[*source, EOS] for source, _ in pairs], [[*target, EOS] for _, target in pairs])
-    return max((abs(a - b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+    return max((abs(own - engine.score(*pair)) for own, pair in zip(ours, pairs, strict=True)), default=0.0)
 
 
 @torch.inference_mode()

@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, require, to_ctranslate2
+from heed.export import require, to_ctranslate2
 from heed.export.parity import CheckSet, Report
 from heed.files import remove, replacing
 from heed.inference.languages import language_name
@@ -45,7 +45,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     """
     require("ctranslate2")
     name = package_name(translator)
-    ctranslate2_model.check_supported(translator.model)
+    to_ctranslate2.check_supported(translator.model)
     if translator.tokenizer.tags:
         raise HeedError(
             "Argos Translate cannot write the language tag that this model of several target languages reads: train "

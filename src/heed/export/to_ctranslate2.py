@@ -1,15 +1,29 @@
-"""``heed export --to ctranslate2``."""
+"""``heed export --to ctranslate2``: transformers in the format of https://github.com/OpenNMT/CTranslate2."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from heed.errors import HeedError
-from heed.export import ctranslate2_model, require
+from heed.export import require
 from heed.export.ctranslate2_engine import CTranslate2Engine
 from heed.export.description import write_description
 from heed.export.parity import CheckSet, Report, compare_engines, require_equal
+from heed.export.weights import absolute_position_vectors, layers_of, query_projection
 from heed.files import replacing
 from heed.inference.translator import Translator
+from heed.models.seq2seq import Seq2Seq
+from heed.models.transformer import Transformer
+from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
+
+POSITIONS = 2048
+"""Positions of a sinusoidal table. heed's own translator accepts 1,024 subwords by default."""
+
+EPSILON = {"layer": 1e-5, "rms": 1e-6}
+"""Of torch's LayerNorm and of `heed.layers.norms.RMSNorm`."""
 
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
@@ -17,7 +31,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 
     Args:
         out: the new folder.
-        quantization: see `heed.export.ctranslate2_model.save`. Without it the check must succeed.
+        quantization: one of `heed.export.QUANTIZATIONS`; None: float32, for which the check must succeed.
 
     Raises:
         HeedError: CTranslate2 is not installed or cannot compute the model, or the check fails. Nothing is written.
@@ -41,15 +55,144 @@ def write(translator: Translator, folder: Path, check: CheckSet, *, quantization
 
 def convert(translator: Translator, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
     """Write the files of `export` into an existing folder without a check; return further content of ``heed.json``."""
-    model = ctranslate2_model.check_supported(translator.model)
-    tokenizer = translator.tokenizer
-    src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
-    tgt_pieces = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
+    model, tokenizer = check_supported(translator.model), translator.tokenizer
+    spec = model_spec(model)
+    spec.register_source_vocabulary(tokenizer.src_pieces(range(tokenizer.src_vocab)))
+    spec.register_target_vocabulary(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
+    spec.config.unk_token = UNK_PIECE
+    spec.config.bos_token = spec.config.decoder_start_token = BOS_PIECE
+    spec.config.eos_token = EOS_PIECE
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = EPSILON[model.config.norm_kind]
     try:
-        ctranslate2_model.save(folder, model, src_pieces, tgt_pieces, quantization=quantization)
+        spec.validate()
+        spec.optimize(quantization=quantization)
+        spec.save(str(folder))
     except ValueError as error:
         raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
     tokenizer.save(folder)
     facts = {"quantization": quantization, "positions": model.max_target_length}
     write_description(folder, "ctranslate2", translator, **facts)
     return facts
+
+
+def check_supported(model: Seq2Seq) -> Transformer:
+    """Return the model if CTranslate2 can compute it, else raise a HeedError that says what it does not have."""
+    if not isinstance(model, Transformer):
+        raise HeedError("CTranslate2 has no recurrent encoder-decoder with attention: only a transformer is exported.")
+    config, positions = model.config, model.config.positions.kind
+    unsupported = {
+        "layers without a norm (model.norm=none)": config.norm == "none",
+        "layers without a residual sum (model.residual=false)": not config.residual,
+        "self-attention without parameters (model.self_attention.kind=parameter_free)": (
+            config.self_attention.kind == "parameter_free"
+        ),
+        "ALiBi in the encoder (model.positions.kind=alibi)": positions == "alibi",
+        "relative positions of this kind, a table for each layer (model.positions.kind=relative)": (
+            positions == "relative"
+        ),
+    }
+    if problems := [name for name, is_used in unsupported.items() if is_used]:
+        raise HeedError(f"CTranslate2 cannot compute this model: it has no {' and no '.join(problems)}.")
+    return model
+
+
+def model_spec(model: Transformer) -> Any:
+    """Return a ``ctranslate2.specs.TransformerSpec`` with the weights of a model that `check_supported` accepts."""
+    spec = _empty_spec(model)
+    if model.config.norm == "pre":
+        _copy_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _copy_norm(spec.decoder.layer_norm, model.decoder_norm)
+    _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model.src_embedding.weight, model.src_positions)
+    _copy_embedding(spec.decoder, spec.decoder.embeddings, model.tgt_embedding.weight, model.tgt_positions)
+    _copy_positions(spec.encoder, model)
+    _copy_positions(spec.decoder, model)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
+        _copy_self_attention(theirs.self_attention, ours.self_attention)
+        _copy_feed_forward(theirs.ffn, ours.feed_forward)
+    for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
+        _copy_self_attention(theirs.self_attention, ours.self_attention)
+        _copy_cross_attention(theirs.attention, ours.cross_attention)
+        _copy_feed_forward(theirs.ffn, ours.feed_forward)
+    return spec
+
+
+def _empty_spec(model: Transformer) -> Any:
+    """Return the specification of the architecture, without weights."""
+    specs = import_module("ctranslate2.specs.transformer_spec")
+    activations = import_module("ctranslate2.specs.common_spec").Activation
+    config = model.config
+    activation = {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}[config.activation]
+    options = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm == "pre",
+        "activation": activation,
+        "ffn_glu": config.activation == "swiglu",
+        "rms_norm": config.norm_kind == "rms",
+        # 0: all dimensions of a head.
+        "rotary_dim": 0 if config.positions.kind == "rotary" else None,
+        "rotary_interleave": False,
+    }
+    return specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.encoder_layers, **options),
+        specs.TransformerDecoderSpec(config.decoder_layers, **options),
+    )
+
+
+def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) -> None:
+    merge = getattr(positions, "merge", None)
+    side.scale_embeddings = merge is None
+    if merge is not None:
+        # W [x; p] = W_x x + W_p p: W_x is applied to the whole table beforehand, W_p in `absolute_position_vectors`.
+        width = table.shape[1]
+        table = width**0.5 * table @ merge.weight[:, :width].T
+    embedding.weight = _array(table)
+
+
+def _copy_positions(side: Any, model: Transformer) -> None:
+    if hasattr(side, "position_encodings"):
+        positions = model.src_positions if hasattr(side, "embeddings_merge") else model.tgt_positions
+        side.position_encodings.encodings = _array(absolute_position_vectors(positions, model.config, POSITIONS))
+
+
+def _copy_self_attention(spec: Any, residual: Any) -> None:
+    attention = residual.sublayer.attention
+    query_weight, query_bias = query_projection(attention)
+    spec.linear[0].weight = _array(torch.cat((query_weight, attention.key_value.weight)))
+    spec.linear[0].bias = _array(torch.cat((query_bias, attention.key_value.bias)))
+    _copy_linear(spec.linear[1], attention.output)
+    _copy_norm(spec.layer_norm, residual.norm)
+
+
+def _copy_cross_attention(spec: Any, residual: Any) -> None:
+    attention = residual.sublayer.attention
+    for linear, module in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
+        _copy_linear(linear, module)
+    _copy_norm(spec.layer_norm, residual.norm)
+
+
+def _copy_feed_forward(spec: Any, residual: Any) -> None:
+    feed_forward = residual.sublayer
+    weight, bias = feed_forward.up_projection.weight, feed_forward.up_projection.bias
+    if hasattr(spec, "linear_0_noact"):
+        (weight, value_weight), (bias, value_bias) = weight.chunk(2), bias.chunk(2)
+        spec.linear_0_noact.weight, spec.linear_0_noact.bias = _array(value_weight), _array(value_bias)
+    spec.linear_0.weight, spec.linear_0.bias = _array(weight), _array(bias)
+    _copy_linear(spec.linear_1, feed_forward.down_projection)
+    _copy_norm(spec.layer_norm, residual.norm)
+
+
+def _copy_linear(spec: Any, linear: nn.Linear) -> None:
+    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
+
+
+def _copy_norm(spec: Any, norm: Any) -> None:
+    spec.gamma = _array(norm.weight)
+    if hasattr(norm, "bias"):
+        spec.beta = _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> Any:
+    # Copied, because the converter works in place.
+    return tensor.detach().float().clone().numpy()

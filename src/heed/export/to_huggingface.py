@@ -16,7 +16,7 @@ from heed.export import huggingface_model, require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
 from heed.files import replacing
 from heed.inference.batching import pad
-from heed.inference.search_settings import search_settings
+from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
 
@@ -81,11 +81,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 
 
 def check_token() -> None:
-    """Check that the user is logged in to the Hugging Face hub.
-
-    Raises:
-        HeedError: there is no token.
-    """
+    """Raise a HeedError unless the user is logged in to the Hugging Face hub."""
     if require("huggingface_hub").get_token() is None:
         raise HeedError("--push needs a token of huggingface.co: run `hf auth login`, or set HF_TOKEN.")
 
@@ -120,11 +116,7 @@ class HuggingFaceEngine(ExportedEngine):
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
-        """Check that both tokenizers return the same ids.
-
-        Raises:
-            HeedError: naming a sentence for which they do not.
-        """
+        """Raise a HeedError, which names a sentence, unless both tokenizers return the same ids."""
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
         _require_same("segments", sentences, encoded, self.tokenizer(sentences)["input_ids"])
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
@@ -145,15 +137,12 @@ class HuggingFaceEngine(ExportedEngine):
         return greedy_hypotheses(outputs[:, 1:].tolist(), limits)
 
     @torch.inference_mode()
-    def score_ids(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[float]:
-        scores = []
-        for source, target in zip(sources, targets, strict=True):
-            logits: Tensor = self.model(
-                input_ids=torch.tensor([[*source, EOS]]), decoder_input_ids=torch.tensor([[BOS, *target]])
-            ).logits
-            log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)
-            scores.append(float(log_probs.sum()))
-        return scores
+    def score(self, source: Sequence[int], target: Sequence[int]) -> float:
+        logits: Tensor = self.model(
+            input_ids=torch.tensor([[*source, EOS]]), decoder_input_ids=torch.tensor([[BOS, *target]])
+        ).logits
+        log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)
+        return float(log_probs.sum())
 
 
 def _require_same(verb: str, sentences: Sequence[str], ours: Sequence[object], theirs: Sequence[object]) -> None:

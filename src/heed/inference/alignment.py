@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from heed.errors import HeedError, argument
-from heed.evaluation.alignment import SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
+from heed.evaluation.alignment import ROWS, SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.outputs import Attended
 
@@ -13,15 +15,10 @@ from heed.inference.outputs import Attended
 def word_maps(pair: Attended) -> AttentionMap:
     """Return every cross-attention map over words that an `Extraction` can select: "2 L H T S".
 
-    Words are separated by white space.
-
-    Raises:
-        HeedError: if the model has no cross-attention.
+    Words are separated by white space. A model without cross-attention raises a HeedError.
     """
-    if pair.cross is None:
-        raise HeedError("This model has no cross-attention, so it gives no alignments.")
     words = split_words(pair.source), split_words(pair.target)
-    return candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words)
+    return candidate_maps(_cross_attention(pair), pair.src_pieces, pair.tgt_pieces, *words)
 
 
 def choose_extraction(
@@ -38,23 +35,19 @@ def choose_extraction(
         saved: the ``alignment`` section of a model folder's config: the map chosen on validation data. None: the mean
             of the heads of the second last layer.
         pair: any sentence pair attended by the model.
-        layer: another decoder layer, counted from 1.
-        head: another attention head of the layer, counted from 1; 0: the mean of all heads.
-        row: another row of the map, see `Extraction.row`.
+        layer, head, row: another map, see `Translator.align`.
 
     Raises:
         HeedError: if the model has no such layer, head or row, or no cross-attention.
     """
-    if pair.cross is None:
-        raise HeedError("This model has no cross-attention, so it gives no alignments.")
-    layers, heads = pair.cross.shape[:2]
+    layers, heads = _cross_attention(pair).shape[:2]
     chosen = extraction_from_config(saved, layers=layers, heads=heads)
     if layer is not None and layer != chosen.layer:
         chosen = replace(chosen, layer=layer, head=None)  # the saved head belongs to the saved layer
     if head is not None:
         chosen = replace(chosen, head=head or None)
     if row is not None:
-        if row not in ("output", "input"):
+        if row not in ROWS:
             raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
         chosen = replace(chosen, row=row)
     if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
@@ -66,10 +59,12 @@ def choose_extraction(
 
 
 def check_symmetrization(name: str) -> None:
-    """Check that a symmetrization with this name exists.
-
-    Raises:
-        HeedError: if not.
-    """
+    """Raise a HeedError unless a symmetrization with this name exists."""
     if name not in SYMMETRIZATIONS:
         raise HeedError(f"{argument('symmetrize', name)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
+
+
+def _cross_attention(pair: Attended) -> np.ndarray:
+    if pair.cross is None:
+        raise HeedError("This model has no cross-attention, so it gives no alignments.")
+    return pair.cross

@@ -8,17 +8,6 @@ from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, argument
 
 
-def trained_directions(tokenizer: Tokenizer, own: Direction, others: Sequence[Direction]) -> list[Direction]:
-    """Return the directions of a model, the one it is used for by default first.
-
-    Args:
-        own: the languages in the model folder's config.
-        others: all directions in the config; none for a model of one direction, or of both directions of two languages.
-    """
-    both = [own.reversed()] if tokenizer.tags else []
-    return list(dict.fromkeys([own, *(others or both)]))
-
-
 def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str) -> Direction:
     """Return the direction with a name.
 
@@ -26,7 +15,7 @@ def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str
     to one of its target languages (zero-shot translation, Johnson et al. 2017, §4.5).
 
     Args:
-        known: the directions in which the model was trained, see `trained_directions`.
+        known: the directions in which the model was trained, the one it is used for by default first.
         name: for example "de-en", or only the target language, "en".
 
     Raises:

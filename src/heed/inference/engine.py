@@ -1,24 +1,18 @@
 """Engines: token ids → hypotheses. A `Translator` searches with heed's own model or with an export of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 from heed.decoding import Hypothesis, Search
 from heed.decoding.fused import for_search
-from heed.inference import BATCH_TOKENS
-from heed.inference.batching import length_batches, pad
-from heed.inference.lines import errors_name_line
+from heed.inference.batching import pad
 from heed.kernels import WeightPacker, prepared_linear
 from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS
-
-
-def ignore(sentences: object) -> None:
-    """Report no progress."""
 
 
 class Engine(ABC):
@@ -26,11 +20,7 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self, search: Search) -> None:
-        """Check that the engine has this kind of search.
-
-        Raises:
-            HeedError: if it does not.
-        """
+        """Raise a HeedError unless the engine has this kind of search."""
 
     @abstractmethod
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
@@ -43,35 +33,6 @@ class Engine(ABC):
     def ready(self) -> AbstractContextManager["Engine"]:
         """Return a context with an engine that may `search` as long as the weights do not change."""
         return nullcontext(self)
-
-    def hypotheses(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        first_line: int = 1,
-        on_batch: Callable[[float], object] = ignore,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each source, best first.
-
-        Args:
-            sources: token ids without EOS. A source without tokens has one empty hypothesis.
-            batch_tokens: padded source tokens per batch.
-            first_line: number of the first source in error messages.
-            on_batch: called with the number of sentences after each batch.
-        """
-        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
-        results = [[empty] for _ in sources]
-        with self.ready() as engine:
-            for batch in length_batches([len(ids) + 1 for ids in sources], batch_tokens):
-                if rows := [row for row in batch if sources[row]]:
-                    with errors_name_line(first_line + rows[0]):
-                        found = engine.search([sources[row] for row in rows], search)
-                    for row, hypotheses in zip(rows, found, strict=True):
-                        results[row] = hypotheses
-                on_batch(len(batch))
-        return results
 
 
 class TorchEngine(Engine):

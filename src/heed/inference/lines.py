@@ -22,27 +22,14 @@ class LineError(HeedError):
         self.number = number
         self.problem = problem
 
-    def at(self, number: int) -> "LineError":
-        """Return the error of another line, for input that was cut or divided before it was translated."""
-        return LineError(number, self.problem)
-
-
-@contextmanager
-def errors_name_line(number: int) -> Iterator[None]:
-    """Add the number of a batch's longest line, for which the model refuses the batch, to a HeedError."""
-    try:
-        yield
-    except HeedError as error:
-        raise LineError(number, f": {error}") from error
-
 
 @contextmanager
 def renumbered(number: Callable[[int], int]) -> Iterator[None]:
-    """Change the number of the line in errors, by a function from one number to another."""
+    """Change the line number in errors, for input that was cut or divided before it was translated."""
     try:
         yield
     except LineError as error:
-        raise error.at(number(error.number)) from error
+        raise LineError(number(error.number), error.problem) from error
 
 
 def as_list(sentences: str | Iterable[str]) -> list[str]:

@@ -37,19 +37,17 @@ def load(
             direction, or the device cannot be used.
     """
     found = find_device(device)  # reports a wrong device before the models are read
-    folder = load_models(*(Path(path) for path in paths))
-    return Translator(
+    folder = load_models(*map(Path, paths))
+    saved = ("search", "alignment", "src_lang", "tgt_lang", "directions")
+    translator = Translator(
         folder.model.to(found),
         folder.tokenizer,
-        folder.config.get("search"),
-        alignment=folder.config.get("alignment"),
-        src_lang=folder.config.get("src_lang", ""),
-        tgt_lang=folder.config.get("tgt_lang", ""),
-        directions=folder.config.get("directions", ()),
+        **{name: folder.config[name] for name in saved if name in folder.config},
         batch_tokens=batch_tokens,
         max_tokens=max_tokens,
         packed=True,
-    ).in_direction(direction)
+    )
+    return translator.in_direction(direction)
 
 
 def load_models(*paths: Path) -> ModelFolder:
@@ -60,20 +58,14 @@ def load_models(*paths: Path) -> ModelFolder:
     """
     if not paths:
         raise HeedError("There is no model to load: give a run or a model folder.")
-    first, *others = paths
-    folder = model_folder.load(first)
-    if not others:
-        return folder
-    members = [folder.model]
-    for path in others:
-        other = model_folder.load(path)
-        if other.tokenizer.hash != folder.tokenizer.hash:
+    first, *others = map(model_folder.load, paths)
+    for path, other in zip(paths[1:], others, strict=True):
+        if other.tokenizer.hash != first.tokenizer.hash:
             raise HeedError(
-                f"{first} and {path} have different vocabularies, so their probabilities cannot be averaged: train the "
-                "models of an ensemble on the same data with the same tokenizer settings."
+                f"{paths[0]} and {path} have different vocabularies, so their probabilities cannot be averaged: train "
+                "the models of an ensemble on the same data with the same tokenizer settings."
             )
-        members.append(other.model)
-    return replace(folder, model=Ensemble(members))
+    return replace(first, model=Ensemble([first.model, *(other.model for other in others)])) if others else first
 
 
 def find_device(name: str | None) -> torch.device:

@@ -58,9 +58,6 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
     Args:
         folder: created if it does not exist.
         extra: further keys of ``config.yaml``, for example the languages and search settings.
-
-    Raises:
-        HeedError: if the disk is full.
     """
     header = {"format": FORMAT, "family": model.config.family, "model": model.config.to_plain()}
     config = {**header, **extra, **header}
@@ -100,11 +97,7 @@ def find(path: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer.
-
-    Raises:
-        HeedError: if there is no model folder.
-    """
+    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer."""
     total = hashlib.blake2b(digest_size=16)
     folder = find(path)
     for name in (CONFIG, WEIGHTS, *sorted(file.name for file in folder.glob("*.model"))):
@@ -133,7 +126,13 @@ def load(path: str | Path) -> ModelFolder:
         build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
     )
     saved = _read_shapes(folder / WEIGHTS)
-    _check_sizes(architecture, saved, folder)
+    values = sum(tensor.numel() for tensor in saved.values())
+    if architecture.depth > len(saved) or architecture.width > values:  # even an empty model would take long to build
+        raise HeedError(
+            f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
+            f"{architecture.width:,}, but {WEIGHTS} has {len(saved):,} tensors with {values:,} values: "
+            "they belong to different models, copy both again."
+        )
     try:
         with _WithoutMemory():
             empty = build()
@@ -148,11 +147,7 @@ def load(path: str | Path) -> ModelFolder:
 
 
 def read_architecture(folder: Path) -> ModelConfig:
-    """Return the architecture of the model in a model folder.
-
-    Raises:
-        HeedError: if its ``config.yaml`` is missing, damaged or describes no model.
-    """
+    """Return the architecture of the model in a model folder, after checking its ``config.yaml``."""
     return _read_architecture(_read_config(folder), folder / CONFIG)
 
 
@@ -171,7 +166,13 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     path = folder / WEIGHTS
     parameters = _parameters(model)
     check_architecture(_read_shapes(path), parameters, path)
-    _check_digest(path, _read_config(folder))
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != _read_config(folder).get(DIGEST, digest):
+        raise HeedError(
+            f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
+            f"{DIGEST} from {CONFIG} if you changed the weights yourself."
+        )
     weights = load_file(path)
     check_finite(weights, path)
     with torch.no_grad():
@@ -180,15 +181,7 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
 
 
 def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
-    """Check that the weights read from ``path`` have the expected names and shapes.
-
-    Args:
-        weights: the weights that were read, by parameter name.
-        expected: the parameters of the model that is to be filled.
-
-    Raises:
-        HeedError: if they differ.
-    """
+    """Raise a HeedError unless the weights read from ``path`` have the expected names and shapes."""
     if different := _different_weights(weights, expected):
         first = min(different)
         there, here = (_format_shape(side.get(first)) for side in (weights, expected))
@@ -199,11 +192,7 @@ def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Ten
 
 
 def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Check that no weight read from ``path`` is NaN or infinite.
-
-    Raises:
-        HeedError: naming the first parameter with such values.
-    """
+    """Raise a HeedError if a weight read from ``path`` is NaN or infinite."""
     for name, tensor in weights.items():
         # The sum is cheaper than isfinite() and not finite if any value is not.
         if not tensor.sum().isfinite() and (wrong := int((~tensor.isfinite()).sum())):
@@ -258,30 +247,6 @@ def _read_shapes(path: Path) -> dict[str, Tensor]:
         if dtype not in DTYPES:
             raise HeedError(f"{path} holds {name} as {dtype}: heed reads {', '.join(DTYPES)}.")
     return {name: torch.empty(shape, device="meta") for name, (_, shape) in headers.items()}
-
-
-def _check_digest(path: Path, config: Mapping[str, Any]) -> None:
-    """Check that the weights are those that `save` wrote, unless the config has no digest of them."""
-    if DIGEST not in config:
-        return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != config[DIGEST]:
-        raise HeedError(
-            f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
-            f"{DIGEST} from {CONFIG} if you changed the weights yourself."
-        )
-
-
-def _check_sizes(architecture: ModelConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Refuse a configuration of a model that is larger than its weights, before that model is built."""
-    values = sum(tensor.numel() for tensor in weights.values())
-    if architecture.depth > len(weights) or architecture.width > values:
-        raise HeedError(
-            f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
-            f"{architecture.width:,}, but {WEIGHTS} has {len(weights):,} tensors with {values:,} values: "
-            "they belong to different models, copy both again."
-        )
 
 
 def _different_weights(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> set[str]:

@@ -1,7 +1,7 @@
 """Translate lines of several sentences: split them, translate the sentences, and join the translations."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Unpack
@@ -25,9 +25,6 @@ def sentence_rules(language: str) -> Callable[[str], list[str]]:
     """Return a function that splits a line into sentences, whose concatenation is the line.
 
     The rules are sentencex's. For a language that it does not know, it uses those of a related one or of English.
-
-    Args:
-        language: ISO code, "" if unknown.
 
     Raises:
         HeedError: if sentencex is not installed.
@@ -113,13 +110,7 @@ def stream_lines(
     alignments: bool = False,
     **search: Unpack[SearchOptions],
 ) -> Iterator[Translation]:
-    """Yield the translation of each line, whose sentences are translated one by one.
-
-    Wrong options are reported before the first line is read.
-
-    Args:
-        chunk: lines to read at a time.
-        alignments, search: see `Translator.translate`.
+    """Yield the translation of each line, whose sentences are translated one by one; see `Translator.stream`.
 
     Raises:
         HeedError: see `Translator.translate`; or if sentencex is not installed.
@@ -131,9 +122,11 @@ def stream_lines(
         parts = [splitter.split(line) for _, line in block]
         numbers = [number for (number, _), own in zip(block, parts, strict=True) for _ in own]
         sentences = [sentence_of(part) for own in parts for part in own]
-        with renumbered(lambda number: numbers[number - 1]), _progress_in_lines(translator, len(block), len(numbers)):
-            found = list(translator.stream(sentences, chunk=len(sentences), alignments=alignments, **search))
-        best = iter([translations[0] for translations in found])
+        counts_lines = copy(translator)
+        counts_lines.on_batch = lambda done: translator.on_batch(done * len(block) / len(sentences))
+        with renumbered(lambda number: numbers[number - 1]):
+            found = list(counts_lines.stream(sentences, chunk=len(sentences), alignments=alignments, **search))
+        best = (translations[0] for translations in found)
         return [splitter.join(own, list(islice(best, len(own)))) for own in parts]
 
     numbered = enumerate(lines, 1)
@@ -159,14 +152,3 @@ def _first_words(parts: Sequence[str]) -> list[int]:
         starts.append(len(split_words(prefix)) - bool(is_joined))
         prefix += part
     return starts
-
-
-@contextmanager
-def _progress_in_lines(translator: Translator, lines: int, sentences: int) -> Iterator[None]:
-    """Report progress in lines while a translator translates the sentences of these lines."""
-    report = translator.on_batch
-    translator.on_batch = lambda done: report(done * lines / sentences)
-    try:
-        yield
-    finally:
-        translator.on_batch = report

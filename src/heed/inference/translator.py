@@ -15,9 +15,9 @@ from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
 from heed.inference.batching import length_batches
-from heed.inference.directions import choose_direction, trained_directions
-from heed.inference.engine import Engine, TorchEngine, ignore
-from heed.inference.lines import as_list, check_pairs, encode_lines, errors_name_line
+from heed.inference.directions import choose_direction
+from heed.inference.engine import Engine, TorchEngine
+from heed.inference.lines import LineError, as_list, check_pairs, encode_lines
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
 from heed.inference.teacher_forcing import attention_maps, log_probs
@@ -26,9 +26,23 @@ from heed.options import AtLeast1, validated
 from heed.symbols import EOS
 
 Result = TypeVar("Result")
+Sentences = str | Sequence[str]
+"""Several sentences, or one."""
 
 PAIRS_AT_ONCE = 100
 """Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
+
+
+class TranslateOptions(SearchOptions, total=False):
+    """Options of `Translator.translate`: what it returns besides texts, and changes to the model's search."""
+
+    scores: bool
+    """Return each translation with its score and log-probability."""
+    alignments: bool
+    """Return each translation with its word alignment, and its scores."""
+    maps: bool
+    """Return each translation with its attention maps, and its scores. All maps are kept in memory: pass at most some
+    hundred sentences at a time."""
 
 
 @validated("")
@@ -46,7 +60,8 @@ class Translator:
             that cannot be changed. None: heed's default search.
         alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
         src_lang, tgt_lang: language codes, "" if unknown.
-        directions: the source and target languages of a model of several directions.
+        directions: the source and target languages of each direction in which the model was trained. Without them, a
+            model with language tags was trained in both directions of its two languages.
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
         max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
             the square of the sentence length.
@@ -75,8 +90,9 @@ class Translator:
         self.alignment = alignment
         self.src_lang = src_lang
         self.tgt_lang = tgt_lang
-        others = [Direction(*languages) for languages in directions]
-        self._directions = trained_directions(tokenizer, Direction(src_lang, tgt_lang), others)
+        own = Direction(src_lang, tgt_lang)
+        others = [Direction(*languages) for languages in directions] or [own.reversed()] * bool(tokenizer.tags)
+        self._directions = list(dict.fromkeys([own, *others]))
         self.batch_tokens = batch_tokens
         self.max_tokens = max_tokens
         self._torch = TorchEngine(model, packed=packed)
@@ -84,7 +100,7 @@ class Translator:
         """What searches. Scores of given translations and attention maps are always computed by ``model``."""
         self.saved_search = search
         self.search = self._build_search({})
-        self.on_batch: Callable[[float], object] = ignore
+        self.on_batch: Callable[[float], object] = lambda *_: None
         """Called with the number of sentences after each batch, to report progress."""
 
     @property
@@ -115,41 +131,16 @@ class Translator:
         return other
 
     @overload
-    def translate(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        n_best: None = None,
-        scores: Literal[False] = False,
-        alignments: Literal[False] = False,
-        maps: Literal[False] = False,
-        **search: Unpack[SearchOptions],
-    ) -> list[str]: ...
+    def translate(self, sentences: Sentences, **search: Unpack[SearchOptions]) -> list[str]: ...
     @overload
     def translate(
-        self,
-        sentences: str | Sequence[str],
-        *,
-        n_best: int,
-        scores: bool = False,
-        alignments: bool = False,
-        maps: bool = False,
-        **search: Unpack[SearchOptions],
+        self, sentences: Sentences, *, n_best: int, **options: Unpack[TranslateOptions]
     ) -> list[list[Translation]]: ...
     @overload
+    def translate(self, sentences: Sentences, **options: Unpack[TranslateOptions]) -> list[Translation]: ...
     def translate(
         self,
-        sentences: str | Sequence[str],
-        *,
-        n_best: None = None,
-        scores: bool = False,
-        alignments: bool = False,
-        maps: bool = False,
-        **search: Unpack[SearchOptions],
-    ) -> list[Translation]: ...
-    def translate(
-        self,
-        sentences: str | Sequence[str],
+        sentences: Sentences,
         *,
         n_best: int | None = None,
         scores: bool = False,
@@ -161,11 +152,7 @@ class Translator:
 
         Args:
             n_best: return this many translations of each sentence, best first, at most as many as the search finds.
-            scores: return each translation with its score and log-probability.
-            alignments: return each translation with its word alignment, and its scores.
-            maps: return each translation with its attention maps, and its scores. All maps are kept in memory: pass at
-                most some hundred sentences at a time.
-            search: changes to the search that the model was saved with, see `SearchOptions`.
+            scores, alignments, maps, search: see `TranslateOptions`.
 
         Returns:
             The text of the best translation of each sentence; with scores, alignments or maps a `Translation` of each;
@@ -201,7 +188,7 @@ class Translator:
         sentences = iter([lines] if isinstance(lines, str) else lines)
         return self._stream(sentences, chunk, chosen, alignments=alignments, maps=maps)
 
-    def score(self, sources: str | Sequence[str], targets: str | Sequence[str]) -> list[float]:
+    def score(self, sources: Sentences, targets: Sentences) -> list[float]:
         """Return log p(target | source) of each pair in nats: the sum over the target's tokens and EOS.
 
         Raises:
@@ -211,13 +198,10 @@ class Translator:
 
     def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
         """Return log p(target | source) of each pair in nats, given with ids that end with EOS."""
-        return self._in_batches(log_probs, sources, targets, first_line=1)
+        return self._teacher_force(log_probs, sources, targets)
 
     def attend(
-        self,
-        sources: str | Sequence[str],
-        targets: str | Sequence[str] | None = None,
-        **search: Unpack[SearchOptions],
+        self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
 
@@ -233,10 +217,7 @@ class Translator:
         return list(self.stream_attend(sources, targets, **search))
 
     def stream_attend(
-        self,
-        sources: str | Sequence[str],
-        targets: str | Sequence[str] | None = None,
-        **search: Unpack[SearchOptions],
+        self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
     ) -> Iterator[Attended]:
         """Yield the results of `attend`, with the maps of `PAIRS_AT_ONCE` pairs in memory at a time."""
         sources = as_list(sources)
@@ -249,8 +230,8 @@ class Translator:
 
     def align(
         self,
-        sources: str | Sequence[str],
-        targets: str | Sequence[str],
+        sources: Sentences,
+        targets: Sentences,
         *,
         layer: int | None = None,
         head: int | None = None,
@@ -278,7 +259,7 @@ class Translator:
         """
         check_symmetrization(symmetrize)
         return [
-            self._links(pair, layer=layer, head=head, row=row, symmetrize=symmetrize)
+            self._links(pair, symmetrize, layer=layer, head=head, row=row)
             for pair in self.stream_attend(sources, targets)
         ]
 
@@ -306,17 +287,18 @@ class Translator:
         """
         search = search or self.search
         self.engine.check(search)
-        return self.engine.hypotheses(
-            sources, search, batch_tokens=self.batch_tokens, first_line=first_line, on_batch=self.on_batch
-        )
+        empty = Hypothesis(tokens=[], log_prob=0.0, score=0.0, finished=True)
+        with self.engine.ready() as engine:
+
+            def search_rows(rows: list[int]) -> list[list[Hypothesis]]:
+                filled = [sources[row] for row in rows if sources[row]]
+                found = iter(engine.search(filled, search) if filled else ())
+                return [next(found) if sources[row] else [empty] for row in rows]
+
+            return self._in_batches(search_rows, [len(ids) + 1 for ids in sources], first_line)
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
-        """Return the search with changes.
-
-        Raises:
-            HeedError: if an option is wrong, the translator was made with a search that cannot be changed, or the
-                engine does not have this search.
-        """
+        """Return the search with changes, after checking that it can be changed and that the engine has it."""
         given = [name for name, value in changes.items() if value not in (None, False)]
         if not isinstance(self.saved_search, Search):
             search = build_search(self.saved_search, **changes)
@@ -355,17 +337,9 @@ class Translator:
                 ]
             first_line += len(sentences)
 
-    def _links(
-        self,
-        pair: Attended,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        row: Literal["output", "input"] | None = None,
-        symmetrize: str = "target",
-    ) -> list[Link]:
-        """Return the word alignment of one pair, see `align`."""
-        extraction = choose_extraction(self.alignment, pair, layer=layer, head=head, row=row)
+    def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
+        """Return the word alignment of one pair, from the map that ``choice`` names, see `align`."""
+        extraction = choose_extraction(self.alignment, pair, **choice)
         return sorted(to_gold(align(word_maps(pair)[extraction.index], symmetrize)).sure)
 
     def _attend_hypotheses(
@@ -386,29 +360,44 @@ class Translator:
         """Yield the attention maps of sentence pairs, given with their ids, which end with EOS."""
         for start in range(0, len(sources), PAIRS_AT_ONCE):
             src_block, tgt_block = (ids[start : start + PAIRS_AT_ONCE] for ids in (src_ids, tgt_ids))
-            maps = self._in_batches(attention_maps, src_block, tgt_block, first_line=1 + start)
+            maps = self._teacher_force(attention_maps, src_block, tgt_block, first_line=1 + start)
             for row, (src, tgt, pair_maps) in enumerate(zip(src_block, tgt_block, maps, strict=True), start):
                 pieces = self.tokenizer.src_pieces(src), self.tokenizer.tgt_pieces(tgt)
                 yield Attended(sources[row], targets[row], *pieces, *pair_maps)
 
-    def _in_batches(
+    def _teacher_force(
         self,
         compute: Callable[[Seq2Seq, Sequence[list[int]], Sequence[list[int]]], list[Result]],
         src_ids: Sequence[list[int]],
         tgt_ids: Sequence[list[int]],
         *,
-        first_line: int,
+        first_line: int = 1,
     ) -> list[Result]:
-        """Return the result of ``compute`` for each pair, given with ids that end with EOS."""
-        results: dict[int, Result] = {}
-        lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+        """Return the result of a function of `teacher_forcing` for each pair, given with ids that end with EOS."""
         with self._torch.inference_mode() as model:
-            for rows in length_batches(lengths, self.batch_tokens):
-                with errors_name_line(first_line + rows[0]):
-                    found = compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
-                results.update(zip(rows, found, strict=True))
-                self.on_batch(len(rows))
-        return [results[row] for row in range(len(src_ids))]
+
+            def compute_rows(rows: list[int]) -> list[Result]:
+                return compute(model, [src_ids[row] for row in rows], [tgt_ids[row] for row in rows])
+
+            lengths = [max(len(src), len(tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True)]
+            return self._in_batches(compute_rows, lengths, first_line)
+
+    def _in_batches(
+        self, compute: Callable[[list[int]], list[Result]], lengths: Sequence[int], first_line: int
+    ) -> list[Result]:
+        """Return the results of ``compute``, which gets the rows of a batch, for sentences of these lengths.
+
+        Raises:
+            LineError: if a batch is refused. It names the batch's longest sentence; the first has ``first_line``.
+        """
+        results: dict[int, Result] = {}
+        for rows in length_batches(lengths, self.batch_tokens):
+            try:
+                results.update(zip(rows, compute(rows), strict=True))
+            except HeedError as error:
+                raise LineError(first_line + rows[0], f": {error}") from error
+            self.on_batch(len(rows))
+        return [results[row] for row in range(len(lengths))]
 
     def _encode_pairs(self, sources: list[str], targets: list[str]) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids of sources and of targets, with EOS."""

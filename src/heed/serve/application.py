@@ -13,38 +13,25 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from heed import __version__
 from heed.inference.languages import language_name
+from heed.serve import schemas
 from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
 from heed.serve.errors import HANDLED, answer_error, stopping
 from heed.serve.middleware import REQUEST_ID, body_limit, host_check, observation
 from heed.serve.models import Models, ServedModel
 from heed.serve.page import page
 from heed.serve.requests import body_schema, respond
-from heed.serve.schemas import (
-    Detection,
-    DetectRequest,
-    ErrorResponse,
-    FrontendSettings,
-    Health,
-    Language,
-    LanguagePair,
-    ModelDescription,
-    ModelDirection,
-    NamedLanguage,
-    TranslateRequest,
-    TranslateResponse,
-)
 from heed.serve.service import Service
 from heed.serve.settings import ServeSettings
 
-DESCRIPTIONS = {
-    HTTPStatus.BAD_REQUEST: "The request is wrong.",
-    HTTPStatus.FORBIDDEN: "The API key is missing or wrong.",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too much is waiting; see Retry-After.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Too slow, or stopping; see Retry-After.",
-}
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorResponse, "description": text} for status, text in DESCRIPTIONS.items()
+    status: {"model": schemas.ErrorResponse, "description": description}
+    for status, description in {
+        HTTPStatus.BAD_REQUEST: "The request is wrong.",
+        HTTPStatus.FORBIDDEN: "The API key is missing or wrong.",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+        HTTPStatus.TOO_MANY_REQUESTS: "Too much is waiting; see Retry-After.",
+        HTTPStatus.SERVICE_UNAVAILABLE: "Too slow, or stopping; see Retry-After.",
+    }.items()
 }
 
 
@@ -98,17 +85,17 @@ def _add_uses(app: FastAPI, service: Service) -> None:
         "/translate",
         response_model_exclude_none=True,
         responses=ERRORS,
-        openapi_extra=body_schema(TranslateRequest),
+        openapi_extra=body_schema(schemas.TranslateRequest),
         tags=["translate"],
     )
-    async def translate(request: Request) -> TranslateResponse:
+    async def translate(request: Request) -> schemas.TranslateResponse:
         """Translate a text, or several."""
-        return await respond(service, request, TranslateRequest, service.translate)
+        return await respond(service, request, schemas.TranslateRequest, service.translate)
 
-    @app.post("/detect", responses=ERRORS, openapi_extra=body_schema(DetectRequest), tags=["translate"])
-    async def detect(request: Request) -> list[Detection]:
+    @app.post("/detect", responses=ERRORS, openapi_extra=body_schema(schemas.DetectRequest), tags=["translate"])
+    async def detect(request: Request) -> list[schemas.Detection]:
         """Detect the language of a text among the source languages of the server."""
-        return await respond(service, request, DetectRequest, service.detect)
+        return await respond(service, request, schemas.DetectRequest, service.detect)
 
     @app.post("/attend", responses=ERRORS, openapi_extra=body_schema(AttendRequest), tags=["attention"])
     async def attend(request: Request) -> AttendResponse:
@@ -120,30 +107,29 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     """Add the endpoints that describe the server."""
     models, settings = service.models, service.settings
 
-    def named(code: str) -> NamedLanguage:
-        return NamedLanguage(code=code, name=language_name(code))
+    def named(code: str) -> schemas.NamedLanguage:
+        return schemas.NamedLanguage(code=code, name=language_name(code))
 
     @app.get("/languages", tags=["translate"])
-    def languages() -> list[Language]:
+    def languages() -> list[schemas.Language]:
         """Return the languages and the directions."""
-        return [
-            Language(code=code, name=language_name(code), targets=models.targets(code)) for code in models.languages
-        ]
+        codes = models.languages
+        return [schemas.Language(code=code, name=language_name(code), targets=models.targets(code)) for code in codes]
 
     @app.get("/models", tags=["translate"])
-    def model_descriptions() -> list[ModelDescription]:
+    def model_descriptions() -> list[schemas.ModelDescription]:
         """Return the models, whose names `/translate` accepts."""
-        directions: dict[str, list[ModelDirection]] = {name: [] for name in models.names}
+        directions: dict[str, list[schemas.ModelDirection]] = {name: [] for name in models.names}
         for route in models.routes:
-            directions[route.model].append(ModelDirection(source=route.source, target=route.target))
-        return [ModelDescription(name=name, directions=own) for name, own in directions.items()]
+            directions[route.model].append(schemas.ModelDirection(source=route.source, target=route.target))
+        return [schemas.ModelDescription(name=name, directions=own) for name, own in directions.items()]
 
-    @app.get("/health", responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": ErrorResponse}}, tags=["server"])
-    def health() -> Health:
+    @app.get("/health", responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": schemas.ErrorResponse}}, tags=["server"])
+    def health() -> schemas.Health:
         """Return whether the server translates."""
         if not service.is_alive:
             raise stopping()
-        return Health()
+        return schemas.Health()
 
     @app.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     def metrics() -> PlainTextResponse:
@@ -151,12 +137,12 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
         return PlainTextResponse(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/frontend/settings", tags=["server"])
-    def frontend_settings() -> FrontendSettings:
+    def frontend_settings() -> schemas.FrontendSettings:
         """Return what a page needs to know of the server."""
         first = models.routes[0]
-        return FrontendSettings(
+        return schemas.FrontendSettings(
             char_limit=settings.max_chars,
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
-            language=LanguagePair(source=named(first.source), target=named(first.target)),
+            language=schemas.LanguagePair(source=named(first.source), target=named(first.target)),
         )

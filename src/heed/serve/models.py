@@ -64,11 +64,7 @@ class Models:
         return list(dict.fromkeys(route.target for route in self.routes if route.source == source))
 
     def find_language(self, code: str) -> str:
-        """Return the server's code for a language: the same without regard to case, or without the region.
-
-        Raises:
-            ApiError: if no model has this language.
-        """
+        """Return the server's code for a language: the same without regard to case, or without the region."""
         known = {language.lower(): language for language in self.languages}
         wanted = code.lower().replace("_", "-")
         for candidate in (code.lower(), wanted, wanted.replace("-", "_"), wanted.partition("-")[0]):

@@ -80,11 +80,16 @@ class DetectRequest(RequestBody):
     q: Annotated[Text, Field(min_length=1, examples=["The dog runs."])]
 
 
-class Language(BaseModel):
-    """A language of the server."""
+class NamedLanguage(BaseModel):
+    """A language with its English name."""
 
     code: str
     name: str
+
+
+class Language(NamedLanguage):
+    """A language of the server."""
+
     targets: Annotated[list[str], Field(description="Languages into which it can be translated.")]
 
 
@@ -106,13 +111,6 @@ class Health(BaseModel):
     """``GET /health``."""
 
     status: Literal["ok"] = "ok"
-
-
-class NamedLanguage(BaseModel):
-    """A language with its English name."""
-
-    code: str
-    name: str
 
 
 class LanguagePair(BaseModel):

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from itertools import islice
+from operator import itemgetter
 
 from fastapi.concurrency import run_in_threadpool
 
+from heed.decoding import BeamSearch
 from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_rules
 from heed.serve.detection import Detector
@@ -75,21 +77,13 @@ class Service:
         return bool(self._workers) and all(worker.is_alive for worker in self._workers.values())
 
     def worker(self, model: str) -> Worker:
-        """Return the worker of a model.
-
-        Raises:
-            ApiError: if the server is stopping.
-        """
+        """Return the worker of a model, or raise an ApiError if the server is stopping."""
         if model not in self._workers:
             raise stopping()
         return self._workers[model]
 
     def check_key(self, key: str | None) -> None:
-        """Check the API key of a request, if the server asks for one.
-
-        Raises:
-            ApiError: if it is missing or wrong.
-        """
+        """Raise an ApiError if the server asks for an API key and this one is missing or wrong."""
         if not self.settings.api_keys:
             return
         if not key:
@@ -99,11 +93,7 @@ class Service:
             raise ApiError("Invalid API key.", HTTPStatus.FORBIDDEN)
 
     def check_size(self, *texts: str) -> None:
-        """Check the number of texts and of their characters.
-
-        Raises:
-            ApiError: if it exceeds the limit.
-        """
+        """Raise an ApiError if the number of texts or of their characters exceeds the limit."""
         if len(texts) > self.settings.max_texts:
             raise ApiError(f"{len(texts):,} texts exceed the limit of {self.settings.max_texts:,}.")
         if (chars := sum(map(len, texts))) > self.settings.max_chars:
@@ -120,8 +110,7 @@ class Service:
 
     async def translate(self, body: TranslateRequest) -> TranslateResponse:
         """Translate the texts of a request."""
-        is_list = isinstance(body.q, list)
-        given = body.q if isinstance(body.q, list) else [body.q]
+        given, shaped = (body.q, list) if isinstance(body.q, list) else ([body.q], itemgetter(0))
         alternatives = body.alternatives or 0
         self.check_size(*given)
         self._check_search(body, alternatives)
@@ -129,12 +118,10 @@ class Service:
         if (count := sum(len(text.document.sentences) for text in texts)) > self.settings.max_sentences:
             raise ApiError(f"{count:,} sentences exceed the limit of {self.settings.max_sentences:,}.")
         versions = await self._versions(texts, body.beam, alternatives + 1)
-        best, others = [each[0] for each in versions], [each[1:] for each in versions]
-        detected = [text.detection for text in texts]
         return TranslateResponse(
-            translated_text=best if is_list else best[0],
-            alternatives=None if not alternatives else others if is_list else others[0],
-            detected_language=None if body.source != AUTO else detected if is_list else detected[0],
+            translated_text=shaped([each[0] for each in versions]),
+            alternatives=shaped([each[1:] for each in versions]) if alternatives else None,
+            detected_language=shaped([text.detection for text in texts]) if body.source == AUTO else None,
         )
 
     def _check_search(self, body: TranslateRequest, alternatives: int) -> None:
@@ -177,8 +164,8 @@ class Service:
         """Return the translations of each text, best first."""
 
         async def search(route: Route) -> Iterator[list[Translation]]:
-            own_beam = getattr(route.translator.search, "beam", None)
-            wider = n_best if beam is None and own_beam is not None and own_beam < n_best else beam
+            own = route.translator.search
+            wider = n_best if beam is None and isinstance(own, BeamSearch) and own.beam < n_best else beam
             sentences = [sentence for text in texts if text.route == route for sentence in text.document.sentences]
             return iter(
                 await self.worker(route.model).translate(route.translator, sentences, n_best=n_best, beam=wider)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from heed.errors import HeedError, command_line_arguments
-from heed.inference.search_settings import DEFAULTS, SearchKind, resolve_search, search_settings
+from heed.inference.searches import DEFAULTS, SearchKind, resolve_search, search_settings
 
 CONF = Path(__file__).parents[2] / "conf" / "search"
 SAVED = {"beam": 3, "length_penalty": 0.6, "n_best": 1, "max_length_factor": 1.0, "max_length_extra": 3}
