@@ -1,6 +1,5 @@
 """Every search of conf/sweep: its space makes valid runs, its sampler and its pruner can be built."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ def test_every_corner_of_a_space_is_a_valid_run(compose: Compose, name: str) -> 
     cfg = compose(f"sweep={name}")
     settings = settings_of(cfg)
     choices = dict(HydraConfig.get().runtime.choices)
-    build_sampler(settings)(1)
+    build_sampler(settings, seed=1)
     build_pruner(settings)
 
     def default(option: str) -> str:
@@ -55,9 +54,7 @@ def test_every_corner_of_a_space_is_a_valid_run(compose: Compose, name: str) -> 
 def test_samplers(compose: Compose, name: str) -> None:
     settings = settings_of(compose("sweep=default", f"sweep/sampler={name}"))
     assert (settings.sampler["_target_"] == GRID) == (name == "grid")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some are experimental
-        build_sampler(settings)(1)
+    build_sampler(settings, seed=1)
 
 
 @pytest.mark.parametrize("name", names(CONF / "pruner"))

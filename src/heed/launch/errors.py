@@ -25,7 +25,17 @@ LOST = re.compile(r"timed? ?out|closed by peer|reset by peer|remote process exit
 
 
 class JobFailedError(BaseException):
-    """Carries the error of a run, its cause, past Hydra, which would print its own message."""
+    """Carries the error of a run past Hydra, which would print its own message."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return in one line why a job failed: its innermost exception, or the HeedError around it."""
+    while isinstance(error.__cause__, Exception) and not isinstance(error, HeedError):
+        error = error.__cause__
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | None:

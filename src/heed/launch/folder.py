@@ -30,7 +30,7 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
     """Claim the run's folder for the block; if the block fails, print how to resume the run.
 
     The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the one that
-    ``hydra.run.dir`` names. The first process claims and locks it, and all processes of the run get the same one.
+    ``hydra.run.dir`` names. The first process claims and locks it for all processes of the run.
 
     Raises:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.

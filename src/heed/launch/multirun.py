@@ -17,9 +17,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
-from heed.errors import HeedError
 from heed.launch.compose import Config, compose_with_hydra
-from heed.launch.errors import JobFailedError
+from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.progress import print_line
@@ -85,7 +84,7 @@ class Jobs(Callback):
         error = hydra_job_error(job_return) if job_return.status == JobStatus.FAILED else None
         if self.folder is None:
             if error is not None:
-                raise JobFailedError from error
+                raise JobFailedError(error)
             return
         sys.argv = self._argv
         for name in LAUNCH_VARIABLES - self._launch_variables:
@@ -108,10 +107,7 @@ class Jobs(Callback):
 
 def _record_failure(config: Config, error: BaseException) -> None:
     """Print why a job failed, and write it to the job's folder, which `claim_folder` removed if nothing was written."""
-    cause = error
-    while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
-        cause = cause.__cause__
-    reason = " ".join(str(cause).split()) or type(cause).__name__
+    reason = failure_reason(error)
     print(f"This job failed: {reason}", file=sys.stderr, flush=True)
     folder = Path(config.hydra.runtime.output_dir)
     folder.mkdir(exist_ok=True)

@@ -16,6 +16,7 @@ from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
 from heed.errors import HeedError
+from heed.launch.errors import failure_reason
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
 from heed.report.sweep import Configuration, best_first
@@ -24,7 +25,7 @@ from heed.report.sweep_text import format_score, study_lines
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.objectives import objective_values
 from heed.runs.results import RESULTS, read_results
-from heed.sweep.plan import Plan
+from heed.sweep.plan import Plan, build_sampler
 from heed.sweep.space import draw
 from heed.sweep.study import FORMAT, SharedStudy, default_storage, fail, lock, open_storage, quiet, release
 from heed.sweep.summary import read_study
@@ -40,7 +41,7 @@ TOP = 10
 """Trials that are printed at the end."""
 
 Train = Callable[..., list[float] | None]
-"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, None if pruned."""
+"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, or None if pruned."""
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
@@ -48,8 +49,7 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
 
     Args:
         arguments: the overrides of the command line, except those of Hydra itself.
-        task_function: `heed.launch.train`.
-        config: Hydra's DictConfig of the command line.
+        hydra_context, task_function, config: as Hydra passes them to a sweeper.
 
     Raises:
         HeedError: if an option is wrong, the study exists with other options, or this is one of several processes.
@@ -77,9 +77,6 @@ class StudyWorker:
 
     def __init__(self, plan: Plan, hydra_context: HydraContext, train: Train) -> None:
         """Create the study in its storage, or join it.
-
-        Args:
-            train: trains a run.
 
         Raises:
             HeedError: if it exists with other options, or the storage cannot be reached.
@@ -137,32 +134,26 @@ class StudyWorker:
         with lock(self.plan.folder):
             # The arms take turns, so that they have equally many trials at any time.
             for study in [*sorted(self.arms.values(), key=SharedStudy.used), *self._confirmation()]:
-                if claimed := study.claim(self._make_sampler):
+                if claimed := study.claim(partial(self._make_sampler, study)):
                     trial, number = claimed
                     if "folder" not in trial.user_attrs:
-                        describe = self._describe if study in self.arms.values() else self._describe_confirmation
-                        folder, overrides = describe(study, trial, number)
+                        folder, overrides = self._describe(study, trial, number)
                         trial.set_user_attr("overrides", overrides)
                         trial.set_user_attr("folder", folder)
                     return study, trial
         return None
 
-    def _make_sampler(self, number: int) -> BaseSampler:
+    def _make_sampler(self, study: SharedStudy, number: int) -> BaseSampler:
         if self.plan.grids:
-            return RandomSampler()  # `_describe` fixes what it draws
+            points = self.plan.grids.get(study.arm, [{}])  # the confirmation draws nothing
+            return PartialFixedSampler(points[study.used() % len(points)], RandomSampler())
         # A seed of each trial's own: workers must not draw the same values.
-        return self.plan.build_sampler((self.plan.config.seed * 1_000_003 + number) % 2**32)
+        return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
 
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
-        """Return the folder of a trial, relative to that of the study, and the overrides with drawn values."""
-        if self.plan.grids:
-            points = self.plan.grids[study.arm]
-            with quiet():
-                point = points[study.used(before=number) % len(points)]
-                study.study.sampler = PartialFixedSampler(point, RandomSampler())
-        return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
-
-    def _describe_confirmation(self, study: SharedStudy, _: Trial, number: int) -> tuple[str, list[str]]:
+        """Return the folder of a trial, relative to that of the study, and the overrides with its values."""
+        if study in self.arms.values():
+            return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
         place, seed = divmod(study.used(before=number), self.seeds)
         one, seed = self.candidates()[place], seed + self.first_seed
         return f"confirm/{_folder(one.arm, one.number)}_seed{seed}", [*one.overrides, f"seed={seed}"]
@@ -183,10 +174,7 @@ class StudyWorker:
         except UpdateFinishedTrialError:
             print_line(f"{results.parent} was silent for so long that another worker has taken it over.")
         except Exception as error:
-            cause: BaseException = error
-            while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
-                cause = cause.__cause__
-            reason = " ".join(str(cause).split()) or type(cause).__name__
+            reason = failure_reason(error)
             fail(study.study, trial, reason)
             return reason
         except BaseException:  # Ctrl-C and SIGTERM

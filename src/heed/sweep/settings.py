@@ -13,21 +13,7 @@ from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
 @validated("sweep.")
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings:
-    """What a study optimises, in which space and how.
-
-    Args:
-        objective: a result of each run to optimise, such as ``valid.bleu``, or a list of several.
-        n_trials: trials of the whole study that end complete or pruned, over all workers and all times.
-        space: ranges by option; see `heed.sweep.space`.
-        sampler: an Optuna sampler as a ``_target_``, which chooses the values of a trial.
-        pruner: an Optuna pruner as a ``_target_``, which ends trials early; None: no trial ends early.
-        storage: URL of an Optuna storage for several machines; None: a SQLite file in the folder of the study.
-        workers: processes on this machine.
-        confirm: "3x2" trains the 3 best configurations again, with 2 other seeds each; None: no confirmation.
-        compare: an option whose values get equally many trials and separate searches, such as ``model``.
-        heartbeat: seconds between two heartbeats of a trial. After three missed heartbeats it counts as dead.
-        trial: set by the search in the runs of a study.
-    """
+    """What a study optimises, in which space and how. conf/sweep/default.yaml describes the options."""
 
     objective: str | Sequence[str]
     n_trials: AtLeast1
@@ -47,9 +33,8 @@ class SweepSettings:
         if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
             raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
         if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
-            late, several = "is known only at the end of a run, so trials", "names several objectives, which"
-            why = several if len(names) > 1 else late
-            raise HeedError(f"sweep.objective={','.join(names)} {why} cannot be pruned: add sweep/pruner=none.")
+            are = "are several objectives, so" if len(names) > 1 else "is known only at the end of a run, so"
+            raise HeedError(f"sweep.objective={','.join(names)} {are} trials cannot be pruned: add sweep/pruner=none.")
         if (self.compare or self.confirm) and len(names) > 1:
             raise HeedError(
                 "sweep.compare and sweep.confirm need one sweep.objective, because several have no single winner: "
