@@ -10,8 +10,7 @@ from omegaconf import OmegaConf
 
 from heed.launch.configuration import dry_run
 from heed.options import format_value
-from heed.sweep.plan import GRID, build_pruner, build_sampler
-from heed.sweep.settings import SweepSettings
+from heed.sweep.plan import GRID, SweepSettings, build_pruner, build_sampler
 from heed.sweep.space import corners, read_space
 
 CONF = Path(__file__).parents[2] / "conf/sweep"

@@ -10,9 +10,8 @@ from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 from heed.errors import HeedError
-from heed.sweep.plan import GRID, Plan
+from heed.sweep.plan import GRID, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
-from heed.sweep.settings import SweepSettings
 from heed.sweep.space import grid_values, read_space
 from heed.sweep.study import fail
 

@@ -107,9 +107,9 @@ def find_differences(cfg: Config) -> list[str]:
             base = compose_with_hydra([*words, *_words(inner)])
     except HydraException:
         return list(job.overrides.task)  # the user has another primary config, or groups outside it
-    before, after = (OmegaConf.to_container(one, resolve=False) for one in (base, cfg))
-    for options in (before, after):
-        options |= dict.fromkeys(("hydra", "sweep", "resume"))  # a resumed run has the results of an uninterrupted one
+    plain: list[Any] = [OmegaConf.to_container(one, resolve=False) for one in (base, cfg)]
+    # A resumed run has the results of an uninterrupted one.
+    before, after = ({**options, "hydra": None, "sweep": None, "resume": None} for options in plain)
     return [*_words({**outer, **inner}), *several, *_changed_options(before, after)]
 
 

@@ -1,11 +1,13 @@
 """What the command line of a search asks for: its options, its space, and the studies to make of it."""
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
@@ -16,8 +18,8 @@ from optuna.samplers import BaseSampler
 from heed.errors import HeedError
 from heed.launch import program
 from heed.launch.configuration import build_part, dry_run
-from heed.options import format_value
-from heed.sweep.settings import SweepSettings
+from heed.options import AtLeast1, format_value, validated
+from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
 from heed.sweep.space import Option, Point, Space, corners, grid_values, read_space
 from heed.sweep.study import FORMAT, quiet
 
@@ -26,7 +28,53 @@ WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "
 GRID = "optuna.samplers.BruteForceSampler"
 """The sampler of sweep/sampler=grid. heed lists the points itself (`Space.points`): it needs their number."""
 
-T = TypeVar("T")
+
+@validated("sweep.")
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """What a study optimises, in which space and how. conf/sweep/default.yaml describes the options."""
+
+    objective: str | Sequence[str]
+    n_trials: AtLeast1
+    space: Mapping[str, Any] | None
+    sampler: Mapping[str, Any]
+    pruner: Mapping[str, Any] | None
+    storage: str | None
+    workers: AtLeast1
+    confirm: str | None
+    compare: str | None
+    heartbeat: AtLeast1
+    trial: str | None
+
+    def __post_init__(self) -> None:
+        names = self.objectives
+        check_objectives(names)
+        if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
+            raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
+        if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
+            are = "are several objectives, so" if len(names) > 1 else "is known only at the end of a run, so"
+            raise HeedError(f"sweep.objective={','.join(names)} {are} trials cannot be pruned: add sweep/pruner=none.")
+        if (self.compare or self.confirm) and len(names) > 1:
+            raise HeedError(
+                "sweep.compare and sweep.confirm need one sweep.objective, because several have no single winner: "
+                "set both to null."
+            )
+
+    @property
+    def objectives(self) -> list[str]:
+        """The results to optimise."""
+        return [self.objective] if isinstance(self.objective, str) else list(self.objective)
+
+    @property
+    def directions(self) -> list[StudyDirection]:
+        """Which way each objective is better."""
+        return [DIRECTIONS[name] for name in self.objectives]
+
+    @property
+    def confirmation(self) -> tuple[int, int]:
+        """The number of configurations to train again, and of seeds for each."""
+        best, _, seeds = (self.confirm or "0x0").partition("x")
+        return int(best), int(seeds)
 
 
 class Plan:
@@ -136,15 +184,17 @@ def _split(space: Space, key: str | None) -> dict[str, Space]:
 
 def build_sampler(settings: SweepSettings, *, seed: int) -> BaseSampler:
     """Return the sampler that the settings name; raise a HeedError if an option is wrong."""
-    return _build("sampler", {**settings.sampler, "seed": seed}, BaseSampler)
+    sampler: BaseSampler = _build("sampler", {**settings.sampler, "seed": seed}, BaseSampler)
+    return sampler
 
 
 def build_pruner(settings: SweepSettings) -> BasePruner:
     """Return the pruner that the settings name; raise a HeedError if an option is wrong."""
-    return _build("pruner", settings.pruner, BasePruner) if settings.pruner else NopPruner()
+    pruner: BasePruner = _build("pruner", settings.pruner, BasePruner) if settings.pruner else NopPruner()
+    return pruner
 
 
-def _build(name: str, options: Mapping[str, Any], base: type[T]) -> T:
+def _build(name: str, options: Mapping[str, Any], base: type) -> Any:
     with quiet():
         part = build_part(options, where=f"sweep.{name}.")
     if not isinstance(part, base):

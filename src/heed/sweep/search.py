@@ -2,16 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus
 from hydra.types import HydraContext
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.pruners import BasePruner, NopPruner
+from optuna.pruners import NopPruner
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
-from optuna.storages import RDBStorage
 from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
@@ -83,21 +82,15 @@ class StudyWorker:
         """
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         self.best, self.seeds = plan.settings.confirmation
-        self.arms = {
-            arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm), plan.pruner) for arm in plan.arms
-        }
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        url = self.settings.storage or default_storage(plan.folder)
+        self.storage = open_storage(url, heartbeat=self.settings.heartbeat)
+        self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
         self._printed = {*self._ends()}
 
-    @cached_property
-    def storage(self) -> RDBStorage:
-        """The storage of the study."""
-        folder = self.plan.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        return open_storage(self.settings.storage or default_storage(folder), heartbeat=self.settings.heartbeat)
-
-    def _join(self, name: str, attributes: dict[str, Any], pruner: BasePruner) -> SharedStudy:
-        directions = self.settings.directions
-        return SharedStudy.join(self.storage, name, attributes, directions=directions, pruner=pruner)
+    def _join(self, name: str, attributes: dict[str, Any]) -> SharedStudy:
+        pruner = NopPruner() if attributes.get("confirms") else self.plan.pruner
+        return SharedStudy.join(self.storage, name, attributes, directions=self.settings.directions, pruner=pruner)
 
     def has_searched(self) -> bool:
         """Return whether all trials of the search have ended."""
@@ -110,11 +103,7 @@ class StudyWorker:
     # ---- trials
 
     def work(self) -> None:
-        """Run trials until the study is finished.
-
-        Raises:
-            HeedError: if too many trials in a row have failed.
-        """
+        """Run trials until the study is finished; raise a HeedError if too many in a row have failed."""
         failures = 0
         while not self.is_finished():
             if claimed := self._claim():
@@ -161,7 +150,7 @@ class StudyWorker:
     def _run(self, study: SharedStudy, trial: Trial) -> str:
         """Train the run of a trial, which ends complete, pruned or failed. Return why it failed, or "".
 
-        If this process is stopped, the trial is queued, and the next worker continues it.
+        If this process is stopped, the next worker continues the trial.
         """
         results = self.plan.folder / trial.user_attrs["folder"] / RESULTS
         try:
@@ -253,14 +242,10 @@ class StudyWorker:
             return []
         name = " ".join([self.plan.name, "confirm", *(_folder(one.arm, one.number) for one in candidates)])
         attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True, "counts_failed": True}
-        return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds}, NopPruner())]
+        return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
 
     def conclude(self) -> None:
-        """Write the verdict and the page, and print them. The first worker does it, the others wait for it.
-
-        Raises:
-            HeedError: if no trial is complete.
-        """
+        """Write the verdict, unless another worker has, and the page; raise a HeedError if no trial is complete."""
         folder = self.plan.folder
         with lock(folder):
             for confirmation in self._confirmation():
