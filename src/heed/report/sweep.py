@@ -1,8 +1,4 @@
-"""A hyperparameter study as data: its trials, and the verdict over seeds.
-
-`heed.sweep.summary` fills these classes from an Optuna storage; `heed.report.sweep_text` and `heed.report.sweep_page`
-show them.
-"""
+"""A hyperparameter study as data, which `heed.sweep.summary` reads: its trials, and the verdict over seeds."""
 
 import math
 import statistics
@@ -31,13 +27,13 @@ class Parameter:
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial. If its worker died, it has several attempts and the number of the first one."""
+    """A trial. It has several attempts if its worker died, and the number of the first one."""
 
     number: int
     arm: str
     state: State
     values: tuple[float, ...]
-    """The final value of each objective; empty if there is none."""
+    """The final value of each objective, if there is one."""
     params: Mapping[str, Value]
     curve: tuple[tuple[int, float], ...] = ()
     """(optimizer step, objective), sorted by step; finite values only."""
@@ -127,31 +123,30 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study. To compare, for example, two model families at the same budget, it has several searches, its *arms*."""
+    """A study. To compare two model families at the same budget, it has several searches, its *arms*."""
 
     name: str
     objectives: Sequence[str]
     maximize: Sequence[bool]
     """For each objective, whether larger is better."""
     arms: Sequence[str]
-    """What is fixed in each arm, such as model=rnn; [""] if there is only one."""
+    """What is fixed in each arm, such as model=rnn; "" in the only one."""
     n_trials: int
     """The budget of all arms."""
     trials: Sequence[TrialSummary]
     parameters: Sequence[Parameter]
-    """The searched options that differ between trials, or that only some trials have."""
+    """The searched options that differ between trials."""
     importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Arm → option → fraction; without arms that have too few trials."""
+    """Arm → option → fraction, for arms with enough trials."""
     front: Sequence[int] = ()
     """The trials on the Pareto front of several objectives. Such a study has one arm."""
     is_searching: bool = False
-    """Whether a trial is running, waiting or still to be started."""
+    """Whether trials are running or still to be run."""
     seconds_left: float | None = None
-    """Estimate of the time until the budget is used up; None if it cannot be estimated or nothing is left."""
+    """Estimated time until the budget is used up."""
     confirmed: int = 0
-    """Finished trainings of the best configurations with further seeds."""
+    """Finished trainings of the best configurations with other seeds; ``confirming`` are those that go on."""
     confirming: int = 0
-    """Trainings of the best configurations that are running or wait to be continued."""
     verdict: Verdict | None = None
     space: str = ""
     """YAML."""
