@@ -54,10 +54,7 @@ def options_line(differences: Sequence[str]) -> str:
 
 
 def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
-    """Return a line of advice if training ends before the learning rate reaches its peak, or at its first validation.
-
-    ``steps`` is None if there is no limit.
-    """
+    """Return a line of advice if training ends before the peak of the learning rate, or at its first validation."""
     limits = {
         "schedule.warmup_steps": getattr(module.schedule, "warmup_steps", 0),
         "trainer.validate_every": trainer.val_check_interval - 1,
@@ -65,8 +62,8 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
     if steps is None or steps > max(limits.values()):
         return []
     too_long = " and ".join(name for name, limit in limits.items() if steps <= limit)
-    is_limit = steps == trainer.max_steps
-    longer = "trainer.max_steps" if is_limit else "trainer.max_epochs or a smaller batching.batch_tokens"
+    by_epochs = "trainer.max_epochs or a smaller batching.batch_tokens"
+    longer = "trainer.max_steps" if steps == trainer.max_steps else by_epochs
     return [f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more {longer}."]
 
 
