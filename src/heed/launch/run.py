@@ -273,6 +273,6 @@ def take_objectives(cfg: Config) -> list[str]:
 
 
 def pruning(objectives: Sequence[str], report: Report | None) -> list[Callback]:
-    """Return the callback that prunes a trial. All its processes need it. There is none for results that validations lack."""
+    """Return the callback that prunes a trial, for each of its processes; none for results that validations lack."""
     metrics = [name.removeprefix("valid.") for name in objectives if name.startswith("valid.")]
     return [Pruning(metrics[0], report)] if len(objectives) == len(metrics) == 1 else []
