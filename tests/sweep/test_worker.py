@@ -13,7 +13,7 @@ from heed.errors import HeedError
 from heed.sweep.plan import GRID, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
 from heed.sweep.space import grid_values, read_space
-from heed.sweep.study import fail
+from heed.sweep.study import fail, release
 
 
 @pytest.fixture
@@ -97,3 +97,16 @@ def test_launchers_of_jobs_are_for_grids() -> None:
     config = OmegaConf.create({"sweep": {}, "hydra": {"runtime": {"choices": choices}}})
     with pytest.raises(HeedError, match=r"hydra/launcher=submitit_slurm is for grids.*sbatch --array"):
         Plan([], config=config, config_loader=None)
+
+
+def test_a_worker_that_dies_before_it_draws_loses_no_point_of_a_grid(plan: Plan) -> None:
+    worker = work_on(plan)
+    (study,) = (shared.study for shared in worker.arms.values())
+    release(study, study._storage.create_new_trial(study._study_id))
+    taken = []
+    while not worker.has_searched():
+        claimed = worker._claim()
+        assert claimed is not None
+        taken.append(claimed[1].params)
+        study.tell(claimed[1], 1.0)
+    assert taken == plan.grids[""]

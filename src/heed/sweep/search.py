@@ -123,7 +123,7 @@ class StudyWorker:
         with lock(self.plan.folder):
             # The arms take turns, so that they have equally many trials at any time.
             for study in [*sorted(self.arms.values(), key=SharedStudy.used), *self._confirmation()]:
-                if claimed := study.claim(partial(self._make_sampler, study)):
+                if claimed := study.claim(self._make_sampler):
                     trial, number = claimed
                     if "folder" not in trial.user_attrs:
                         folder, overrides = self._describe(study, trial, number)
@@ -132,18 +132,21 @@ class StudyWorker:
                     return study, trial
         return None
 
-    def _make_sampler(self, study: SharedStudy, number: int) -> BaseSampler:
+    def _make_sampler(self, number: int) -> BaseSampler:
         if self.plan.grids:
-            points = self.plan.grids.get(study.arm, [{}])  # the confirmation draws nothing
-            return PartialFixedSampler(points[study.used() % len(points)], RandomSampler())
+            return RandomSampler()  # `_describe` fixes what it draws
         # A seed of each trial's own: workers must not draw the same values.
         return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
 
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
         """Return the folder of a trial, relative to that of the study, and the overrides with its values."""
+        place = study.used(before=number)
         if study in self.arms.values():
+            if points := self.plan.grids.get(study.arm):
+                with quiet():
+                    study.study.sampler = PartialFixedSampler(points[place % len(points)], RandomSampler())
             return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
-        place, seed = divmod(study.used(before=number), self.seeds)
+        place, seed = divmod(place, self.seeds)
         one, seed = self.candidates()[place], seed + self.first_seed
         return f"confirm/{_folder(one.arm, one.number)}_seed{seed}", [*one.overrides, f"seed={seed}"]
 
