@@ -27,7 +27,7 @@ INITIAL_SCORES = "initial_scores.json"
 
 
 def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
-    """Replace the options of ``model`` in ``cfg`` by those of the model to fine-tune, except those in ``overrides``.
+    """Replace the options of ``model`` in ``cfg`` by the parent model's, except the options in ``overrides``.
 
     ``model=NAME`` must name a model of the same family. It only makes the family's options known.
 

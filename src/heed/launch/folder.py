@@ -29,8 +29,8 @@ from heed.training.nonfinite import DivergedError
 def claim_folder(cfg: Config) -> Iterator[Path]:
     """Claim the run's folder for the block; if the block fails, print how to resume the run.
 
-    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the one that
-    ``hydra.run.dir`` names. The first process claims and locks it for all processes of the run.
+    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the folder
+    ``hydra.run.dir``. The first process claims and locks it for all processes of the run.
 
     Raises:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.

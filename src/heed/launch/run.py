@@ -49,7 +49,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     """Train one model in a claimed folder, test it and write its results.
 
     Args:
-        callbacks: in addition to those of the configuration.
+        callbacks: used in addition to the configured ones.
 
     Returns:
         The content of results.json; None in all processes but the first, and if a search pruned the run.
@@ -135,7 +135,7 @@ def assemble(
     Args:
         config, parts: as `dry_run` returns them.
         folder: of the run.
-        callbacks: in addition to those of the configuration.
+        callbacks: used in addition to the configured ones.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.

@@ -68,7 +68,7 @@ class Configuration:
     valid: Sequence[float] = ()
     """A validation score for each seed; empty if all runs failed."""
     runs: Sequence[str] = ()
-    """A folder for each seed, relative to that of the study."""
+    """A folder for each seed, relative to the study's."""
     failed: Sequence[str] = ()
     """Why runs failed."""
 

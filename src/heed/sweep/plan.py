@@ -83,7 +83,7 @@ class Plan:
     def __init__(self, arguments: Sequence[str], *, config: Any, config_loader: Any) -> None:
         """
         Args:
-            arguments: the overrides of the command line, except those of Hydra itself.
+            arguments: the overrides of the command line, without options of Hydra.
             config, config_loader: Hydra's.
 
         Raises:

@@ -47,7 +47,7 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
     """Run the remaining trials of a study, together with its other workers, and write the verdict.
 
     Args:
-        arguments: the overrides of the command line, except those of Hydra itself.
+        arguments: the overrides of the command line, without options of Hydra.
         hydra_context, task_function, config: as Hydra passes them to a sweeper.
 
     Raises:
@@ -72,7 +72,7 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
 
 
 class StudyWorker:
-    """One worker of a study: it claims trials, trains their runs, and may be the one that writes the verdict."""
+    """One worker of a study: it claims trials and trains their runs, and the first to finish writes the verdict."""
 
     def __init__(self, plan: Plan, hydra_context: HydraContext, train: Train) -> None:
         """Create the study in its storage, or join it.
@@ -139,7 +139,7 @@ class StudyWorker:
         return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
 
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
-        """Return the folder of a trial, relative to that of the study, and the overrides with its values."""
+        """Return the folder of a trial, relative to the study's, and the overrides with its values."""
         place = study.used(before=number)
         if study in self.arms.values():
             if points := self.plan.grids.get(study.arm):
@@ -203,7 +203,7 @@ class StudyWorker:
         return values
 
     def print_ended_trials(self) -> None:
-        """Print how trials have ended since the last call, those of other workers included."""
+        """Print how trials of all workers have ended since the last call."""
         used = sum(study.used() for study in self.arms.values())
         budget = sum(study.budget for study in self.arms.values())
         for line in self._ends():
@@ -227,7 +227,7 @@ class StudyWorker:
 
     @property
     def first_seed(self) -> int:
-        """The first seed of the confirmation: not that of the search, which chose the configurations."""
+        """The first seed of the confirmation. The search's own seed chose the configurations."""
         return int(self.plan.config.seed) + 1
 
     def candidates(self) -> list[Configuration]:

@@ -141,8 +141,8 @@ def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
     """Return the space of a study, and the overrides that all of its trials share.
 
     Args:
-        node: ``sweep.space`` as plain data: ranges by option, and mappings of further ones by condition.
-        arguments: overrides of the command line. A range replaces that of the space, and a value removes it.
+        node: ``sweep.space`` as plain data: ranges by option, and mappings of more ranges by condition.
+        arguments: overrides of the command line. They replace the ranges in ``node``.
 
     Raises:
         HeedError: if a range cannot be read, is empty, or if there is none.

@@ -91,7 +91,7 @@ def estimate_seconds(arms: Sequence[tuple[Sequence[TrialSummary], int]]) -> floa
     running = sum(trial.state == "running" for trials, _ in arms for trial in trials)
     work = 0.0
     for trials, to_start in arms:  # they may be models of different speed
-        # The duration of a resumed trial is only that of its last attempt.
+        # For a resumed trial, only the duration of its last attempt is known.
         finished = [trial for trial in trials if trial.state in ("complete", "pruned") and trial.attempts == 1]
         durations = [trial.seconds for trial in finished if trial.seconds is not None]
         if not durations or not running:

@@ -44,7 +44,7 @@ def write_verdict(
     a preset.
 
     Args:
-        trials: trainings of the candidates with other seeds: those of the first one, of the second one, …
+        trials: trainings of the candidates with other seeds, ordered by candidate, then by seed.
 
     Raises:
         HeedError: if every run failed.
