@@ -32,19 +32,14 @@ class TrialSummary:
     number: int
     arm: str
     state: State
-    values: tuple[float, ...]
-    """The final value of each objective, if there is one."""
+    values: tuple[float, ...]  # the final value of each objective, if there is one
     params: Mapping[str, Value]
-    curve: tuple[tuple[int, float], ...] = ()
-    """(optimizer step, objective), sorted by step; finite values only."""
-    seconds: float | None = None
-    """Duration of the last attempt, until now if it is running."""
+    curve: tuple[tuple[int, float], ...] = ()  # (optimizer step, objective), sorted by step; finite values only
+    seconds: float | None = None  # duration of the last attempt, until now if it is running
     attempts: int = 1
-    folder: str = ""
-    """Relative to the folder of the study."""
+    folder: str = ""  # relative to the folder of the study
     overrides: Sequence[str] = ()
-    reason: str = ""
-    """Why it failed; empty if its workers died too often."""
+    reason: str = ""  # why it failed; empty if its workers died too often
 
     @property
     def score(self) -> float | None:
@@ -58,19 +53,14 @@ class TrialSummary:
 class Configuration:
     """One of the best trials of a search, and its training with other seeds."""
 
-    number: int
-    """That of the trial."""
+    number: int  # the number of the trial
     arm: str
-    found: float | None
-    """Its score in the search."""
+    found: float | None  # its score in the search
     overrides: Sequence[str]
     seeds: Sequence[int] = ()
-    valid: Sequence[float] = ()
-    """A validation score for each seed; empty if all runs failed."""
-    runs: Sequence[str] = ()
-    """A folder for each seed, relative to the study's."""
-    failed: Sequence[str] = ()
-    """Why runs failed."""
+    valid: Sequence[float] = ()  # a validation score for each seed; empty if all runs failed
+    runs: Sequence[str] = ()  # a folder for each seed, relative to the study's
+    failed: Sequence[str] = ()  # why runs failed
 
     @property
     def mean(self) -> float:
@@ -83,19 +73,15 @@ class Verdict:
     """The end of a study, the content of ``verdict.json``: the best configurations over seeds, and the winner."""
 
     configurations: Sequence[Configuration]
-    winner: int
-    """The number of a configuration. Those of different arms may have the same number."""
+    winner: int  # the number of a configuration, which is unique within its arm
     winner_arm: str
-    noise: float | None
-    """Standard deviation over seeds, pooled over the configurations; None if each has one seed."""
+    noise: float | None  # standard deviation over seeds, pooled over the configurations; None if each has one seed
     tests_by_arm: Mapping[str, Mapping[str, Mapping[str, Any]]]
     """Arm → test set → ``bleu`` of the arm's winner for each seed, and its ``signature``."""
     experiment: str
     rerun: str
-    compare: str | None = None
-    """A page that compares the configurations, relative to the folder of the study."""
-    format: Literal[1] = 1
-    """Version of the file."""
+    compare: str | None = None  # a page that compares the configurations, relative to the folder of the study
+    format: Literal[1] = 1  # version of the file
 
     @property
     def scored(self) -> list[Configuration]:
@@ -127,29 +113,22 @@ class StudySummary:
 
     name: str
     objectives: Sequence[str]
-    maximize: Sequence[bool]
-    """For each objective, whether larger is better."""
+    maximize: Sequence[bool]  # for each objective, whether larger is better
     arms: Sequence[str]
-    """What is fixed in each arm, such as model=rnn; "" in the only one."""
-    n_trials: int
-    """The budget of all arms."""
+    """What is fixed in each arm, such as model=rnn; "" if there is only one."""
+    n_trials: int  # the budget of all arms
     trials: Sequence[TrialSummary]
-    parameters: Sequence[Parameter]
-    """The searched options that differ between trials."""
+    parameters: Sequence[Parameter]  # the searched options that differ between trials
     importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Arm → option → fraction, for arms with enough trials."""
     front: Sequence[int] = ()
     """The trials on the Pareto front of several objectives. Such a study has one arm."""
-    is_searching: bool = False
-    """Whether trials are running or still to be run."""
-    seconds_left: float | None = None
-    """Estimated time until the budget is used up."""
-    confirmed: int = 0
-    """Finished trainings of the best configurations with other seeds; ``confirming`` are those that go on."""
-    confirming: int = 0
+    is_searching: bool = False  # whether trials are running or still to be run
+    seconds_left: float | None = None  # estimated time until the budget is used up
+    confirmed: int = 0  # finished trainings of the best configurations with other seeds
+    confirming: int = 0  # unfinished ones
     verdict: Verdict | None = None
-    space: str = ""
-    """YAML."""
+    space: str = ""  # as YAML
     pruner: str = ""
     command: str = ""
 
