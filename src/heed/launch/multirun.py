@@ -38,8 +38,7 @@ class Jobs(Callback):
     """Raises the error of a single run. Prepares the jobs of a grid or search, and writes the table of a grid."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
-        """The folder of the grid or study; None in a single run."""
+        self.folder: Path | None = None  # of the grid or study; None in a single run
         self._is_grid = False
         self._confounders: list[str] = []
         self._argv: list[str] = []

@@ -36,8 +36,7 @@ class Launch:
 
     launcher: str
     rank: int
-    world_size: int
-    """0 if Lightning starts the other processes of each node."""
+    world_size: int  # 0 if Lightning starts the other processes of each node
     address: str
     port: int
 

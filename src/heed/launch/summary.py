@@ -15,8 +15,7 @@ from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 
-WIDTH = 110
-"""Characters in a line of options."""
+WIDTH = 110  # characters in a line of options
 
 
 def run_summary(
@@ -47,10 +46,8 @@ def run_summary(
 
 def options_line(differences: Sequence[str]) -> str:
     """Return the options that differ from the defaults in lines of `WIDTH` characters, with hanging indentation."""
-    start, text = "Options:  ", " ".join(differences) or "the defaults"
-    indent = " " * len(start)
-    wrapper = textwrap.TextWrapper(WIDTH, start, indent, break_long_words=False, break_on_hyphens=False)
-    return wrapper.fill(text)
+    wrapper = textwrap.TextWrapper(WIDTH, "Options:  ", " " * 10, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(" ".join(differences) or "the defaults")
 
 
 def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
@@ -69,11 +66,11 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
 
 def late_texts(steps: int | None, data: TranslationData) -> list[str]:
     """Return a line of advice for each text of a mixture that starts after the end of the training (``steps``)."""
-    late = [part.text for part in data.mixed if steps is not None and part.text.from_step >= steps]
     return [
         f"Advice:   data.train.{text.name} is never drawn: its from_step={text.from_step:,} is not before the end of "
         f"the training, at about step {steps:,}."
-        for text in late
+        for text in (part.text for part in data.mixed)
+        if steps is not None and text.from_step >= steps
     ]
 
 

@@ -33,11 +33,9 @@ from heed.sweep.workers import ignore_repeated_sigterm, run_workers
 
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row: the cause is probably not the values of one trial."""
-POLL_SECONDS = 5.0
-"""Time between two checks for trials of other workers."""
+POLL_SECONDS = 5.0  # between two checks for trials of other workers
 PAGE = "sweep.html"
-TOP = 10
-"""Trials that are printed at the end."""
+TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., list[float] | None]
 """`heed.launch.train`: takes the configuration and ``report``; returns the objectives, or None if pruned."""

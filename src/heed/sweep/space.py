@@ -25,8 +25,7 @@ class Option:
     """An option of a search space: a range, or a single value that the space sets."""
 
     name: str
-    text: str
-    """As it was written."""
+    text: str  # as it was written
     range: BaseDistribution | None = None
     conditions: tuple[str, ...] = ()
     """``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply."""

@@ -33,8 +33,7 @@ from heed.sweep.study import (
     original_number,
 )
 
-MIN_IMPORTANCE_TRIALS = 10
-"""Importances of fewer complete trials would mostly be chance."""
+MIN_IMPORTANCE_TRIALS = 10  # complete ones; importances of fewer would mostly be chance
 TOP_TRIALS = 5
 """PED-ANOVA compares the best trials with all trials; its authors recommend at least five."""
 TOP_FRACTION = 0.1
