@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (Exception, JobFailedError) as raised:
-        error = raised.error if isinstance(raised, JobFailedError) else raised
+        error: BaseException = raised.args[0] if isinstance(raised, JobFailedError) else raised
         if (message := explain_error(error, overrides=sys.argv[1:])) is None:
             raise error from error.__cause__
         print(f"{program.name()}: {message}", file=sys.stderr)

@@ -25,10 +25,7 @@ LOST = re.compile(r"timed? ?out|closed by peer|reset by peer|remote process exit
 
 
 class JobFailedError(BaseException):
-    """Carries the error of a run past Hydra, which would print its own message."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
+    """Carries the error of a run, its argument, past Hydra, which would print its own message."""
 
 
 def failure_reason(error: BaseException) -> str:
