@@ -56,8 +56,7 @@ def write_verdict(
     sign = 1 if plan.settings.directions[0] == "maximize" else -1
     scored = sorted((one for one in configurations if one.valid), key=lambda one: -sign * one.mean)
     if not scored:
-        reasons = [reason for one in configurations for reason in one.failed]
-        raise HeedError(f"Every run that was to confirm the best configurations failed: {reasons[:1]}")
+        raise HeedError(f"Every run that was to confirm the best configurations failed: {configurations[0].failed[0]}")
     winners = [one for place, one in enumerate(scored) if one.arm not in {better.arm for better in scored[:place]}]
     path, command = _write_preset(plan, winners[0])
     verdict = Verdict(
