@@ -126,7 +126,7 @@ def _target(path: Path, prefix: str) -> str | None:
     """Return the constructor of the options under a prefix: of the file, or of a file that it starts from."""
     file = read(path)
     if prefix == "sweep":
-        return "heed.sweep.settings.SweepSettings"
+        return "heed.sweep.plan.SweepSettings"
     if prefix in file.targets:
         return file.targets[prefix]
     for parent in file.parents:

@@ -17,7 +17,7 @@ from heed.evaluation.significance import wilson
 from heed.report import figures
 from heed.report.figures import Mark
 from heed.report.pages import render, side_class
-from heed.report.sweep_figures import SIDES, STYLE, svg
+from heed.report.sweep_page import SIDES, STYLE, svg
 
 TEMPLATES = Path(__file__).with_name("templates")
 WIDTH, HEIGHT = 8.4, 3.6

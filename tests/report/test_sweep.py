@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from heed.report.sweep import Configuration, Parameter, StudySummary, TrialSummary, Verdict
-from heed.report.sweep_figures import _limits, learning_curves, parameter_panels
-from heed.report.sweep_page import render
+from heed.report.sweep_page import _limits, learning_curves, parameter_panels, render
 from heed.report.sweep_text import (
     format_score,
     format_setting,

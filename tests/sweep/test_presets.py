@@ -1,6 +1,5 @@
 """Every search of conf/sweep: its space makes valid runs, its sampler and its pruner can be built."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ from omegaconf import OmegaConf
 
 from heed.launch.configuration import dry_run
 from heed.options import format_value
-from heed.sweep.plan import GRID, build_pruner, build_sampler
-from heed.sweep.settings import SweepSettings
+from heed.sweep.plan import GRID, SweepSettings, build_pruner, build_sampler
 from heed.sweep.space import corners, read_space
 
 CONF = Path(__file__).parents[2] / "conf/sweep"
@@ -40,7 +38,7 @@ def test_every_corner_of_a_space_is_a_valid_run(compose: Compose, name: str) -> 
     cfg = compose(f"sweep={name}")
     settings = settings_of(cfg)
     choices = dict(HydraConfig.get().runtime.choices)
-    build_sampler(settings)(1)
+    build_sampler(settings, seed=1)
     build_pruner(settings)
 
     def default(option: str) -> str:
@@ -55,9 +53,7 @@ def test_every_corner_of_a_space_is_a_valid_run(compose: Compose, name: str) -> 
 def test_samplers(compose: Compose, name: str) -> None:
     settings = settings_of(compose("sweep=default", f"sweep/sampler={name}"))
     assert (settings.sampler["_target_"] == GRID) == (name == "grid")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some are experimental
-        build_sampler(settings)(1)
+    build_sampler(settings, seed=1)
 
 
 @pytest.mark.parametrize("name", names(CONF / "pruner"))

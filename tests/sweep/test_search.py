@@ -273,7 +273,7 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "sweep.objective=valid.blue"], "sweep.objective=valid.blue is unknown"),
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
         (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),
-        (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "several objectives, which cannot be pruned"),
+        (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "are several objectives, so trials cannot be pruned"),
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
         (["-m", *SMALL, "sweep.compare=model"], "sweep.compare=model must be an option of the space"),
         (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be >= 1"),

@@ -7,15 +7,13 @@ import optuna
 import pytest
 from hydra.types import HydraContext
 from omegaconf import OmegaConf
-from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 
 from heed.errors import HeedError
-from heed.sweep.plan import GRID, Plan
+from heed.sweep.plan import GRID, Plan, SweepSettings
 from heed.sweep.search import StudyWorker
-from heed.sweep.settings import SweepSettings
 from heed.sweep.space import grid_values, read_space
-from heed.sweep.study import fail
+from heed.sweep.study import fail, release
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def plan(tmp_path: Path) -> Plan:
     plan.folder, plan.name = tmp_path / "study", "study"
     space, plan.fixed = read_space({"a": "choice(1,2,3)", "b": "range(0,2)"}, [])
     plan.arms, plan.grids = {"": space}, {"": list(space.points(grid_values, str))}
-    plan.pruner, plan.build_sampler = optuna.pruners.NopPruner(), lambda seed: RandomSampler(seed=seed)
+    plan.pruner = optuna.pruners.NopPruner()
     return plan
 
 
@@ -53,7 +51,6 @@ def test_two_workers_take_every_point_of_a_grid_once_and_confirm_the_best(plan: 
             fail(study.study, trial, "bad combination")
         else:
             study.study.tell(trial, float(number))
-    assert plan.grids is not None
     assert taken == plan.grids[""]
     assert workers[0].has_searched()
 
@@ -100,3 +97,16 @@ def test_launchers_of_jobs_are_for_grids() -> None:
     config = OmegaConf.create({"sweep": {}, "hydra": {"runtime": {"choices": choices}}})
     with pytest.raises(HeedError, match=r"hydra/launcher=submitit_slurm is for grids.*sbatch --array"):
         Plan([], config=config, config_loader=None)
+
+
+def test_a_worker_that_dies_before_it_draws_loses_no_point_of_a_grid(plan: Plan) -> None:
+    worker = work_on(plan)
+    (study,) = (shared.study for shared in worker.arms.values())
+    release(study, study._storage.create_new_trial(study._study_id))
+    taken = []
+    while not worker.has_searched():
+        claimed = worker._claim()
+        assert claimed is not None
+        taken.append(claimed[1].params)
+        study.tell(claimed[1], 1.0)
+    assert taken == plan.grids[""]

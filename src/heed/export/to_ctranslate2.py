@@ -56,24 +56,33 @@ def write(translator: Translator, folder: Path, check: CheckSet, *, quantization
 def convert(translator: Translator, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
     """Write the files of `export` into an existing folder without a check; return further content of ``heed.json``."""
     model, tokenizer = check_supported(translator.model), translator.tokenizer
-    spec = model_spec(model)
-    spec.register_source_vocabulary(tokenizer.src_pieces(range(tokenizer.src_vocab)))
-    spec.register_target_vocabulary(tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
-    spec.config.unk_token = UNK_PIECE
-    spec.config.bos_token = spec.config.decoder_start_token = BOS_PIECE
-    spec.config.eos_token = EOS_PIECE
-    spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = EPSILON[model.config.norm_kind]
+    src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
+    tgt_pieces = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
     try:
-        spec.validate()
-        spec.optimize(quantization=quantization)
-        spec.save(str(folder))
+        save(folder, model, src_pieces, tgt_pieces, quantization=quantization)
     except ValueError as error:
         raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
     tokenizer.save(folder)
     facts = {"quantization": quantization, "positions": model.max_target_length}
     write_description(folder, "ctranslate2", translator, **facts)
     return facts
+
+
+def save(
+    folder: Path, model: Transformer, src_pieces: list[str], tgt_pieces: list[str], *, quantization: str | None
+) -> None:
+    """Write a model that `check_supported` accepts, with its vocabularies, into an existing folder."""
+    spec = model_spec(model)
+    spec.register_source_vocabulary(src_pieces)
+    spec.register_target_vocabulary(tgt_pieces)
+    spec.config.unk_token = UNK_PIECE
+    spec.config.bos_token = spec.config.decoder_start_token = BOS_PIECE
+    spec.config.eos_token = EOS_PIECE
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = EPSILON[model.config.norm_kind]
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
 
 
 def check_supported(model: Seq2Seq) -> Transformer:

@@ -43,10 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except (Exception, JobFailedError) as raised:
-        error = raised.__cause__ if isinstance(raised, JobFailedError) else raised
-        assert error is not None
-        message = explain_error(error, overrides=sys.argv[1:])
-        if message is None:
+        error: BaseException = raised.args[0] if isinstance(raised, JobFailedError) else raised
+        if (message := explain_error(error, overrides=sys.argv[1:])) is None:
             raise error from error.__cause__
         print(f"{program.name()}: {message}", file=sys.stderr)
         sys.exit(2)
@@ -66,12 +64,10 @@ def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> list[
     """
     # Imported after the configuration is composed, so that a wrong option is reported before torch is imported.
     from heed.launch.folder import claim_folder
-    from heed.launch.processes import leave_process_group
     from heed.launch.run import pruning, take_objectives, train_one_run
     from heed.runs.objectives import objective_values
 
     objectives = take_objectives(cfg)
     with claim_folder(cfg) as folder:
         results = train_one_run(cfg, folder, pruning(objectives, report))
-    leave_process_group()
     return objective_values(results, objectives) if objectives and results is not None else None

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import hydra
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -78,52 +78,42 @@ def compose_with_hydra(overrides: Sequence[str]) -> Config:
 def find_differences(cfg: Config) -> list[str]:
     """Return the choices and options that differ from the defaults, as overrides: ``model=rnn``, ``model.dropout=0.3``.
 
-    An option is compared with the default that it has under the run's choices, before presets and overrides.
+    An option is compared with its default under the run's choices, before presets and overrides.
     """
-    job, defaults = HydraConfig.get(), _default_choices()
-    choices = _choices(job)
-    changed = {name: choice for name, choice in _changed(choices, defaults).items() if "/" not in name}
+    job = HydraConfig.get()
+    # Hydra lists the groups of conf/train.yaml from the last to the first. Some choices follow from others.
+    groups = [name for name in [*job.runtime.choices][::-1] if not name.startswith(("hydra/", "data_", "sweep/"))]
+    choices = {name: job.runtime.choices[name] for name in sorted(groups, key=lambda name: name not in PRESETS)}
+
+    def changed(defaults: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
+        differ = {name: choice for name, choice in choices.items() if choice not in (None, defaults.get(name))}
+        return {name: choice for name, choice in differ.items() if ("/" in name) == nested}
+
+    listed = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))["defaults"]
+    defaults = {name: choice for group in listed if isinstance(group, dict) for name, choice in group.items()}
+    outer = changed(defaults, nested=False)
     # Hydra does not record the choice of several configs, as in logger=[csv,wandb].
     several = [
         word for word in job.overrides.task if (match := re.fullmatch(r"(\w+)=\[.*\]", word)) and match[1] in defaults
     ]
     # The user's presets may choose configs in folders of the user.
     folders = [f"'file://{source.path}'" for source in job.runtime.config_sources if source.schema == "file"]
-    outer = {name: choice for name, choice in changed.items() if name not in PRESETS}
-    words = [f"hydra.searchpath=[{','.join(folders)}]", *_words(outer), *several]
+    words = [f"hydra.searchpath=[{','.join(folders)}]", *several]
+    words += _words({name: choice for name, choice in outer.items() if name not in PRESETS})
     try:
         base = compose_with_hydra(words)
         # Groups inside others, such as model/attention, have other defaults under other choices of the outer group.
-        nested = {name: choice for name, choice in _changed(choices, _choices(base.hydra)).items() if "/" in name}
-        if nested:
-            base = compose_with_hydra([*words, *_words(nested)])
+        if inner := changed(base.hydra.runtime.choices, nested=True):
+            base = compose_with_hydra([*words, *_words(inner)])
     except HydraException:
         return list(job.overrides.task)  # the user has another primary config, or groups outside it
-    before: Any = OmegaConf.to_container(base, resolve=False)
-    after: Any = OmegaConf.to_container(cfg, resolve=False)
-    del before["hydra"], before["sweep"]
-    del before["resume"], after["resume"]  # a resumed run has the results of an uninterrupted one
-    return [*_words({**changed, **nested}), *several, *_changed_options(before, after)]
+    plain: list[Any] = [OmegaConf.to_container(one, resolve=False) for one in (base, cfg)]
+    # A resumed run has the results of an uninterrupted one.
+    before, after = ({**options, "hydra": None, "sweep": None, "resume": None} for options in plain)
+    return [*_words({**outer, **inner}), *several, *_changed_options(before, after)]
 
 
-@cache
-def _default_choices() -> dict[str, Any]:
-    return _choices(compose_with_hydra([]).hydra)
-
-
-def _choices(job: Config) -> dict[str, Any]:
-    """Return the choices of groups except Hydra's own and those that follow from others, presets first."""
-    names = [name for name in job.runtime.choices if not name.startswith(("hydra/", "data_", "sweep/"))]
-    names.reverse()  # Hydra lists the groups of conf/train.yaml from the last to the first
-    names.sort(key=lambda name: name not in PRESETS)
-    return {name: job.runtime.choices[name] for name in names}
-
-
-def _changed(choices: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: choice for name, choice in choices.items() if choice is not None and choice != before.get(name)}
-
-
-def _changed_options(before: Mapping[str, Any], after: Any, prefix: str = "") -> Iterator[str]:
+def _changed_options(before: Any, after: Any, prefix: str = "") -> Iterator[str]:
     for name in {**after, **before}:
         old, new = before.get(name), after.get(name)
         if isinstance(new, dict) and new:

@@ -34,9 +34,7 @@ WEIGHTS = ("best", "last", "ema", "average_best_k", "average_last_k")
 
 
 def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
-    """Build the parts of a run, and check them without memory or data, so that mistakes surface in seconds.
-
-    The model is built on the meta device, with its optimizer and schedule.
+    """Build the parts of a run, and check them with the model on the meta device, so that mistakes surface in seconds.
 
     Returns:
         The options as plain data, and the parts.
@@ -46,10 +44,9 @@ def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
     """
     config: Any = OmegaConf.to_container(cfg, resolve=True)
     parts = build_parts(config)
-    data = config["data"]
-    test_sets = {"data.test": data.get("test", ""), "data.splits.test": data.get("splits", {}).get("test", "")}
-    if config["test"] and (missing := [name for name, value in test_sets.items() if value is None]):
-        raise HeedError(f"{missing[0]}=null: there is no test set. Add test=false, or give one.")
+    for name, options in {"data.test": config["data"], "data.splits.test": config["data"].get("splits", {})}.items():
+        if config["test"] and options.get("test", "") is None:
+            raise HeedError(f"{name}=null: there is no test set. Add test=false, or give one.")
     _check_weights(config["weights"], config["trainer"], parts["callbacks"].values())
     model = build_on_meta(parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
     if config["module"]["activation_checkpointing"]:
@@ -66,8 +63,7 @@ def build_parts(config: Mapping[str, Any]) -> Parts:
     """Build every part of a run with the constructor that the configuration names.
 
     Raises:
-        HeedError: listing all options that are unknown, missing, of the wrong type, out of range or contradictory, one
-            a line.
+        HeedError: listing all options that are unknown, missing, of the wrong type, out of range or contradictory.
     """
     absent = [name for name in (*PARTS, *COLLECTIONS) if not isinstance(config.get(name), dict)]
     raise_problems(f"{name} is missing: give {name}=NAME, or leave out ~{name}." for name in absent)
@@ -94,7 +90,7 @@ def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:
         later: arguments that are passed when the run has started, to the partial object that is returned.
 
     Raises:
-        HeedError: listing what is wrong with the part and with the parts inside it, one sentence a line.
+        HeedError: listing what is wrong, one sentence a line.
     """
     if not isinstance(node, dict):
         raise HeedError(f"{where[:-1]}={format_value(node)} must be null or an object with {where}_target_.")
@@ -105,7 +101,7 @@ def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:
         with collect_problems(problems):
             arguments[name] = build_part(node[name], where=f"{where}{name}.")
     with collect_problems(problems):
-        target = _find_target(node, where)
+        target = _find_target(node.get("_target_"), where)
         problems += find_problems(target, arguments, where=where, later=[*later, *inner])
     raise_problems(problems)
     if node.get("_partial_"):
@@ -118,15 +114,15 @@ def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:
         raise HeedError(f"{where}_target_={node['_target_']} cannot be built: {first_line(error)}") from error
 
 
-def _find_target(node: Mapping[str, Any], where: str) -> Callable[..., Any]:
-    if "_target_" not in node:
+def _find_target(name: Any, where: str) -> Callable[..., Any]:
+    if name is None:
         raise HeedError(f"{where}_target_ is missing: it names the class or function to call.")
     try:
-        target = get_object(node["_target_"])
+        target = get_object(name)
     except (ImportError, ValueError) as error:
-        raise HeedError(f"{where}_target_={node['_target_']} cannot be imported.") from error
+        raise HeedError(f"{where}_target_={name} cannot be imported.") from error
     if not callable(target):
-        raise HeedError(f"{where}_target_={node['_target_']} cannot be called: name a class or a function.")
+        raise HeedError(f"{where}_target_={name} cannot be called: name a class or a function.")
     return target
 
 

@@ -15,7 +15,6 @@ from heed.errors import HeedError, first_line
 from heed.files import NO_ROOM
 from heed.launch import program
 from heed.launch.compose import compose_with_hydra
-from heed.launch.program import CONF
 from heed.options import did_you_mean
 
 GLOO = re.compile(r"^\[\S*gloo/transport\S*\] ")
@@ -25,7 +24,14 @@ LOST = re.compile(r"timed? ?out|closed by peer|reset by peer|remote process exit
 
 
 class JobFailedError(BaseException):
-    """Carries the error of a run, its cause, past Hydra, which would print its own message."""
+    """Carries the error of a run, its argument, past Hydra, which would print its own message."""
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return in one line why a job failed: its innermost exception, or the HeedError around it."""
+    while isinstance(error.__cause__, Exception) and not isinstance(error, HeedError):
+        error = error.__cause__
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | None:
@@ -45,7 +51,7 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             )
         if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
             group, _, choice = file.rpartition("/")  # model=transfomer: the file would be model/transfomer
-            options = cause.options or [path.stem for path in (CONF / group).glob("*.yaml")]
+            options = cause.options or [path.stem for path in (program.CONF / group).glob("*.yaml")]
             close = did_you_mean(choice, options, f"{group}=")
             return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
         if "does not support sweep type" in str(cause):

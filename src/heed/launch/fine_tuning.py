@@ -27,10 +27,9 @@ INITIAL_SCORES = "initial_scores.json"
 
 
 def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
-    """Replace the options of ``model`` by those of the model to fine-tune, except those given on the command line.
+    """Replace the options of ``model`` in ``cfg`` by the parent model's, except the options in ``overrides``.
 
-    ``model=NAME`` must name a model of the same family. It gives access to the family's options; their values are
-    inherited nevertheless. ``cfg`` is changed in place.
+    ``model=NAME`` must name a model of the same family. It only makes the family's options known.
 
     Raises:
         HeedError: if an override asks for another family of models, other shapes of weights, or another tokenizer.
@@ -43,10 +42,9 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
             f"{' and '.join(chosen)} cannot be chosen with init_from=, because the tokenizer is inherited: leave "
             "it out. Only tokenizer.bpe_dropout applies."
         )
-    family = OmegaConf.select(cfg, "model._target_", default="").rpartition(".")[2]
-    if "model" in given and family != type(parent).__name__:
+    if "model" in given and cfg.model.get("_target_", "").rpartition(".")[2] != type(parent).__name__:
         raise HeedError(f"init_from={cfg.init_from} is a model of the family {parent.family}: leave out model=NAME.")
-    # "model.dropout" and "model/attention" are both paths in the config.
+    # model.dropout and model/attention both name options.
     paths = [name.replace("/", ".") for name in given if name.startswith(("model.", "model/"))]
     architecture = _change(parent, cfg, paths)
     if not _has_shapes(architecture, folder):
@@ -55,7 +53,7 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
             f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which would change the "
             "shapes of its weights: leave out these options."
         )
-    cfg.model = _to_node(architecture)
+    cfg.model = _with_targets(architecture)
 
 
 def describe_start(init_from: str) -> str:
@@ -88,12 +86,11 @@ def read_initial_scores(run: Path) -> Any:
 
 def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> ModelConfig:
     """Return the architecture with the values that ``cfg`` has at these paths ("model.dropout")."""
-    config = OmegaConf.create({"model": architecture.to_plain()})
+    changed = OmegaConf.create({"model": architecture.to_plain()})
+    chosen = OmegaConf.create({"model": _without_targets(OmegaConf.to_container(cfg.model, resolve=True))})
     for path in paths:
-        chosen = OmegaConf.select(cfg, path)
-        plain = OmegaConf.to_container(chosen, resolve=True) if OmegaConf.is_config(chosen) else chosen
-        OmegaConf.update(config, path, _without_targets(plain), merge=False, force_add=True)
-    return type(architecture).from_plain(OmegaConf.to_container(config.model))
+        OmegaConf.update(changed, path, OmegaConf.select(chosen, path), merge=False, force_add=True)
+    return type(architecture).from_plain(OmegaConf.to_container(changed.model))
 
 
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
@@ -103,11 +100,11 @@ def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
     return model_folder.has_shapes_of(build_on_meta(architecture, **sizes), folder)
 
 
-def _to_node(part: Any) -> Any:
-    """Return a dataclass as the options from which Hydra builds an equal one."""
+def _with_targets(part: Any) -> Any:
+    """Return a dataclass as the options from which `build_part` builds an equal one."""
     if not is_dataclass(part):
         return part
-    options = {field.name: _to_node(getattr(part, field.name)) for field in fields(part)}
+    options = {field.name: _with_targets(getattr(part, field.name)) for field in fields(part)}
     return {"_target_": f"{type(part).__module__}.{type(part).__qualname__}", **options}
 
 

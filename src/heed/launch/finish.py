@@ -32,9 +32,9 @@ from heed.training.module import TranslationModule
 
 
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
-    """Return the model's weights that ``weights=`` names: of one checkpoint, or the mean of several.
+    """Return the weights that ``weights=`` names: of one checkpoint, or the mean of several.
 
-    It is printed if the loss chose the best checkpoint instead of the metric of ``select=``.
+    Print it if the loss chose the best checkpoint instead of the metric of ``select=``.
     """
     if weights in ("best", "average_best_k", "ema") and _deciding_metric(checkpoints) != checkpoints.selection.metric:
         print_line(f"weights={weights}: no validation reached {MIN_BLEU:g} BLEU, so the loss chose the checkpoint.")
@@ -46,8 +46,7 @@ def write_run(
 ) -> dict[str, Any]:
     """Write ``translations/``, ``model/`` with its model card, and ``results.json``; log and return the results.
 
-    Args:
-        options: those that differ from the defaults.
+    ``options`` are those that differ from the defaults.
     """
     data, config, model, tokenizer = module.data, run.config, module.model, module.tokenizer
     corpus = data.corpus

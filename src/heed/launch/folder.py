@@ -29,8 +29,8 @@ from heed.training.nonfinite import DivergedError
 def claim_folder(cfg: Config) -> Iterator[Path]:
     """Claim the run's folder for the block; if the block fails, print how to resume the run.
 
-    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the one that
-    ``hydra.run.dir`` names. The first process claims and locks it, and all processes of the run get the same one.
+    The folder is a new one in ``runs/NAME``; with ``resume=true`` the newest unfinished one there; or the folder
+    ``hydra.run.dir``. The first process claims and locks it for all processes of the run.
 
     Raises:
         HeedError: if another process trains in the folder, or the run cannot start or resume there.
@@ -78,13 +78,12 @@ def _remove_empty(folder: Path) -> None:
 
 
 def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> None:
-    """Print the last checkpoint and the command that resumes the run; remove the folder of a run without checkpoints.
+    """Print the last checkpoint and the command that resumes the run; remove the folder of a run that wrote nothing.
 
-    A folder that holds more than the config and the lock is kept. The command names the folder, because a newer run may
-    have the same name. An error of the user in a resumed run is not answered with the same command.
+    An error of the user in a resumed run is not answered with the same command.
     """
     if checkpoint := latest_checkpoint(folder):
-        # A run that started from another checkpoint resumes from its own.
+        # The run resumes from its own checkpoint, and a newer run may have its name.
         replaced = ("resume", "ckpt_path", "hydra.run.dir")
         kept = [word for word in sys.argv[1:] if word.partition("=")[0] not in replaced]
         command = shlex.join([*program.command(), *kept, f"hydra.run.dir={folder}", "resume=true"])
@@ -98,10 +97,7 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> N
 
 
 def write_hydra_folder(cfg: Config, folder: Path) -> None:
-    """Write ``.hydra/{config,hydra,overrides}.yaml``: the composed configuration, without and with Hydra's own options.
-
-    Hydra itself would write them before heed has claimed a folder for the run.
-    """
+    """Write ``.hydra/{config,hydra,overrides}.yaml``. Hydra itself would do so before heed has claimed the folder."""
     hydra = HydraConfig.instance().cfg
     assert hydra is not None
     nodes = {"config": cfg, "hydra": hydra, "overrides": hydra.hydra.overrides.task}

@@ -17,9 +17,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
-from heed.errors import HeedError
 from heed.launch.compose import Config, compose_with_hydra
-from heed.launch.errors import JobFailedError
+from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.progress import print_line
@@ -39,19 +38,17 @@ class Jobs(Callback):
     """Raises the error of a single run. Prepares the jobs of a grid or search, and writes the table of a grid."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
-        """The folder of the grid or study; None in a single run."""
-        self._writes_table = True
+        self.folder: Path | None = None  # of the grid or study; None in a single run
+        self._is_grid = False
         self._confounders: list[str] = []
         self._argv: list[str] = []
         self._launch_variables: set[str] = set()
 
     def on_multirun_start(self, config: Config, **_: Any) -> None:
-        self._writes_table = is_grid = config.sweep is None  # a search has its own table
+        self._is_grid = is_grid = config.sweep is None  # a search has its own folders and tables
         overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
-        words = OverridesParser.create().parse_overrides(overrides) if is_grid else []
         with read_write(config.hydra):
-            for word in words:
+            for word in OverridesParser.create().parse_overrides(overrides) if is_grid else []:
                 if word.is_sweep_override() and word.key_or_group in choices:
                     choices[word.key_or_group] = GRID_CHOICE
         HydraConfig.instance().set_config(config)  # the name of the folder interpolates the choices
@@ -85,7 +82,7 @@ class Jobs(Callback):
         error = hydra_job_error(job_return) if job_return.status == JobStatus.FAILED else None
         if self.folder is None:
             if error is not None:
-                raise JobFailedError from error
+                raise JobFailedError(error)
             return
         sys.argv = self._argv
         for name in LAUNCH_VARIABLES - self._launch_variables:
@@ -94,7 +91,7 @@ class Jobs(Callback):
             end_other_processes()
             _record_failure(config, error)
         leave_process_group()
-        if self._writes_table:  # after every job, because a later one may end the process
+        if self._is_grid:  # after every job, because a later one may end the process
             best_first = sort_runs(read_runs(self.folder), "valid_bleu")
             tables = [text for text in (table(best_first), seed_table(best_first), *self._confounders) if text]
             (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
@@ -108,10 +105,7 @@ class Jobs(Callback):
 
 def _record_failure(config: Config, error: BaseException) -> None:
     """Print why a job failed, and write it to the job's folder, which `claim_folder` removed if nothing was written."""
-    cause = error
-    while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
-        cause = cause.__cause__
-    reason = " ".join(str(cause).split()) or type(cause).__name__
+    reason = failure_reason(error)
     print(f"This job failed: {reason}", file=sys.stderr, flush=True)
     folder = Path(config.hydra.runtime.output_dir)
     folder.mkdir(exist_ok=True)
@@ -128,14 +122,10 @@ def confounders(overrides: Sequence[str]) -> list[str]:
     fixed = [word.input_line for word in parsed if word.key_or_group != GROUP and not word.is_sweep_override()]
     choices = list(swept.sweep_string_iterator())
     try:
-        composed = [compose_with_hydra(["model=rnn", *fixed, f"{GROUP}={choice}"]) for choice in choices]
+        configs = [compose_with_hydra(["model=rnn", *fixed, f"{GROUP}={one}"]).model.attention for one in choices]
     except HydraException:  # folders or presets of the user, which only the job itself finds
         return []
-    configs: list[Any] = [OmegaConf.to_container(one.model.attention) for one in composed]
-    varied = [name for name in configs[0] if name != "score" and len({str(one[name]) for one in configs}) > 1]
-    if not varied:
-        return []
-    return [
-        f"{GROUP}={','.join(choices)} also varies model.attention.{' and model.attention.'.join(varied)}: to compare "
-        "scores alone, vary model.attention.score."
-    ]
+    names = [f"model.attention.{name}" for name in configs[0] if len({str(one[name]) for one in configs}) > 1]
+    varied = " and ".join(name for name in names if name != "model.attention.score")
+    line = f"{GROUP}={','.join(choices)} also varies {varied}: to compare scores alone, vary model.attention.score."
+    return [line] if varied else []

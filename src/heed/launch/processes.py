@@ -36,16 +36,13 @@ class Launch:
 
     launcher: str
     rank: int
-    world_size: int
-    """0 if Lightning starts the other processes of each node."""
+    world_size: int  # 0 if Lightning starts the other processes of each node
     address: str
     port: int
 
 
 def detect_launch() -> Launch | None:
     """Return how torchrun, SLURM or a user on several nodes started this process; None for Lightning's own launcher.
-
-    Lightning's launcher passes the run folder to the processes it starts on their command line.
 
     Raises:
         HeedError: if the SLURM job does not say how many tasks a node has.
@@ -85,7 +82,7 @@ def leave_process_group() -> None:
 def watch_parent() -> None:
     """Exit with status 2 and a message if the parent of this process ends before the process group exists.
 
-    Torch would wait half an hour for it. Once the group exists, exchanges with an ended process fail.
+    Torch would wait half an hour for it. Later, exchanges with an ended process fail.
     """
     parent = int(os.environ.get(PARENT, os.getppid()))
 
@@ -103,10 +100,7 @@ def watch_parent() -> None:
 def agree_on_folder(launch: Launch | None, claim: Callable[[], Path]) -> Path:
     """Call ``claim`` in the first process, and return the folder it claims in every process.
 
-    All processes of a launch must call this function the same number of times, in the same order.
-
-    Raises:
-        HeedError: if the first process does not answer in time.
+    All processes of a launch must call this function equally often. Raise a HeedError if the first one does not answer.
     """
     number = next(_agreements)
     if launch is None or launch.world_size == 1:

@@ -49,7 +49,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     """Train one model in a claimed folder, test it and write its results.
 
     Args:
-        callbacks: further ones than those of the configuration.
+        callbacks: used in addition to the configured ones.
 
     Returns:
         The content of results.json; None in all processes but the first, and if a search pruned the run.
@@ -132,12 +132,10 @@ def assemble(
 ) -> tuple[L.Trainer, TranslationModule, TranslationData]:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
-    With ``init_from=``, tokenizer and weights are those of that model; otherwise the weights are drawn from ``seed``.
-
     Args:
         config, parts: as `dry_run` returns them.
         folder: of the run.
-        callbacks: further ones than those of the configuration.
+        callbacks: used in addition to the configured ones.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
@@ -164,7 +162,7 @@ def assemble(
 def _load_selection(metric: str) -> tuple[Selection, Comet | None]:
     """Return how validations are ranked (``select=``), and the COMET model if the ranking needs it.
 
-    If COMET or its weights are not installed, the reason is printed and BLEU ranks.
+    If COMET or its weights are not installed, BLEU ranks, and the reason is printed.
     """
     if metric not in SIGN:
         raise HeedError(f"select={metric} is unknown: choose one of {', '.join(SIGN)}.")
@@ -259,9 +257,7 @@ def prepare(overrides: Sequence[str]) -> str:
 
 
 def take_objectives(cfg: Config) -> list[str]:
-    """Remove the options of a search from the configuration, and return its objectives: none outside a search.
-
-    They are not options of the run: a study with more trials must not change the config of its trials.
+    """Remove the options of a search from the configuration of a run, and return its objectives: none outside a search.
 
     Raises:
         HeedError: if there are options of a search, but the run is no trial.
@@ -277,10 +273,6 @@ def take_objectives(cfg: Config) -> list[str]:
 
 
 def pruning(objectives: Sequence[str], report: Report | None) -> list[Callback]:
-    """Return the callback that reports a trial's validations and prunes the trial. All processes of a run need it.
-
-    There is none if validations do not measure the objective, or if there are several.
-    """
-    if len(objectives) != 1 or not objectives[0].startswith("valid."):
-        return []
-    return [Pruning(objectives[0].removeprefix("valid."), report)]
+    """Return the callback that prunes a trial, for each of its processes; none for results that validations lack."""
+    metrics = [name.removeprefix("valid.") for name in objectives if name.startswith("valid.")]
+    return [Pruning(metrics[0], report)] if len(objectives) == len(metrics) == 1 else []

@@ -15,8 +15,7 @@ from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 
-WIDTH = 110
-"""Characters in a line of options."""
+WIDTH = 110  # characters in a line of options
 
 
 def run_summary(
@@ -47,17 +46,12 @@ def run_summary(
 
 def options_line(differences: Sequence[str]) -> str:
     """Return the options that differ from the defaults in lines of `WIDTH` characters, with hanging indentation."""
-    start, text = "Options:  ", " ".join(differences) or "the defaults"
-    indent = " " * len(start)
-    wrapper = textwrap.TextWrapper(WIDTH, start, indent, break_long_words=False, break_on_hyphens=False)
-    return wrapper.fill(text)
+    wrapper = textwrap.TextWrapper(WIDTH, "Options:  ", " " * 10, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(" ".join(differences) or "the defaults")
 
 
 def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
-    """Return a line of advice if training ends before the learning rate reaches its peak, or at its first validation.
-
-    ``steps`` is None if there is no limit.
-    """
+    """Return a line of advice if training ends before the peak of the learning rate, or at its first validation."""
     limits = {
         "schedule.warmup_steps": getattr(module.schedule, "warmup_steps", 0),
         "trainer.validate_every": trainer.val_check_interval - 1,
@@ -65,18 +59,18 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
     if steps is None or steps > max(limits.values()):
         return []
     too_long = " and ".join(name for name, limit in limits.items() if steps <= limit)
-    is_limit = steps == trainer.max_steps
-    longer = "trainer.max_steps" if is_limit else "trainer.max_epochs or a smaller batching.batch_tokens"
+    by_epochs = "trainer.max_epochs or a smaller batching.batch_tokens"
+    longer = "trainer.max_steps" if steps == trainer.max_steps else by_epochs
     return [f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more {longer}."]
 
 
 def late_texts(steps: int | None, data: TranslationData) -> list[str]:
     """Return a line of advice for each text of a mixture that starts after the end of the training (``steps``)."""
-    late = [part.text for part in data.mixed if steps is not None and part.text.from_step >= steps]
     return [
         f"Advice:   data.train.{text.name} is never drawn: its from_step={text.from_step:,} is not before the end of "
         f"the training, at about step {steps:,}."
-        for text in late
+        for text in (part.text for part in data.mixed)
+        if steps is not None and text.from_step >= steps
     ]
 
 

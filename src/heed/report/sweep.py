@@ -1,8 +1,4 @@
-"""A hyperparameter study as data: its trials, and the verdict over seeds.
-
-`heed.sweep.summary` fills these classes from an Optuna storage; `heed.report.sweep_text` and `heed.report.sweep_page`
-show them.
-"""
+"""A hyperparameter study as data, which `heed.sweep.summary` reads: its trials, and the verdict over seeds."""
 
 import math
 import statistics
@@ -31,24 +27,19 @@ class Parameter:
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial. If its worker died, it has several attempts and the number of the first one."""
+    """A trial. It has several attempts if its worker died, and the number of the first one."""
 
     number: int
     arm: str
     state: State
-    values: tuple[float, ...]
-    """The final value of each objective; empty if there is none."""
+    values: tuple[float, ...]  # the final value of each objective, if there is one
     params: Mapping[str, Value]
-    curve: tuple[tuple[int, float], ...] = ()
-    """(optimizer step, objective), sorted by step; finite values only."""
-    seconds: float | None = None
-    """Duration of the last attempt, until now if it is running."""
+    curve: tuple[tuple[int, float], ...] = ()  # (optimizer step, objective), sorted by step; finite values only
+    seconds: float | None = None  # duration of the last attempt, until now if it is running
     attempts: int = 1
-    folder: str = ""
-    """Relative to the folder of the study."""
+    folder: str = ""  # relative to the folder of the study
     overrides: Sequence[str] = ()
-    reason: str = ""
-    """Why it failed; empty if its workers died too often."""
+    reason: str = ""  # why it failed; empty if its workers died too often
 
     @property
     def score(self) -> float | None:
@@ -62,19 +53,14 @@ class TrialSummary:
 class Configuration:
     """One of the best trials of a search, and its training with other seeds."""
 
-    number: int
-    """That of the trial."""
+    number: int  # the number of the trial
     arm: str
-    found: float | None
-    """Its score in the search."""
+    found: float | None  # its score in the search
     overrides: Sequence[str]
     seeds: Sequence[int] = ()
-    valid: Sequence[float] = ()
-    """A validation score for each seed; empty if all runs failed."""
-    runs: Sequence[str] = ()
-    """A folder for each seed, relative to that of the study."""
-    failed: Sequence[str] = ()
-    """Why runs failed."""
+    valid: Sequence[float] = ()  # a validation score for each seed; empty if all runs failed
+    runs: Sequence[str] = ()  # a folder for each seed, relative to the study's
+    failed: Sequence[str] = ()  # why runs failed
 
     @property
     def mean(self) -> float:
@@ -87,19 +73,15 @@ class Verdict:
     """The end of a study, the content of ``verdict.json``: the best configurations over seeds, and the winner."""
 
     configurations: Sequence[Configuration]
-    winner: int
-    """The number of a configuration. Those of different arms may have the same number."""
+    winner: int  # the number of a configuration, which is unique within its arm
     winner_arm: str
-    noise: float | None
-    """Standard deviation over seeds, pooled over the configurations; None if each has one seed."""
+    noise: float | None  # standard deviation over seeds, pooled over the configurations; None if each has one seed
     tests_by_arm: Mapping[str, Mapping[str, Mapping[str, Any]]]
     """Arm → test set → ``bleu`` of the arm's winner for each seed, and its ``signature``."""
     experiment: str
     rerun: str
-    compare: str | None = None
-    """A page that compares the configurations, relative to the folder of the study."""
-    format: Literal[1] = 1
-    """Version of the file."""
+    compare: str | None = None  # a page that compares the configurations, relative to the folder of the study
+    format: Literal[1] = 1  # version of the file
 
     @property
     def scored(self) -> list[Configuration]:
@@ -127,34 +109,26 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study. To compare, for example, two model families at the same budget, it has several searches, its *arms*."""
+    """A study. To compare two model families at the same budget, it has several searches, its *arms*."""
 
     name: str
     objectives: Sequence[str]
-    maximize: Sequence[bool]
-    """For each objective, whether larger is better."""
+    maximize: Sequence[bool]  # for each objective, whether larger is better
     arms: Sequence[str]
-    """What is fixed in each arm, such as model=rnn; [""] if there is only one."""
-    n_trials: int
-    """The budget of all arms."""
+    """What is fixed in each arm, such as model=rnn; "" if there is only one."""
+    n_trials: int  # the budget of all arms
     trials: Sequence[TrialSummary]
-    parameters: Sequence[Parameter]
-    """The searched options that differ between trials, or that only some trials have."""
+    parameters: Sequence[Parameter]  # the searched options that differ between trials
     importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Arm → option → fraction; without arms that have too few trials."""
+    """Arm → option → fraction, for arms with enough trials."""
     front: Sequence[int] = ()
     """The trials on the Pareto front of several objectives. Such a study has one arm."""
-    is_searching: bool = False
-    """Whether a trial is running, waiting or still to be started."""
-    seconds_left: float | None = None
-    """Estimate of the time until the budget is used up; None if it cannot be estimated or nothing is left."""
-    confirmed: int = 0
-    """Finished trainings of the best configurations with further seeds."""
-    confirming: int = 0
-    """Trainings of the best configurations that are running or wait to be continued."""
+    is_searching: bool = False  # whether trials are running or still to be run
+    seconds_left: float | None = None  # estimated time until the budget is used up
+    confirmed: int = 0  # finished trainings of the best configurations with other seeds
+    confirming: int = 0  # unfinished ones
     verdict: Verdict | None = None
-    space: str = ""
-    """YAML."""
+    space: str = ""  # as YAML
     pruner: str = ""
     command: str = ""
 

@@ -11,22 +11,18 @@ from heed.runs.table import align
 
 
 def study_lines(study: StudySummary, *, top: int) -> list[str]:
-    """Return the study as text for the terminal.
-
-    Args:
-        top: trials in the table, best first. Failed trials are always shown.
-    """
+    """Return the study as text for the terminal, with the ``top`` best trials and all failed ones in a table."""
     lines = [f"{study.name}: {progress(study)}", *headline(study)]
     if study.verdict and not untrained(study):
         lines.append(f"Repeat the winner: {study.verdict.rerun}")
     trials = study.ordered()
-    shown = [trial for place, trial in enumerate(trials) if place < top or trial.state == "failed"]
-    if not shown:
-        return lines
-    table = trial_table(study, shown)
-    is_number = [all(cell[:1] in "0123456789-(" for cell in cells) for cells in zip(*table[1:], strict=True)]
-    more = [f"… and {len(trials) - len(shown)} more: --top {len(trials)}"] if len(trials) > len(shown) else []
-    return [*lines, "", *align(table, ["<>"[is_] for is_ in is_number]).splitlines(), *more]
+    if shown := [trial for place, trial in enumerate(trials) if place < top or trial.state == "failed"]:
+        table = trial_table(study, shown)
+        is_number = [all(cell[:1] in "0123456789-(" for cell in cells) for cells in zip(*table[1:], strict=True)]
+        lines += ["", *align(table, ["<>"[is_] for is_ in is_number]).splitlines()]
+    if hidden := len(trials) - len(shown):
+        lines.append(f"… and {hidden} more: --top {len(trials)}")
+    return lines
 
 
 def headline(study: StudySummary) -> list[str]:
@@ -49,9 +45,10 @@ def headline(study: StudySummary) -> list[str]:
         sentences.append(f"Best of each arm: {_join(scores)}.")
     if study.confirmed or study.confirming:
         counts = f"{study.confirmed} finished, {study.confirming} running"
-        return [*sentences, f"The best configurations are trained with further seeds: {counts}."]
-    chance = "Every score is of one seed: small differences between trials may be chance."
-    return sentences if warning else [*sentences, chance]
+        sentences.append(f"The best configurations are trained with further seeds: {counts}.")
+    elif not warning:
+        sentences.append("Every score is of one seed: small differences between trials may be chance.")
+    return sentences
 
 
 def untrained(study: StudySummary) -> str:

@@ -1,10 +1,11 @@
 """What the command line of a search asks for: its options, its space, and the studies to make of it."""
 
+import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from optuna.samplers import BaseSampler
 from heed.errors import HeedError
 from heed.launch import program
 from heed.launch.configuration import build_part, dry_run
-from heed.options import format_value
-from heed.sweep.settings import SweepSettings
+from heed.options import AtLeast1, format_value, validated
+from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
 from heed.sweep.space import Option, Point, Space, corners, grid_values, read_space
-from heed.sweep.study import FORMAT
+from heed.sweep.study import FORMAT, quiet
 
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
 """Options in which the workers of a study may differ."""
@@ -28,25 +29,62 @@ GRID = "optuna.samplers.BruteForceSampler"
 """The sampler of sweep/sampler=grid. heed lists the points itself (`Space.points`): it needs their number."""
 
 
-class Plan:
-    """A search as the command line describes it.
+@validated("sweep.")
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """What a study optimises, in which space and how. conf/sweep/default.yaml describes the options."""
 
-    Attributes:
-        settings: the options of the search.
-        folder: of the study.
-        name: of the study.
-        fixed: the overrides that all trials share.
-        arms: the spaces to search, one for each value of ``sweep.compare``; else one, named "".
-        grids: the points of each arm; None for a sampler that draws.
-        pruner: of the study.
-    """
+    objective: str | Sequence[str]
+    n_trials: AtLeast1
+    space: Mapping[str, Any] | None
+    sampler: Mapping[str, Any]
+    pruner: Mapping[str, Any] | None
+    storage: str | None
+    workers: AtLeast1
+    confirm: str | None
+    compare: str | None
+    heartbeat: AtLeast1
+    trial: str | None
+
+    def __post_init__(self) -> None:
+        names = self.objectives
+        check_objectives(names)
+        if self.confirm is not None and not re.fullmatch(r"[1-9]\d?x[1-9]\d?", self.confirm):
+            raise HeedError(f"sweep.confirm={self.confirm} must be CONFIGURATIONSxSEEDS, such as 3x3, or null.")
+        if self.pruner and not (len(names) == 1 and names[0].startswith("valid.")):
+            are = "are several objectives, so" if len(names) > 1 else "is known only at the end of a run, so"
+            raise HeedError(f"sweep.objective={','.join(names)} {are} trials cannot be pruned: add sweep/pruner=none.")
+        if (self.compare or self.confirm) and len(names) > 1:
+            raise HeedError(
+                "sweep.compare and sweep.confirm need one sweep.objective, because several have no single winner: "
+                "set both to null."
+            )
+
+    @property
+    def objectives(self) -> list[str]:
+        """The results to optimise."""
+        return [self.objective] if isinstance(self.objective, str) else list(self.objective)
+
+    @property
+    def directions(self) -> list[StudyDirection]:
+        """Which way each objective is better."""
+        return [DIRECTIONS[name] for name in self.objectives]
+
+    @property
+    def confirmation(self) -> tuple[int, int]:
+        """The number of configurations to train again, and of seeds for each."""
+        best, _, seeds = (self.confirm or "0x0").partition("x")
+        return int(best), int(seeds)
+
+
+class Plan:
+    """A search as the command line describes it."""
 
     def __init__(self, arguments: Sequence[str], *, config: Any, config_loader: Any) -> None:
         """
         Args:
-            arguments: the overrides of the command line, except those of Hydra itself.
-            config: Hydra's DictConfig of the command line.
-            config_loader: Hydra's.
+            arguments: the overrides of the command line, without options of Hydra.
+            config, config_loader: Hydra's.
 
         Raises:
             HeedError: if an option is wrong, or the space cannot be read.
@@ -64,10 +102,12 @@ class Plan:
         self.folder = Path(config.hydra.sweep.dir)
         self.name = self.folder.name
         space, self.fixed = read_space(self.settings.space, arguments)
+        """``fixed`` are the overrides that all trials share."""
         self.arms = _split(space, self.settings.compare)
         self.pruner = build_pruner(self.settings)
-        self.build_sampler = build_sampler(self.settings)
-        self.grids: dict[str, list[Point]] | None = None
+        build_sampler(self.settings, seed=0)
+        self.grids: dict[str, list[Point]] = {}
+        """The points of each arm, for the sampler that takes all of them; else empty."""
         if self.settings.sampler.get("_target_") == GRID:
             self.grids = {arm: list(space.points(grid_values, self.default)) for arm, space in self.arms.items()}
 
@@ -87,7 +127,7 @@ class Plan:
             "space": self.arms[arm].to_plain(),
             "fixed": [word for word in self.fixed if not word.startswith(WORKER_OPTIONS)],
             "n_trials": min(share, len(self.grids[arm])) if self.grids else share,
-            "counts_failed": self.grids is not None,
+            "counts_failed": bool(self.grids),
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
             "command": shlex.join([*program.command(), *sys.argv[1:]]),
         }
@@ -105,7 +145,7 @@ class Plan:
             HydraConfig.instance().set_config(self.config)
 
     def check_space(self) -> None:
-        """Check every choice and both ends of every range with the model on the meta device, before data is read.
+        """Make a dry run of every choice and of both ends of every range.
 
         Raises:
             HeedError: if the options do not compose, or a value never makes a valid run.
@@ -132,7 +172,7 @@ class Plan:
 
 
 def _split(space: Space, key: str | None) -> dict[str, Space]:
-    """Return one space for each value of an option; the whole space if there is no such option."""
+    """Return one space for each choice of the option ``key``; without a key, the whole space, named ""."""
     if key is None:
         return {"": space}
     range_ = space.ranges.get(key)
@@ -142,27 +182,21 @@ def _split(space: Space, key: str | None) -> dict[str, Space]:
     return {f"{key}={choice}": Space([Option(key, str(choice)), *others]) for choice in range_.choices}
 
 
-def build_sampler(settings: SweepSettings) -> Callable[[int], BaseSampler]:
-    """Return the constructor of the sampler that the settings name; it takes a seed.
-
-    Raises:
-        HeedError: if an option is wrong.
-    """
-    build: Any = build_part({**settings.sampler, "_partial_": True}, where="sweep.sampler.", later=["seed"])
-    if not (isinstance(build, partial) and isinstance(build.func, type) and issubclass(build.func, BaseSampler)):
-        raise HeedError(f"sweep.sampler._target_={settings.sampler['_target_']} must be a sampler of Optuna.")
-    return lambda seed: build(seed=seed)
+def build_sampler(settings: SweepSettings, *, seed: int) -> BaseSampler:
+    """Return the sampler that the settings name; raise a HeedError if an option is wrong."""
+    sampler: BaseSampler = _build("sampler", {**settings.sampler, "seed": seed}, BaseSampler)
+    return sampler
 
 
 def build_pruner(settings: SweepSettings) -> BasePruner:
-    """Return the pruner that the settings name.
-
-    Raises:
-        HeedError: if an option is wrong.
-    """
-    if not settings.pruner:
-        return NopPruner()
-    pruner = build_part(settings.pruner, where="sweep.pruner.")
-    if not isinstance(pruner, BasePruner):
-        raise HeedError(f"sweep.pruner._target_={settings.pruner['_target_']} must be a pruner of Optuna.")
+    """Return the pruner that the settings name; raise a HeedError if an option is wrong."""
+    pruner: BasePruner = _build("pruner", settings.pruner, BasePruner) if settings.pruner else NopPruner()
     return pruner
+
+
+def _build(name: str, options: Mapping[str, Any], base: type) -> Any:
+    with quiet():
+        part = build_part(options, where=f"sweep.{name}.")
+    if not isinstance(part, base):
+        raise HeedError(f"sweep.{name}._target_={options['_target_']} must be a {name} of Optuna.")
+    return part

@@ -2,20 +2,20 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus
 from hydra.types import HydraContext
 from optuna.exceptions import UpdateFinishedTrialError
-from optuna.pruners import BasePruner, NopPruner
+from optuna.pruners import NopPruner
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler
-from optuna.storages import RDBStorage
 from optuna.trial import Trial, TrialState
 
 from heed.compat import hydra_job_error, optuna_heartbeats
 from heed.errors import HeedError
+from heed.launch.errors import failure_reason
 from heed.launch.processes import detect_launch
 from heed.progress import print_line
 from heed.report.sweep import Configuration, best_first
@@ -24,7 +24,7 @@ from heed.report.sweep_text import format_score, study_lines
 from heed.runs.checkpoints import latest_checkpoint
 from heed.runs.objectives import objective_values
 from heed.runs.results import RESULTS, read_results
-from heed.sweep.plan import Plan
+from heed.sweep.plan import Plan, build_sampler
 from heed.sweep.space import draw
 from heed.sweep.study import FORMAT, SharedStudy, default_storage, fail, lock, open_storage, quiet, release
 from heed.sweep.summary import read_study
@@ -33,23 +33,20 @@ from heed.sweep.workers import ignore_repeated_sigterm, run_workers
 
 MAX_FAILURES = 5
 """A worker stops after this many failed trials in a row: the cause is probably not the values of one trial."""
-POLL_SECONDS = 5.0
-"""Time between two checks for trials of other workers."""
+POLL_SECONDS = 5.0  # between two checks for trials of other workers
 PAGE = "sweep.html"
-TOP = 10
-"""Trials that are printed at the end."""
+TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., list[float] | None]
-"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, None if pruned."""
+"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, or None if pruned."""
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
     """Run the remaining trials of a study, together with its other workers, and write the verdict.
 
     Args:
-        arguments: the overrides of the command line, except those of Hydra itself.
-        task_function: `heed.launch.train`.
-        config: Hydra's DictConfig of the command line.
+        arguments: the overrides of the command line, without options of Hydra.
+        hydra_context, task_function, config: as Hydra passes them to a sweeper.
 
     Raises:
         HeedError: if an option is wrong, the study exists with other options, or this is one of several processes.
@@ -73,34 +70,25 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
 
 
 class StudyWorker:
-    """One worker of a study: it claims trials, trains their runs, and may be the one that writes the verdict."""
+    """One worker of a study: it claims trials and trains their runs, and the first to finish writes the verdict."""
 
     def __init__(self, plan: Plan, hydra_context: HydraContext, train: Train) -> None:
         """Create the study in its storage, or join it.
-
-        Args:
-            train: trains a run.
 
         Raises:
             HeedError: if it exists with other options, or the storage cannot be reached.
         """
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         self.best, self.seeds = plan.settings.confirmation
-        self.arms = {
-            arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm), plan.pruner) for arm in plan.arms
-        }
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        url = self.settings.storage or default_storage(plan.folder)
+        self.storage = open_storage(url, heartbeat=self.settings.heartbeat)
+        self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
         self._printed = {*self._ends()}
 
-    @cached_property
-    def storage(self) -> RDBStorage:
-        """The storage of the study."""
-        folder = self.plan.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        return open_storage(self.settings.storage or default_storage(folder), heartbeat=self.settings.heartbeat)
-
-    def _join(self, name: str, attributes: dict[str, Any], pruner: BasePruner) -> SharedStudy:
-        directions = self.settings.directions
-        return SharedStudy.join(self.storage, name, attributes, directions=directions, pruner=pruner)
+    def _join(self, name: str, attributes: dict[str, Any]) -> SharedStudy:
+        pruner = NopPruner() if attributes.get("confirms") else self.plan.pruner
+        return SharedStudy.join(self.storage, name, attributes, directions=self.settings.directions, pruner=pruner)
 
     def has_searched(self) -> bool:
         """Return whether all trials of the search have ended."""
@@ -113,11 +101,7 @@ class StudyWorker:
     # ---- trials
 
     def work(self) -> None:
-        """Run trials until the study is finished.
-
-        Raises:
-            HeedError: if too many trials in a row have failed.
-        """
+        """Run trials until the study is finished; raise a HeedError if too many in a row have failed."""
         failures = 0
         while not self.is_finished():
             if claimed := self._claim():
@@ -140,8 +124,7 @@ class StudyWorker:
                 if claimed := study.claim(self._make_sampler):
                     trial, number = claimed
                     if "folder" not in trial.user_attrs:
-                        describe = self._describe if study in self.arms.values() else self._describe_confirmation
-                        folder, overrides = describe(study, trial, number)
+                        folder, overrides = self._describe(study, trial, number)
                         trial.set_user_attr("overrides", overrides)
                         trial.set_user_attr("folder", folder)
                     return study, trial
@@ -151,26 +134,24 @@ class StudyWorker:
         if self.plan.grids:
             return RandomSampler()  # `_describe` fixes what it draws
         # A seed of each trial's own: workers must not draw the same values.
-        return self.plan.build_sampler((self.plan.config.seed * 1_000_003 + number) % 2**32)
+        return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
 
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
-        """Return the folder of a trial, relative to that of the study, and the overrides with drawn values."""
-        if self.plan.grids:
-            points = self.plan.grids[study.arm]
-            with quiet():
-                point = points[study.used(before=number) % len(points)]
-                study.study.sampler = PartialFixedSampler(point, RandomSampler())
-        return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
-
-    def _describe_confirmation(self, study: SharedStudy, _: Trial, number: int) -> tuple[str, list[str]]:
-        place, seed = divmod(study.used(before=number), self.seeds)
+        """Return the folder of a trial, relative to the study's, and the overrides with its values."""
+        place = study.used(before=number)
+        if study in self.arms.values():
+            if points := self.plan.grids.get(study.arm):
+                with quiet():
+                    study.study.sampler = PartialFixedSampler(points[place % len(points)], RandomSampler())
+            return _folder(study.arm, number), draw(self.plan.arms[study.arm], trial, self.plan.default)
+        place, seed = divmod(place, self.seeds)
         one, seed = self.candidates()[place], seed + self.first_seed
         return f"confirm/{_folder(one.arm, one.number)}_seed{seed}", [*one.overrides, f"seed={seed}"]
 
     def _run(self, study: SharedStudy, trial: Trial) -> str:
         """Train the run of a trial, which ends complete, pruned or failed. Return why it failed, or "".
 
-        If this process is stopped, the trial is queued, and the next worker continues it.
+        If this process is stopped, the next worker continues the trial.
         """
         results = self.plan.folder / trial.user_attrs["folder"] / RESULTS
         try:
@@ -183,10 +164,7 @@ class StudyWorker:
         except UpdateFinishedTrialError:
             print_line(f"{results.parent} was silent for so long that another worker has taken it over.")
         except Exception as error:
-            cause: BaseException = error
-            while isinstance(cause.__cause__, Exception) and not isinstance(cause, HeedError):
-                cause = cause.__cause__
-            reason = " ".join(str(cause).split()) or type(cause).__name__
+            reason = failure_reason(error)
             fail(study.study, trial, reason)
             return reason
         except BaseException:  # Ctrl-C and SIGTERM
@@ -223,7 +201,7 @@ class StudyWorker:
         return values
 
     def print_ended_trials(self) -> None:
-        """Print how trials have ended since the last call, those of other workers included."""
+        """Print how trials of all workers have ended since the last call."""
         used = sum(study.used() for study in self.arms.values())
         budget = sum(study.budget for study in self.arms.values())
         for line in self._ends():
@@ -247,7 +225,7 @@ class StudyWorker:
 
     @property
     def first_seed(self) -> int:
-        """The first seed of the confirmation: not that of the search, which chose the configurations."""
+        """The first seed of the confirmation. The search's own seed chose the configurations."""
         return int(self.plan.config.seed) + 1
 
     def candidates(self) -> list[Configuration]:
@@ -265,14 +243,10 @@ class StudyWorker:
             return []
         name = " ".join([self.plan.name, "confirm", *(_folder(one.arm, one.number) for one in candidates)])
         attributes = {"format": FORMAT, "study": self.plan.name, "confirms": True, "counts_failed": True}
-        return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds}, NopPruner())]
+        return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
 
     def conclude(self) -> None:
-        """Write the verdict and the page, and print them. The first worker does it, the others wait for it.
-
-        Raises:
-            HeedError: if no trial is complete.
-        """
+        """Write the verdict, unless another worker has, and the page; raise a HeedError if no trial is complete."""
         folder = self.plan.folder
         with lock(folder):
             for confirmation in self._confirmation():

@@ -22,13 +22,11 @@ Default = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a search space: a range, or a value that the space sets."""
+    """An option of a search space: a range, or a single value that the space sets."""
 
     name: str
-    text: str
-    """As it was written."""
+    text: str  # as it was written
     range: BaseDistribution | None = None
-    """None for a single value."""
     conditions: tuple[str, ...] = ()
     """``OPTION=VALUE``, such as ``model=rnn``; all must hold for the option to apply."""
 
@@ -71,11 +69,7 @@ class Space:
         return [f"{name}={value}" for name, value in values.items()], None
 
     def points(self, values: Callable[[Option], Sequence[Any]], default: Default) -> Iterator[Point]:
-        """Yield every point, in a fixed order.
-
-        Args:
-            values: returns the values of an option to combine.
-        """
+        """Yield every combination of the ``values`` of the options, in a fixed order."""
         points: list[Point] = [{}]
         while points:
             point = points.pop()
@@ -90,10 +84,9 @@ def draw(space: Space, trial: Trial, default: Default) -> list[str]:
     point: Point = {}
     while option := space.resolve(point, default)[1]:
         name, range_ = option.name, option.range
-        if isinstance(range_, FloatDistribution):
-            point[name] = trial.suggest_float(name, range_.low, range_.high, step=range_.step, log=range_.log)
-        elif isinstance(range_, IntDistribution):
-            point[name] = trial.suggest_int(name, range_.low, range_.high, step=range_.step, log=range_.log)
+        if isinstance(range_, FloatDistribution | IntDistribution):
+            suggest: Any = trial.suggest_int if isinstance(range_, IntDistribution) else trial.suggest_float
+            point[name] = suggest(name, range_.low, range_.high, step=range_.step, log=range_.log)
         else:
             point[name] = trial.suggest_categorical(name, range_.choices)  # type: ignore[union-attr]
     return space.resolve(point, default)[0]
@@ -102,8 +95,7 @@ def draw(space: Space, trial: Trial, default: Default) -> list[str]:
 def corners(space: Space, default: Default, *, shift: int) -> Iterator[tuple[Point, list[str]]]:
     """Yield points, with their overrides, that together hold every choice and both ends of every range.
 
-    Args:
-        shift: 0 or 1; gives other combinations of the same values.
+    ``shift``, 0 or 1, gives other combinations of the same values.
     """
     conditions = {condition.partition("=")[0] for option in space.options for condition in option.conditions}
     switches = Space(option for option in space.options if option.range and option.name in conditions)
@@ -118,11 +110,7 @@ def corners(space: Space, default: Default, *, shift: int) -> Iterator[tuple[Poi
 
 
 def grid_values(option: Option) -> list[Any]:
-    """Return all values of an option's range.
-
-    Raises:
-        HeedError: if it is continuous.
-    """
+    """Return all values of an option's range; raise a HeedError if it is continuous."""
     if not isinstance(option.range, (IntDistribution, FloatDistribution)):
         return _ends(option)
     low, high, step = option.range.low, option.range.high, option.range.step
@@ -152,8 +140,8 @@ def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
     """Return the space of a study, and the overrides that all of its trials share.
 
     Args:
-        node: ``sweep.space`` as plain data: ranges by option, and mappings of further ones by condition.
-        arguments: of the command line. A range there replaces that of the space, and a value removes it.
+        node: ``sweep.space`` as plain data: ranges by option, and mappings of more ranges by condition.
+        arguments: overrides of the command line. They replace the ranges in ``node``.
 
     Raises:
         HeedError: if a range cannot be read, is empty, or if there is none.

@@ -22,20 +22,16 @@ from heed.options import format_value
 from heed.report.sweep import TrialSummary
 from heed.runs.objectives import StudyDirection
 
-FORMAT = 1
-"""Version of the attributes of a study."""
-STUDY_FILE = "study.db"
-"""SQLite database of the trials, in the folder of the study."""
+FORMAT = 1  # of the attributes of a study
+STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the study
 VERDICT = "verdict.json"
 """The best configurations over seeds and the winner, in the folder of the study."""
 ATTRIBUTES = "heed"
 """The user attribute of a study that describes it."""
 REASON = "reason"
 """The user attribute of a trial that failed. Without it, the worker died or was stopped, and the trial is continued."""
-MISSED_HEARTBEATS = 3
-"""A trial counts as dead after this many missed heartbeats."""
-MAX_DEATHS = 3
-"""A trial whose workers died more often is not started again: it may be the cause."""
+MISSED_HEARTBEATS = 3  # after which a trial counts as dead
+MAX_DEATHS = 3  # of workers, after which their trial is not started again: it may be the cause
 
 
 def default_storage(folder: Path) -> str:
@@ -58,8 +54,6 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
     Raises:
         HeedError: if it cannot be reached, or its driver is missing.
     """
-    # A busy SQLite file is tried again for this long.
-    patience = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         shown = make_url(url).render_as_string(hide_password=True)
@@ -69,7 +63,8 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
     def connect() -> RDBStorage:
         return RDBStorage(
             url,
-            engine_kwargs=patience,
+            # A busy SQLite file is tried again for a minute.
+            engine_kwargs={"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True},
             heartbeat_interval=heartbeat,
             grace_period=MISSED_HEARTBEATS * heartbeat,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(
@@ -87,12 +82,7 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
 
 @contextmanager
 def explaining(database: str, verb: str) -> Iterator[None]:
-    """Turn an error of a database within the block into a HeedError, and ignore Optuna's notices about new interfaces.
-
-    Args:
-        database: its name in the message, without a password.
-        verb: what cannot be done: "used" or "read".
-    """
+    """Turn an error of a database within the block into a HeedError: ``database`` cannot be ``verb``, used or read."""
     try:
         with quiet():
             yield
@@ -128,7 +118,6 @@ class SharedStudy:
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
         """
         Args:
-            study: with its pruner.
             attributes: describe the study: its ``arm``, ``n_trials`` to finish, and ``counts_failed``, whether a failed
                 trial uses up the budget.
         """
@@ -146,15 +135,7 @@ class SharedStudy:
         directions: Sequence[StudyDirection],
         pruner: optuna.pruners.BasePruner,
     ) -> "SharedStudy":
-        """Create the study, or join it if it exists.
-
-        Args:
-            attributes: as for the constructor. A study can be joined only with the same ones, except "n_trials" and
-                "command".
-
-        Raises:
-            HeedError: if the study exists with other attributes.
-        """
+        """Create the study, or join it; raise a HeedError if it has other attributes, except n_trials and command."""
         study = optuna.create_study(
             storage=storage, study_name=name, directions=list(directions), pruner=pruner, load_if_exists=True
         )
@@ -170,44 +151,30 @@ class SharedStudy:
         return cls(study, attributes)
 
     def trials(self, *, now: datetime | None = None) -> list[TrialSummary]:
-        """Return the trials. The attempts of a trial whose worker died are one trial.
-
-        Args:
-            now: the time for durations of running trials; None for the present.
-        """
+        """Return the trials, with the durations of running ones at ``now``. All attempts at a trial are one."""
         attempts: dict[int, list[FrozenTrial]] = {}
         for trial in self.study.get_trials(deepcopy=False):
             attempts.setdefault(original_number(trial), []).append(trial)
         return [_summarize(chain, self.arm, now or datetime.now()) for chain in attempts.values()]
 
     def used(self, *, before: float = math.inf) -> int:
-        """Return how many trials use up the budget: those complete, pruned, running, or to be continued.
-
-        Args:
-            before: count only trials with lower numbers.
-        """
-        counts_failed = self.attributes.get("counts_failed")
-        return sum(
-            trial.number < before and (counts_failed or not (trial.state == "failed" and trial.reason))
-            for trial in self.trials()
-        )
+        """Return how many trials with lower numbers than ``before`` use up the budget."""
+        trials = [trial for trial in self.trials() if trial.number < before]
+        return sum(self.attributes.get("counts_failed") or not trial.reason for trial in trials)
 
     def to_start(self) -> int:
-        """Return how many trials no worker has started, or wait to be continued."""
-        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        return max(self.budget - self.used(), 0) + len(waiting)
+        """Return how many trials are still to be started or to be continued."""
+        return max(self.budget - self.used(), 0) + sum(trial.state == "waiting" for trial in self.trials())
 
     def is_finished(self) -> bool:
         """Return whether the budget is used up and no trial is running or waiting."""
-        return not self.to_start() and not self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return not self.to_start() and all(trial.state != "running" for trial in self.trials())
 
     def claim(self, make_sampler: Callable[[int], BaseSampler]) -> tuple[Trial, int] | None:
-        """Claim a trial to run: one to be continued if there is one, else a new one.
-
-        The caller holds the `lock`. Otherwise two workers may both claim the last trial.
+        """Claim a trial to run: one to be continued if there is one, else a new one. The caller holds the `lock`.
 
         Args:
-            make_sampler: takes the number of trials so far; returns the sampler that draws the values of a new trial.
+            make_sampler: takes the number of attempts so far; returns the sampler that draws the values of a new trial.
 
         Returns:
             The trial and the number of its first attempt; None if the budget is used up.

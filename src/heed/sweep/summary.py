@@ -33,8 +33,7 @@ from heed.sweep.study import (
     original_number,
 )
 
-MIN_IMPORTANCE_TRIALS = 10
-"""Importances of fewer complete trials would mostly be chance."""
+MIN_IMPORTANCE_TRIALS = 10  # complete ones; importances of fewer would mostly be chance
 TOP_TRIALS = 5
 """PED-ANOVA compares the best trials with all trials; its authors recommend at least five."""
 TOP_FRACTION = 0.1
@@ -44,7 +43,6 @@ def read_study(folder: Path, *, storage: str | None = None, now: datetime | None
     """Return the study of a folder.
 
     Args:
-        folder: ``runs/NAME``; its name is the name of the study.
         storage: URL of the Optuna storage; None for ``study.db`` in the folder.
         now: the time for durations of running trials; None for the present.
 
@@ -81,18 +79,18 @@ def read_study(folder: Path, *, storage: str | None = None, now: datetime | None
 
 
 def estimate_seconds(arms: Sequence[tuple[Sequence[TrialSummary], int]]) -> float | None:
-    """Estimate the time until the budget of all arms is used up, if the number of running workers stays the same.
+    """Estimate the seconds until the budget of all arms is used up, if the number of running workers stays the same.
 
     Args:
         arms: the trials of each arm, and the number of trials that are still to be started.
 
     Returns:
-        Seconds; None if no worker is running, or no trial of an arm has finished.
+        None if no worker is running, or no trial of an arm has finished.
     """
     running = sum(trial.state == "running" for trials, _ in arms for trial in trials)
     work = 0.0
     for trials, to_start in arms:  # they may be models of different speed
-        # The duration of a resumed trial is only that of its last attempt.
+        # For a resumed trial, only the duration of its last attempt is known.
         finished = [trial for trial in trials if trial.state in ("complete", "pruned") and trial.attempts == 1]
         durations = [trial.seconds for trial in finished if trial.seconds is not None]
         if not durations or not running:
@@ -104,11 +102,7 @@ def estimate_seconds(arms: Sequence[tuple[Sequence[TrialSummary], int]]) -> floa
 
 
 def read_verdict(file: Path) -> Verdict | None:
-    """Return the verdict of a study; None if the study has not come to one.
-
-    Raises:
-        HeedError: if the file is damaged.
-    """
+    """Return the verdict of a study; None if it has none yet. Raise a HeedError if the file is damaged."""
     if not file.is_file():
         return None
     try:
@@ -128,7 +122,7 @@ def read_verdict(file: Path) -> Verdict | None:
 
 @contextmanager
 def _open_storage(folder: Path, url: str | None) -> Iterator[RDBStorage]:
-    """Open an Optuna storage that exists. Nothing is created: Optuna would make its tables in any empty database."""
+    """Open an Optuna storage that exists. Optuna itself would create its tables in any empty database."""
     try:
         address = make_url(url or default_storage(folder))
     except ArgumentError as error:
@@ -156,8 +150,7 @@ def _open_storage(folder: Path, url: str | None) -> Iterator[RDBStorage]:
 def _find_studies(storage: RDBStorage, folder: Path, *, is_local: bool) -> tuple[list[SharedStudy], list[SharedStudy]]:
     """Return the studies of a search, one for each arm, and those that confirm its best configurations.
 
-    A database of many studies is searched for the name of the folder. The database in the folder of a study holds only
-    one, so that a folder may be renamed.
+    They have the name of the folder. A database in the folder holds only one search, so that a folder may be renamed.
     """
     described = {study.study_name: study.user_attrs.get(ATTRIBUTES) for study in storage.get_all_studies()}
     found = {name: made for name, made in described.items() if isinstance(made, dict) and "study" in made}

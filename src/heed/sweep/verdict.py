@@ -2,17 +2,21 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import variance
 from typing import Any
 
+import yaml
+from omegaconf import OmegaConf
+
 from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
-from heed.files import replacing
+from heed.files import replacing, writing
 from heed.inference.loading import load
+from heed.launch import program
 from heed.launch.compose import find_differences
 from heed.launch.configuration import build_part
 from heed.launch.finish import write_card
@@ -23,9 +27,12 @@ from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
 from heed.runs.results import RESULTS, plain_scores, read_results
 from heed.sweep.plan import Plan
-from heed.sweep.preset import preset_text, write_preset
 from heed.sweep.study import VERDICT
 from heed.sweep.summary import read_verdict
+
+LEFT_OUT = ("name", "seed", "test", "logger", "resume", "experiment", "sweep")
+"""Options that belong to a run, not to a recipe."""
+MARK = "# Written by a search: "
 
 
 def write_verdict(
@@ -37,7 +44,7 @@ def write_verdict(
     a preset.
 
     Args:
-        trials: those that have trained the candidates again: the seeds of the first one, of the second one, …
+        trials: trainings of the candidates with other seeds, ordered by candidate, then by seed.
 
     Raises:
         HeedError: if every run failed.
@@ -49,8 +56,7 @@ def write_verdict(
     sign = 1 if plan.settings.directions[0] == "maximize" else -1
     scored = sorted((one for one in configurations if one.valid), key=lambda one: -sign * one.mean)
     if not scored:
-        reasons = [reason for one in configurations for reason in one.failed]
-        raise HeedError(f"Every run that was to confirm the best configurations failed: {reasons[:1]}")
+        raise HeedError(f"Every run that was to confirm the best configurations failed: {configurations[0].failed[0]}")
     winners = [one for place, one in enumerate(scored) if one.arm not in {better.arm for better in scored[:place]}]
     path, command = _write_preset(plan, winners[0])
     verdict = Verdict(
@@ -98,13 +104,9 @@ def pooled_deviation(configurations: Sequence[Configuration]) -> float | None:
 
 
 def score_tests(run: Path) -> dict[str, dict[str, Any]]:
-    """Translate the test sets with the model of a finished run, and add them to its results and its model card.
-
-    Returns:
-        The scores by test set. A run that has them already is not translated again.
-    """
+    """Translate the test sets with the model of a finished run, add the scores to its results, and return them."""
     results = read_results(run / RESULTS)
-    if results["tests"]:
+    if results["tests"]:  # another worker did so and died
         return dict(results["tests"])
     folder = RunFolder(run, read_config(run))
     corpus: Corpus = build_part(folder.config["data"], where="data.").load()
@@ -123,7 +125,7 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
 
 
 def _test_scores(folder: Path, winner: Configuration) -> dict[str, dict[str, Any]]:
-    """Return BLEU on each test set by seed, after translating the test sets with the winner's models."""
+    """Return BLEU of the winner's models on each test set."""
     by_run = [score_tests(folder / run) for run in winner.runs]
     return {
         name: {"bleu": [scores[name]["bleu"] for scores in by_run], "signature": first["bleu_signature"]}
@@ -136,19 +138,67 @@ def _compare(folder: Path, scored: Sequence[Configuration], winners: Sequence[Co
     sides = winners if len(winners) > 1 else scored
     if len(sides) < 2:
         return None
-    names = [one.arm.partition("=")[2] or f"trial {one.number}" for one in sides]
-    groups = [(name, [folder / run for run in one.runs]) for name, one in zip(names, sides, strict=True)]
+    groups = [(s.arm.partition("=")[2] or f"trial {s.number}", [folder / run for run in s.runs]) for s in sides]
     write_comparison(groups, split=None if len(winners) > 1 else "valid", out=folder / "compare")
     return "compare/index.html"
 
 
+# ---- the preset
+
+
 def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
-    """Write the winner as a preset, and return its path and the command that trains it."""
+    """Write the winner to ``conf/experiment`` of the working directory; return the path, and the command to train it.
+
+    A preset that a user wrote is not replaced: the new one gets another name.
+    """
     headline = (
         f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} {format_score(winner.found)} "
         f"there, {mean_and_sd(winner.valid)} over the seeds {', '.join(map(str, winner.seeds))}."
     )
     reasons = {option.name: f"searched in {option.text}" for option in plan.arms[winner.arm].options if option.range}
     with plan.compose(winner.overrides) as cfg:
-        text = preset_text(cfg, find_differences(cfg), reasons=reasons, headline=headline)
-    return write_preset(text, plan.name)
+        text = "\n".join(["# @package _global_", f"{MARK}{headline}", *_preset(cfg, reasons)]) + "\n"
+    folder = Path("conf/experiment")
+    path, number = folder / f"{plan.name}.yaml", 1
+    while path.exists() and MARK not in path.read_text(encoding="utf-8"):
+        number += 1
+        path = folder / f"{plan.name}_{number}.yaml"
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    config_dir = [] if program.CONF.parent == Path.cwd() else ["--config-dir", "conf"]
+    return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
+
+
+def _preset(cfg: Any, reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield YAML with the differences of a configuration from the defaults, and a comment for options with a reason."""
+    choices: list[str] = []
+    tree: dict[str, Any] = {}
+    for name, _, choice in (word.partition("=") for word in find_differences(cfg)):
+        comment = f" # {reasons[name]}" if name in reasons else ""
+        *parents, last = name.split(".")
+        if name.partition(".")[0] in LEFT_OUT:
+            continue
+        if (program.CONF / name).is_dir():
+            choices.append(f"  - override /{name}: {choice}{comment}")
+            continue
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        value = OmegaConf.select(cfg, name)
+        value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
+        node[last] = text.removesuffix("...\n").strip() + comment
+    yield from ["defaults:", *choices] if choices else []
+    yield from _lines(tree)
+
+
+def _lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines of nested mappings whose leaves are YAML."""
+    for name, node in tree.items():
+        if isinstance(node, str):
+            yield f"{indent}{name}: {node}"
+        else:
+            yield f"{indent}{name}:"
+            yield from _lines(node, indent + "  ")

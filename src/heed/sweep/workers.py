@@ -20,8 +20,7 @@ POLL_SECONDS = 2.0
 def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     """Start the command line of this process ``count`` times with one worker each, and wait for them.
 
-    What they print goes to ``worker-N.log`` in the study's folder. A worker that is killed is not replaced: the others
-    take over its trial.
+    They print to ``worker-N.log`` in the study's folder. The others take over the trial of a worker that is killed.
 
     Args:
         watch: called every few seconds; prints the trials that have ended.
@@ -70,10 +69,7 @@ def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
 
 
 def ignore_repeated_sigterm() -> None:
-    """In a process of `run_workers`, raise KeyboardInterrupt at the first SIGINT or SIGTERM, and ignore later SIGTERMs.
-
-    `StopOnSignal` does the same while a run trains.
-    """
+    """Let a process of `run_workers` ignore SIGTERM after a Ctrl-C, as `StopOnSignal` does while a run trains."""
 
     def interrupt(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
