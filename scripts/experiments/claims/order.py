@@ -11,11 +11,12 @@ from experiments.claim import Claim, Finding
 from experiments.plots import accuracy_mark, caption, table
 from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import ORDERLESS, TRANSFORMER, small
-from heed.compare.challenge import ReadContrast, contrastive_accuracy
+from heed.compare.challenge import contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.report.figures import Row, dot_plot
+from heed.synthetic import ContrastivePair
 
 KINDS = {
     "none": ORDERLESS,
@@ -27,8 +28,8 @@ KINDS = {
 }
 
 EATING = [
-    ReadContrast("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
-    ReadContrast("The fish ate a man.", "Der Fisch aß einen Mann.", "Der Mann aß einen Fisch.", "eating"),
+    ContrastivePair("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
+    ContrastivePair("The fish ate a man.", "Der Fisch aß einen Mann.", "Der Mann aß einen Fisch.", "eating"),
 ]
 WIDTH, NEAR, FAR = 64, 50, 500
 """Width of the position codes whose properties are checked, and the lengths at which."""

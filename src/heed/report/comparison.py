@@ -9,10 +9,9 @@ from typing import Any
 from markupsafe import Markup
 
 from heed.compare.breakdown import MIN_BUCKET_SENTENCES, BucketingReport, BucketReport
-from heed.compare.challenge import Accuracy
+from heed.compare.challenge import Accuracy, choose_challenge
 from heed.compare.comparison import Comparison, compare
-from heed.compare.evidence import choose_challenge, collect_evidence
-from heed.compare.models import Evidence
+from heed.compare.models import Evidence, collect_evidence
 from heed.compare.pairs import PairReport
 from heed.compare.runs import read_other_sides, read_sides
 from heed.errors import HeedError, argument
