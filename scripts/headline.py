@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.compare.challenge import contrastive_accuracy
-from heed.compare.models import load_translator
+from heed.compare.models import load_greedy_translator
 from heed.synthetic import ContrastivePair, challenge
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,7 +91,7 @@ def score(run: Path) -> Score:
     """Translate the sentences and score the challenge set with a trained model."""
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     family = results["model"]
-    translator = load_translator(run)
+    translator = load_greedy_translator(run)
     found = translator.translate([sentence.source for sentence in SENTENCES])
     pairs = zip(SENTENCES, found, strict=True)
     missed = [(sentence, text) for sentence, text in pairs if text not in sentence.translations]

@@ -27,7 +27,7 @@ from experiments import sense_attention
 from experiments.antecedent_attention import Part, PronounAttention, measure, median_twins
 from experiments.antecedent_statistics import AntecedentReport
 from experiments.sense_attention import SenseReport
-from heed.compare.models import load_translator
+from heed.compare.models import load_greedy_translator
 from heed.errors import HeedError
 from heed.plot.attention_map import save_png
 from heed.plot.canvas import FULL, INK, SOFT_INK, WHITE, Canvas, TextStyle, shade
@@ -117,7 +117,7 @@ def measure_run(run: Path) -> tuple[dict[Part, AntecedentReport], SenseReport]:
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     if (results["data"], results["src_lang"]) != ("synthetic", "en"):
         raise HeedError("antecedents are known for data=synthetic with English sources only")
-    translator = load_translator(run)
+    translator = load_greedy_translator(run)
     reports: dict[Part, AntecedentReport] = {}
     for part, title in PARTS.items():
         reports[part], found = measure(run, translator, part, seed=config["data"]["seed"])

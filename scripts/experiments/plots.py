@@ -12,7 +12,7 @@ from heed.compare.challenge import Accuracy
 from heed.evaluation.significance import wilson
 from heed.report import figures
 from heed.report.figures import Axis, Mark, format_tick
-from heed.report.pages import render, side_class
+from heed.report.pages import render_template, side_class
 
 TEMPLATES = Path(__file__).with_name("templates")
 HEIGHT, TOP, BOTTOM = 300, 12, 24
@@ -57,7 +57,7 @@ def line_plot(
     every = [point for line in lines for point in (*line.points, *line.others)]
     across = _PlotAxis([point[0] for point in every], 0, ACROSS, log=log_x)
     up = _PlotAxis([point[1] for point in every], HEIGHT - BOTTOM, TOP, log=log_y)
-    return render(
+    return render_template(
         "line_plot.html.j2",
         folder=TEMPLATES,
         lines=lines,
@@ -88,7 +88,7 @@ def histogram(
 
     tallest = height - BOTTOM - TOP
     mean = sum(values) / len(values)
-    return render(
+    return render_template(
         "histogram.html.j2",
         folder=TEMPLATES,
         name=name,

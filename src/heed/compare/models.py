@@ -116,7 +116,7 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
     return ModelResults(accuracy, maps, str(extraction))
 
 
-def load_translator(run: Path) -> Translator:
+def load_greedy_translator(run: Path) -> Translator:
     """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
     return _translator(model_folder.load(run))
 
