@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from heed.errors import HeedError, missing_package
 
@@ -34,6 +34,21 @@ class MetricScore:
     """How it was computed: sacreBLEU's signature."""
     not_comparable: str | None
     """As in `Scores`."""
+
+
+class Metric(Protocol):
+    """A metric of ``metrics`` in ``conf/train.yaml``, with which ``select=`` compares validations."""
+
+    def score(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> MetricScore:
+        """Return the score of translations; higher values are better.
+
+        Args:
+            sources: N sentences.
+            hypotheses: Their translations.
+            references: One or several lists of N references.
+        """
 
 
 def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str | None = None) -> "tuple[BLEU, CHRF]":
