@@ -215,6 +215,11 @@ def _contrast_contexts(realise: Callable[[int], AnnotatedPair]) -> Schema:
     return schema
 
 
+def _swap(participants: Sequence[NounPhrase], realise: Callable[[NounPhrase, NounPhrase], AnnotatedPair]) -> Schema:
+    """Return a schema in whose second context the two participants have each other's role."""
+    return _contrast_contexts(lambda context: realise(participants[context], participants[1 - context]))
+
+
 # Activities of persons and animals
 
 OPENABLE = (lex.DOOR, lex.BOX, lex.SUITCASE, lex.BAG, lex.CABINET)
@@ -490,22 +495,21 @@ def _two_beings(rng: RandomChoices) -> list[NounPhrase]:
 
 
 def _active(rng: RandomChoices) -> Schema:
-    verb, participants = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
+    verb, beings = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
     when, where = optional_time(rng), optional_place(rng)
 
-    def realise(context: int) -> AnnotatedPair:
-        agent, patient = participants[context], participants[1 - context]
+    def realise(agent: NounPhrase, patient: NounPhrase) -> AnnotatedPair:
         return sentence(Clause(subject=agent, verb=verb, object=patient, time=when, place=where))
 
-    return _contrast_contexts(realise)
+    return _swap(beings, realise)
 
 
 def _eating(rng: RandomChoices) -> Schema:
-    participants = rng.choose(lex.PERSONS), rng.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
+    beings = rng.choose(lex.PERSONS), rng.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
     when, where = optional_time(rng), optional_place(rng)
 
     def realise(context: int) -> AnnotatedPair:
-        agent, patient = NounPhrase(participants[context]), NounPhrase(participants[1 - context], determiner="a")
+        agent, patient = NounPhrase(beings[context]), NounPhrase(beings[1 - context], determiner="a")
         verb = (lex.EAT, lex.DEVOUR)[context]
         return sentence(Clause(subject=agent, verb=verb, object=patient, time=when, place=where))
 
@@ -514,27 +518,24 @@ def _eating(rng: RandomChoices) -> Schema:
 
 def _giving(rng: RandomChoices) -> Schema:
     verb = rng.choose((lex.GIVE, lex.SHOW))
-    participants = [noun_phrase(rng, noun) for noun in rng.choose_two(lex.PERSONS)]
+    persons = [noun_phrase(rng, noun) for noun in rng.choose_two(lex.PERSONS)]
     gift, when = noun_phrase(rng, rng.choose(lex.THINGS), indefinite=0.35), optional_time(rng)
 
-    def realise(context: int) -> AnnotatedPair:
-        agent, recipient = participants[context], participants[1 - context]
+    def realise(agent: NounPhrase, recipient: NounPhrase) -> AnnotatedPair:
         return sentence(Clause(subject=agent, verb=verb, recipient=recipient, object=gift, time=when))
 
-    return _contrast_contexts(realise)
+    return _swap(persons, realise)
 
 
 def _passive(rng: RandomChoices) -> Schema:
-    verb, participants = rng.choose(PASSIVE_VERBS), _two_beings(rng)
-    when = optional_time(rng)
+    verb, beings, when = rng.choose(PASSIVE_VERBS), _two_beings(rng), optional_time(rng)
 
-    def realise(context: int) -> AnnotatedPair:
-        agent, patient = participants[context], participants[1 - context]
+    def realise(agent: NounPhrase, patient: NounPhrase) -> AnnotatedPair:
         clause = Clause(subject=patient, verb=verb, form="passive", goal=prepositional(lex.BY, agent), time=when)
         roles = {"agent": agent.head, "patient": patient.head, "verb": (clause, "verb")}
         return replace(sentence(clause), roles=roles)
 
-    return _contrast_contexts(realise)
+    return _swap(beings, realise)
 
 
 def _subject_relative(rng: RandomChoices) -> Schema:
@@ -549,11 +550,10 @@ def _object_relative(rng: RandomChoices) -> Schema:
 
 def _relative(rng: RandomChoices, *, subject_role: str) -> Schema:
     """Draw a sentence whose subject has this role in a relative clause."""
-    verb, participants = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
+    verb, beings = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
     where, quality = optional_place(rng), predicate(rng, FEELINGS, DEGREES)
 
-    def realise(context: int) -> AnnotatedPair:
-        head, other = participants[context], participants[1 - context]
+    def realise(head: NounPhrase, other: NounPhrase) -> AnnotatedPair:
         that = RelativePronoun(head.noun)
         agent, patient = (that, other) if subject_role == "agent" else (other, that)
         inner = Clause(subject=agent, verb=verb, object=patient, place=where)
@@ -561,7 +561,7 @@ def _relative(rng: RandomChoices, *, subject_role: str) -> Schema:
         roles = {"agent": other.head, "patient": other.head, "verb": (inner, "verb"), subject_role: subject.head}
         return replace(sentence(Clause(subject=subject, verb=lex.BE, predicate=quality)), roles=roles)
 
-    return _contrast_contexts(realise)
+    return _swap(beings, realise)
 
 
 # Reference across sentences
