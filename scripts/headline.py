@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.compare.challenge import contrastive_accuracy
-from heed.compare.models import load_translator
+from heed.compare.models import load_greedy_translator
 from heed.synthetic import ContrastivePair, challenge
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,7 +84,7 @@ def score(run: Path) -> Score:
     """Translate the sentences and score the challenge set with a trained model."""
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     is_transformer = results["model"] == "transformer"
-    translator = load_translator(run)
+    translator = load_greedy_translator(run)
     found = zip(SENTENCES, translator.translate([sentence.source for sentence in SENTENCES]), strict=True)
     missed = [(sentence, text) for sentence, text in found if text not in sentence.translations]
     percent = {tag: 100 * one.fraction for tag, one in contrastive_accuracy(translator, _contrasts()).items()}

@@ -14,6 +14,9 @@ import torch
 import yaml
 from torch.testing import assert_close
 
+import heed.evaluation
+from heed.errors import HeedError
+from heed.launch.run import _load_selection
 from tests import conftest
 
 ROOT = Path(__file__).parent.parent
@@ -67,6 +70,24 @@ def test_the_block_that_contributing_adds_works(monkeypatch: pytest.MonkeyPatch)
     expected = formula.partition("return ")[2]
     for b, t, s in ((0, 0, 0), (1, 2, 4)):
         assert_close(found[b, t, s], eval(expected, {"h_t": query[b, t], "h_s": states[b, s]}))
+
+
+def test_the_metric_that_contributing_adds_can_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = CONTRIBUTING.partition("## Add a metric")[2].partition("\n## ")[0]
+    source, line = (
+        textwrap.dedent(text).strip("\n")
+        for text in re.findall(r"(?:^ {7}.*\n|^\n(?= {7})|^\n(?=\n {7}))+", section, re.MULTILINE)
+    )
+    added = load_source("heed.evaluation.ter", source, monkeypatch)
+    monkeypatch.setattr(heed.evaluation, "ter", added, raising=False)  # where Hydra looks it up
+    metrics = yaml.safe_load((ROOT / "conf" / "train.yaml").read_text(encoding="utf-8"))["metrics"]
+    selection, chosen = _load_selection("ter", {**metrics, **yaml.safe_load(line)})
+    assert selection.metric == "ter"
+    exact, worse = (chosen["ter"].score(["a b"], [text], [["x y"]]).value for text in ("x y", "x z"))
+    assert exact > worse
+    assert selection.key({"bleu": 0.0, "ter": exact}) > selection.key({"bleu": 5.0, "ter": worse})
+    with pytest.raises(HeedError, match="choose one of bleu, chrf, loss, comet"):
+        _load_selection("ter", metrics)
 
 
 def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

@@ -24,7 +24,7 @@ from experiments import sense_attention
 from experiments.antecedent_attention import TITLES, AntecedentReport, draw, measure
 from experiments.measures import plain
 from experiments.sense_attention import SenseReport
-from heed.compare.models import load_translator
+from heed.compare.models import load_greedy_translator
 from heed.errors import HeedError
 
 
@@ -38,7 +38,7 @@ def measure_run(run: Path) -> dict[str, AntecedentReport | SenseReport]:
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     if (results["data"], results["src_lang"]) != ("synthetic", "en"):
         raise HeedError("antecedents are known for data=synthetic with English sources only")
-    translator, seed = load_translator(run), config["data"]["seed"]
+    translator, seed = load_greedy_translator(run), config["data"]["seed"]
     (run / "attention").mkdir(exist_ok=True)
     reports: dict[str, AntecedentReport | SenseReport] = {}
     for part, title in TITLES.items():

@@ -16,7 +16,7 @@ from heed.compare.challenge import Accuracy
 from heed.evaluation.significance import wilson
 from heed.report import figures
 from heed.report.figures import Mark
-from heed.report.pages import render, side_class
+from heed.report.pages import render_template, side_class
 from heed.report.sweep_page import SIDES, STYLE, svg
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -67,7 +67,7 @@ def inline(figure: Figure, name: str) -> Markup:
     Args:
         name: description for screen readers.
     """
-    return render("figure.html.j2", folder=TEMPLATES, figure=svg(figure, name), name=name)
+    return render_template("figure.html.j2", folder=TEMPLATES, figure=svg(figure, name), name=name)
 
 
 def number_table(numbers: Mapping[str, Any]) -> Markup:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heed.compare.models import load_translator
+from heed.compare.models import load_greedy_translator
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
@@ -51,7 +51,7 @@ class TrainedModel:
     @cached_property
     def translator(self) -> Translator:
         """The trained model, with greedy search."""
-        return load_translator(self.folder)
+        return load_greedy_translator(self.folder)
 
     @property
     def model(self) -> Seq2Seq:

@@ -10,7 +10,7 @@ import yaml
 from heed.cli import main
 from heed.errors import HeedError
 from heed.runs.overrides import GRID, OVERRIDES
-from heed.runs.table import read_runs, seed_table, sort_runs, table
+from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"
 
@@ -85,13 +85,13 @@ def test_sorting(runs: Path) -> None:
 
 
 def test_table_is_aligned_and_omits_empty_columns(runs: Path) -> None:
-    sweep = table(sort_runs(read_runs(runs / "b"), "valid_bleu")[:2])
+    sweep = runs_table(sort_runs(read_runs(runs / "b"), "valid_bleu")[:2])
     assert sweep.splitlines() == [
         "run      settings  parameters  steps  minutes  valid BLEU   chrF   loss",
         "1/0_rnn  seed=1     1,234,567  1,000      1.5       31.50  63.00  2.685",
         "1/1_rnn  seed=2     1,234,567  1,000      1.5       30.25  60.50  2.697",
     ]
-    everything = table(read_runs(runs))
+    everything = runs_table(read_runs(runs))
     assert "test BLEU" in everything
     assert "failed: seed is x" in everything
 
@@ -101,7 +101,7 @@ def test_command_prints_table_or_json(
 ) -> None:
     monkeypatch.chdir(runs.parent)
     assert main(["runs", "--sort", "valid_bleu"]) == 0
-    assert capsys.readouterr().out == table(sort_runs(read_runs(runs), "valid_bleu")) + "\n"
+    assert capsys.readouterr().out == runs_table(sort_runs(read_runs(runs), "valid_bleu")) + "\n"
     assert main(["runs", str(runs / "a"), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["run"], row["valid_bleu"], row["tokens_per_second"]) for row in rows] == [
@@ -169,7 +169,7 @@ def test_long_values_are_shortened_in_the_table_only(tmp_path: Path) -> None:
     write_run(tmp_path / "short", overrides=["data.train=x", "seed=2"])
     rows = read_runs(tmp_path)
     assert rows[0]["settings"] == f"data.train={paths} seed=1"
-    assert "data.train=[[/a/very/long/f…pora/train.de]] seed=1" in table(rows)
+    assert "data.train=[[/a/very/long/f…pora/train.de]] seed=1" in runs_table(rows)
 
 
 def test_mean_and_deviation_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from heed.compare import runs
 from heed.compare.breakdown import EXAMPLES, bucketing_reports, largest_differences
-from heed.compare.statistics import side_statistics
+from heed.compare.pairs import side_statistics
 from heed.evaluation.significance import bleu, chrf
 from tests.compare.sides import make_run, make_test_set
 

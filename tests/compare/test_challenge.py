@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from heed.compare.challenge import Accuracy, ReadContrast, contrastive_accuracy, read_challenge
+from heed.compare.challenge import Accuracy, contrastive_accuracy, read_challenge
 from heed.errors import HeedError
 from heed.inference.translator import Translator
+from heed.synthetic import ContrastivePair
 
 
 class LengthScorer:
@@ -20,9 +21,9 @@ class LengthScorer:
 
 def test_accuracy_counts_wins_by_tag_and_ties_as_wrong() -> None:
     contrasts = [
-        ReadContrast("s", good="a", bad="bb", tag="x"),
-        ReadContrast("s", good="aa", bad="b", tag="x"),
-        ReadContrast("s", good="a", bad="b", tag="y"),
+        ContrastivePair("s", good="a", bad="bb", tag="x"),
+        ContrastivePair("s", good="aa", bad="b", tag="x"),
+        ContrastivePair("s", good="a", bad="b", tag="y"),
     ]
     found = contrastive_accuracy(cast(Translator, LengthScorer()), contrasts)
     assert found == {"x": Accuracy(1, 2), "y": Accuracy(0, 1)}
@@ -32,7 +33,7 @@ def test_accuracy_counts_wins_by_tag_and_ties_as_wrong() -> None:
 def test_a_challenge_set_is_read(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text('{"src": "ä\u2028", "good": "b", "bad": "c", "tag": "d", "more": 1}\n\n', encoding="utf-8")
-    assert read_challenge(path) == [ReadContrast("ä\u2028", "b", "c", "d")]
+    assert read_challenge(path) == [ContrastivePair("ä\u2028", "b", "c", "d")]
 
 
 @pytest.mark.parametrize(

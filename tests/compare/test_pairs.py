@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from heed.compare import runs
-from heed.compare.pairs import PairReport, compare_pairs
-from heed.compare.statistics import side_statistics
+from heed.compare.pairs import PairReport, compare_pairs, side_statistics
 from heed.evaluation.significance import METRICS, holm, resample
 from tests.compare.sides import make_run, make_test_set
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heed.launch.multirun import confounders
-from heed.runs.table import read_runs, sort_runs, table
+from heed.runs.table import read_runs, runs_table, sort_runs
 from tests import forkserver
 from tests.wandb_file import read_wandb
 
@@ -76,5 +76,5 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     }
     assert [row["state"][:7] for row in rows] == ["", "", "failed:", "failed:"]
     assert "gradient clipping" in rows[-1]["state"]
-    assert (sweep / "sweep.txt").read_text() == table(rows) + "\n"
-    assert table(rows) in done.stderr
+    assert (sweep / "sweep.txt").read_text() == runs_table(rows) + "\n"
+    assert runs_table(rows) in done.stderr

@@ -3,13 +3,14 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from heed.report.attention import System, model_names, render
+from heed.inference.outputs import Attended
+from heed.report.attention import System, attention_page, model_names
 from tests.report.html import Page
 
 SRC, TGT = ["▁ti", "red", "</s>"], ["▁mü", "de", "</s>"]
@@ -20,16 +21,13 @@ def read_data(html: str) -> Any:
     return json.loads(text)
 
 
-def make_pair(cross: np.ndarray | None, source: str = "tired") -> SimpleNamespace:
-    return SimpleNamespace(
-        source=source, target="müde", src_pieces=SRC, tgt_pieces=TGT, read_pieces=["<s>", *TGT[:-1]],
-        cross=cross, encoder_self=None, decoder_self=None,
-    )  # fmt: skip
+def make_pair(cross: np.ndarray | None, source: str = "tired") -> Attended:
+    return Attended(source, "müde", SRC, TGT, cross, encoder_self=None, decoder_self=None)
 
 
 def test_weights_are_bytes_and_the_most_informative_head_is_preselected() -> None:
     weights = np.stack([np.full((3, 3), 1 / 3), np.eye(3)])[None]
-    data = read_data(render([System("a", "runs/a", "rnn", [make_pair(weights)])], given=True))
+    data = read_data(attention_page([System("a", "runs/a", "rnn", [make_pair(weights)])], given=True))
     assert data["given"] is True
     (system,) = data["systems"]
     maps = system["pairs"][0]["maps"]
@@ -45,20 +43,20 @@ def test_weights_are_bytes_and_the_most_informative_head_is_preselected() -> Non
 
 
 def test_a_model_without_attention_has_no_maps() -> None:
-    data = read_data(render([System("a", "runs/a", "rnn", [make_pair(None)])], given=False))
+    data = read_data(attention_page([System("a", "runs/a", "rnn", [make_pair(None)])], given=False))
     assert data["systems"][0]["pairs"][0]["maps"] == {}
 
 
 def test_text_cannot_close_the_script_element() -> None:
-    html = render([System("a", "runs/a", "rnn", [make_pair(None, "</script><b>")])], given=False)
+    html = attention_page([System("a", "runs/a", "rnn", [make_pair(None, "</script><b>")])], given=False)
     assert read_data(html)["systems"][0]["pairs"][0]["source"] == "</script><b>"
     assert html.count("</script>") == 2
 
 
 def test_maps_keep_their_order() -> None:
-    pair = make_pair(np.eye(3)[None, None])
-    pair.encoder_self = pair.decoder_self = pair.cross
-    data = read_data(render([System("a", "runs/a", "transformer", [pair])], given=True))
+    weights = np.eye(3)[None, None]
+    pair = replace(make_pair(weights), encoder_self=weights, decoder_self=weights)
+    data = read_data(attention_page([System("a", "runs/a", "transformer", [pair])], given=True))
     assert (
         list(data["titles"])
         == list(data["systems"][0]["pairs"][0]["maps"])
@@ -67,7 +65,7 @@ def test_maps_keep_their_order() -> None:
 
 
 def test_the_page_is_well_formed_and_loads_nothing() -> None:
-    page = Page(render([System("a", "runs/a", "rnn", [make_pair(np.eye(3)[None, None])])], given=True))
+    page = Page(attention_page([System("a", "runs/a", "rnn", [make_pair(np.eye(3)[None, None])])], given=True))
     assert [e.attributes["href"] for e in page.find("link")] == ["data:,"]
     (policy,) = [e.attributes["content"] for e in page.find("meta") if "http-equiv" in e.attributes]
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'unsafe-inline'"

@@ -38,7 +38,9 @@ def compare_page() -> str:
         words = split_words(example.source), split_words(example.translations[1])
         maps.append(WordMap(*words, np.full((len(words[1]), len(words[0])), 0.5)))
     accuracy = [[{"pronoun": Accuracy(3, 10)}], [{"pronoun": Accuracy(9, 10)}]]
-    return comparison.render(found, Evidence("the set", accuracy, [None, maps], ["no cross-attention", "layer 1"]))
+    return comparison.comparison_page(
+        found, Evidence("the set", accuracy, [None, maps], ["no cross-attention", "layer 1"])
+    )
 
 
 def attend_page() -> str:
@@ -51,7 +53,7 @@ def attend_page() -> str:
             cross=weights, encoder_self=weights, decoder_self=weights,
         )  # fmt: skip
         systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair]))
-    return attention.render(systems, given=True)
+    return attention.attention_page(systems, given=True)
 
 
 def claims_page() -> str:

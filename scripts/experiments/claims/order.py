@@ -10,15 +10,16 @@ from experiments.measures import Runs, accuracies, bleu, fractions, over_seeds
 from experiments.plots import accuracy_mark, caption
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
-from heed.compare.challenge import ReadContrast, contrastive_accuracy
+from heed.compare.challenge import contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.report.figures import Row, dot_plot
+from heed.synthetic import ContrastivePair
 
 EATING = [
-    ReadContrast("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
-    ReadContrast("The fish ate a man.", "Der Fisch aß einen Mann.", "Der Mann aß einen Fisch.", "eating"),
+    ContrastivePair("The man ate a fish.", "Der Mann aß einen Fisch.", "Der Fisch aß einen Mann.", "eating"),
+    ContrastivePair("The fish ate a man.", "Der Fisch aß einen Mann.", "Der Mann aß einen Fisch.", "eating"),
 ]
 WIDTH, NEAR, FAR = 64, 50, 500
 """Width of the position codes whose properties are checked, and the lengths at which."""

@@ -54,7 +54,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.report.attention import System, model_names, render
+    from heed.report.attention import System, attention_page, model_names
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
     if not sentences:
@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> None:
         pairs_by_model.append(pairs)
         systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:
-        file.write_text(render(systems, given=bool(args.tgt)), encoding="utf-8")
+        file.write_text(attention_page(systems, given=bool(args.tgt)), encoding="utf-8")
     write_lines([str(args.out)])
     if args.png:
         for number, pairs in enumerate(pairs_by_model, start=1):

@@ -27,13 +27,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from heed.runs.table import read_runs, seed_table, sort_runs, table
+    from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 
     rows = sort_runs(read_runs(args.folder), args.sort)
     if args.json:
         write_lines([json.dumps(rows, indent=2, ensure_ascii=False)])
     else:
-        write_lines([table(rows), *(["", seeds] if (seeds := seed_table(rows)) else [])])
+        write_lines([runs_table(rows), *(["", seeds] if (seeds := seed_table(rows)) else [])])
 
 
 COMMAND = Command("runs", "List runs with their settings and scores.", _add_options, _run)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from heed.compare.pairs import SideStatistics
 from heed.compare.runs import Side, TestSet
-from heed.compare.statistics import SideStatistics
 from heed.evaluation.buckets import (
     Bucketing,
     group_by_copied_words,

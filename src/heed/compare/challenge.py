@@ -5,40 +5,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from heed import synthetic
+from heed.compare.runs import Side
 from heed.errors import HeedError
+from heed.synthetic import ContrastivePair
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
-
-class Contrast(Protocol):
-    """A source sentence with a correct and a minimally wrong translation."""
-
-    @property
-    def src(self) -> str: ...
-    @property
-    def good(self) -> str: ...
-    @property
-    def bad(self) -> str: ...
-    @property
-    def tag(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class ReadContrast:
-    """A `Contrast` read from a file."""
-
-    src: str
-    good: str
-    bad: str
-    tag: str
+CONTRASTS_PER_TAG = 200
+"""Sentences per phenomenon from the built-in challenge set: enough to distinguish 60 % accuracy from chance."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The number of contrasts for which a model prefers the correct translation."""
+    """The number of contrastive pairs for which a model prefers the correct translation."""
 
     right: int
     total: int
@@ -49,7 +32,7 @@ class Accuracy:
         return self.right / self.total
 
 
-def contrastive_accuracy(translator: "Translator", contrasts: Sequence[Contrast]) -> dict[str, Accuracy]:
+def contrastive_accuracy(translator: "Translator", contrasts: Sequence[ContrastivePair]) -> dict[str, Accuracy]:
     """Return by tag how often the log-probability, summed over tokens, prefers the good translation; ties are wrong."""
     sources = [contrast.src for contrast in contrasts]
     good = translator.score(sources, [contrast.good for contrast in contrasts])
@@ -59,11 +42,30 @@ def contrastive_accuracy(translator: "Translator", contrasts: Sequence[Contrast]
     return {tag: Accuracy(right[tag], total[tag]) for tag in total}
 
 
-def read_challenge(path: Path) -> list[ReadContrast]:
+def choose_challenge(challenge: str | None, sides: Sequence[Side]) -> tuple[str, Sequence[ContrastivePair]]:
+    """Return the name and the pairs of the challenge set, which may be empty.
+
+    Args:
+        challenge: a file; "none" for no challenge set; None for the built-in one if all runs were trained on the
+            built-in corpus, and no challenge set otherwise.
+        sides: the sides of the comparison.
+    """
+    if challenge == "none":
+        return "", []
+    if challenge:
+        return challenge, read_challenge(Path(challenge))
+    runs = [run for side in sides for run in side.runs]
+    corpora = [[run.results.get(key) for key in ("data", "src_lang", "tgt_lang")] for run in runs]
+    if any(corpus != ["synthetic", "en", "de"] for corpus in corpora) or not any(run.has_model for run in runs):
+        return "", []
+    return "the built-in challenge set", synthetic.challenge(seed=1, per_tag=CONTRASTS_PER_TAG)
+
+
+def read_challenge(path: Path) -> list[ContrastivePair]:
     """Read a challenge set in JSONL: each line is an object with the strings "src", "good", "bad" and "tag".
 
     Raises:
-        HeedError: The file cannot be read, has no contrasts, or has a line of another form.
+        HeedError: The file cannot be read, has no contrastive pairs, or has a line of another form.
     """
     try:
         lines = path.read_bytes().decode().split("\n")
@@ -75,20 +77,16 @@ def read_challenge(path: Path) -> list[ReadContrast]:
             continue
         try:
             fields = json.loads(line)
-            contrasts.append(
-                ReadContrast(**{name: _check_string(fields[name]) for name in ("src", "good", "bad", "tag")})
-            )
-        except (ValueError, TypeError, KeyError) as error:
+            texts = [fields[name] for name in ("src", "good", "bad", "tag")]
+            is_valid = all(isinstance(text, str) for text in texts)
+        except (ValueError, TypeError, KeyError):
+            is_valid = False
+        if not is_valid:
             raise HeedError(
                 f'Line {number} of {path} is not a contrast: write a JSON object with the strings "src", "good", '
                 '"bad" and "tag".'
-            ) from error
+            )
+        contrasts.append(ContrastivePair(*texts))
     if not contrasts:
         raise HeedError(f"{path} has no contrasts: write at least one line.")
     return contrasts
-
-
-def _check_string(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value

@@ -6,9 +6,8 @@ from typing import Any
 
 from heed.compare.breakdown import BucketingReport, TranslationExample, bucketing_reports, largest_differences
 from heed.compare.confounders import Fact, find_confounders, option_facts, side_facts
-from heed.compare.pairs import PairReport, compare_pairs
+from heed.compare.pairs import PairReport, SideStatistics, compare_pairs, side_statistics
 from heed.compare.runs import Side, TestSet
-from heed.compare.statistics import SideStatistics, side_statistics
 from heed.evaluation.scores import corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
 from heed.evaluation.symptoms import find_symptoms

@@ -7,14 +7,18 @@ from typing import Any
 
 import torch
 
-from heed.compare.challenge import Accuracy, Contrast, contrastive_accuracy
+from heed.compare.challenge import Accuracy, contrastive_accuracy
+from heed.compare.comparison import Comparison
+from heed.compare.runs import Side
 from heed.decoding import GreedySearch
+from heed.errors import HeedError
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference import model_folder
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.progress import Progress
+from heed.synthetic import ContrastivePair
 
 BATCH_TOKENS = 4096
 
@@ -62,37 +66,61 @@ class Evidence:
         }
 
 
-def load_translator(run: Path) -> Translator:
-    """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
-    return _translator(model_folder.load(run))
+def collect_evidence(
+    comparison: Comparison, sides: Sequence[Side], challenge: str, contrasts: Sequence[ContrastivePair]
+) -> tuple[Evidence, list[str]]:
+    """Run every model that can be loaded on the challenge set, and the first of each side on the examples.
+
+    Returns:
+        The evidence, and a warning for each model that could not be used.
+    """
+    accuracy, maps, extractions, warnings = [], [], [], []
+    for number, side in enumerate(sides):
+        found = []
+        for run in side.runs:
+            is_first = run is side.runs[0]
+            pairs = [(each.source, each.translations[number]) for each in comparison.examples] if is_first else []
+            try:
+                if run.has_model:
+                    found.append(evaluate_model(run.path, contrasts, pairs))
+            except HeedError as error:
+                # For example a model of another version of heed. Its translations can still be compared.
+                warnings.append(f"The model of {run.path} was not used: {error}")
+        with_maps = next((model for model in found if model.extraction), None)
+        accuracy.append([model.accuracy for model in found if model.accuracy])
+        maps.append(with_maps.maps if with_maps else None)
+        extractions.append(with_maps.extraction if with_maps else "")
+    return Evidence(challenge, accuracy, maps, extractions), warnings
 
 
-def evaluate_model(run: Path, contrasts: Sequence[Contrast], pairs: Sequence[tuple[str, str]]) -> ModelResults:
-    """Return a model's accuracy on contrasts, and its attention maps for (source, translation) pairs.
+def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]]) -> ModelResults:
+    """Return a model's accuracy on contrastive pairs, and its attention maps for (source, translation) pairs.
 
     The maps are those that the model folder's ``alignment`` section selects.
     """
     folder = model_folder.load(run)
     translator = _translator(folder)
-    # A contrast is scored twice: the good and the bad translation.
+    # A contrastive pair is scored twice: the good and the bad translation.
     total = 2 * len(contrasts) + len(pairs)
     with Progress(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
         translator.on_batch = bar.update
         accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
         attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
-    if not attended:
-        return ModelResults(accuracy, None, "")
-    if attended[0].cross is None:
-        return ModelResults(accuracy, None, "no cross-attention")
+    if not attended or attended[0].cross is None:
+        return ModelResults(accuracy, None, "no cross-attention" if attended else "")
     extraction = choose_extraction(folder.config.get("alignment"), attended[0])
-    maps = []
-    for pair in attended:
-        src_words, tgt_words = split_words(pair.source), split_words(pair.target)
-        maps.append(WordMap(src_words, tgt_words, word_maps(pair)[extraction.index]))
+    maps = [
+        WordMap(split_words(pair.source), split_words(pair.target), word_maps(pair)[extraction.index])
+        for pair in attended
+    ]
     return ModelResults(accuracy, maps, str(extraction))
+
+
+def load_greedy_translator(run: Path) -> Translator:
+    """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
+    return _translator(model_folder.load(run))
 
 
 def _translator(folder: model_folder.ModelFolder) -> Translator:
     model = folder.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    search = GreedySearch(**LENGTH_LIMITS)
-    return Translator(model, folder.tokenizer, search, batch_tokens=BATCH_TOKENS)
+    return Translator(model, folder.tokenizer, GreedySearch(**LENGTH_LIMITS), batch_tokens=BATCH_TOKENS)

@@ -1,13 +1,25 @@
 """Significance tests between all pairs of sides, and the verdict on each pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from heed.compare.runs import Side
-from heed.compare.statistics import SideStatistics
-from heed.evaluation.significance import METRICS, Difference, PairedTests, Sample, difference, holm, paired_tests
+from heed.compare.runs import Side, TestSet
+from heed.evaluation.significance import (
+    METRICS,
+    Difference,
+    PairedTests,
+    Sample,
+    Statistics,
+    difference,
+    holm,
+    paired_tests,
+    sentence_statistics,
+)
 from heed.progress import track
+
+SideStatistics = Mapping[str, Sequence[Statistics]]
+"""By metric, the statistics "N K" of each run."""
 
 ALPHA = 0.05
 """A difference with a smaller p-value is significant."""
@@ -34,26 +46,18 @@ class PairReport:
     adjusted for the number of pairs. Empty if nothing was tested: identical sides, or none that translates."""
     verdict: str
 
-
-@dataclass(frozen=True)
-class _TestedPair:
-    """A pair before the p-values are adjusted."""
-
-    better: Side
-    worse: Side
-    identical: bool
-    bleu: tuple[float, float]
-    """The BLEU of both, averaged over seeds."""
-    differences: dict[str, Difference]
-    tests: dict[str, PairedTests] | None
-
-    @property
-    def translates(self) -> bool:
-        """Whether at least one side translates. Otherwise their difference means nothing."""
-        return max(self.bleu) >= MIN_BLEU
-
-    def p_value(self, metric: str) -> float:
+    def unadjusted_p(self, metric: str) -> float:
+        """Return the p-value before it is adjusted for the number of pairs."""
         return self.tests[metric].randomization if self.tests else self.differences[metric].p
+
+
+def side_statistics(side: Side, test_set: TestSet, *, tgt_lang: str) -> SideStatistics:
+    """Return the sufficient statistics of every run of a side."""
+    runs = [
+        sentence_statistics(run.translations, test_set.references, tgt_lang=tgt_lang)
+        for run in track(side.runs, f"Counting n-grams of {side.name}", unit="runs")
+    ]
+    return {metric: [run[metric] for run in runs] for metric in METRICS}
 
 
 def compare_pairs(
@@ -68,71 +72,70 @@ def compare_pairs(
         statistics: Sufficient statistics of each side.
         samples: Resampled scores of each side, by metric.
     """
-    pairs = []
-    for i, j in track(list(combinations(range(len(sides)), 2)), "Testing differences", unit="pairs of systems"):
-        if _mean_bleu(samples[i]) < _mean_bleu(samples[j]):
-            i, j = j, i
-        bleu = _mean_bleu(samples[i]), _mean_bleu(samples[j])
-        identical = _sorted_translations(sides[i]) == _sorted_translations(sides[j])
+    bleu = [float(sample["BLEU"].scores.mean()) for sample in samples]
+    order = [(j, i) if bleu[i] < bleu[j] else (i, j) for i, j in combinations(range(len(sides)), 2)]
+    translates = [bleu[i] >= MIN_BLEU for i, _ in order]
+    reports = []
+    for (i, j), is_translation in zip(
+        track(order, "Testing differences", unit="pairs of systems"), translates, strict=True
+    ):
+        better, worse = sides[i], sides[j]
+        identical = _sorted_translations(better) == _sorted_translations(worse)
         tests = None
-        if len(sides[i].runs) == len(sides[j].runs) == 1 and not identical and max(bleu) >= MIN_BLEU:
+        if len(better.runs) == len(worse.runs) == 1 and not identical and is_translation:
             tests = {
                 name: paired_tests(statistics[i][name][0], statistics[j][name][0], metric)
                 for name, metric in METRICS.items()
             }
         differences = {name: difference(samples[i][name], samples[j][name]) for name in METRICS}
-        pairs.append(_TestedPair(sides[i], sides[j], identical, bleu, differences, tests))
-    tested = [pair for pair in pairs if not pair.identical and pair.translates]
-    adjusted = {name: iter(holm([pair.p_value(name) for pair in tested])) for name in METRICS}
-    reports = []
-    for pair in pairs:
-        p = {name: next(adjusted[name]) for name in METRICS} if not pair.identical and pair.translates else {}
-        verdict = _verdict(pair, p, pairs=len(tested))
-        reports.append(
-            PairReport(pair.better.name, pair.worse.name, pair.identical, pair.differences, pair.tests, p, verdict)
-        )
-    return reports
-
-
-def _mean_bleu(samples: Mapping[str, Sample]) -> float:
-    return float(samples["BLEU"].scores.mean())
+        reports.append(PairReport(better.name, worse.name, identical, differences, tests, p={}, verdict=""))
+    tested = [n for n, report in enumerate(reports) if translates[n] and not report.identical]
+    adjusted = {name: holm([reports[n].unadjusted_p(name) for n in tested]) for name in METRICS}
+    for number, n in enumerate(tested):
+        reports[n] = replace(reports[n], p={name: values[number] for name, values in adjusted.items()})
+    return [
+        replace(report, verdict=_verdict(report, sides[i], sides[j], bleu=(bleu[i], bleu[j]), pairs=len(tested)))
+        for report, (i, j) in zip(reports, order, strict=True)
+    ]
 
 
 def _sorted_translations(side: Side) -> list[list[str]]:
     return sorted(run.translations for run in side.runs)
 
 
-def _verdict(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
+def _verdict(pair: PairReport, better: Side, worse: Side, *, bleu: tuple[float, float], pairs: int) -> str:
     """Return the verdict: first of all whether any system translates, then which one is better.
 
     Args:
-        pair: The pair.
-        p: Adjusted p-values by metric; empty if the pair was not tested.
+        pair: The differences, and the p-values if the pair was tested.
+        better: The side with more BLEU.
+        worse: The other side.
+        bleu: Their BLEU, averaged over seeds.
         pairs: Number of pairs that the p-values are adjusted for.
     """
-    better, worse = pair.better.name, pair.worse.name
     if pair.identical:
-        comparison = f"{better} and {worse} are identical: every translation is the same."
-    elif pair.translates:
-        comparison = _comparison(pair, p, pairs=pairs)
+        comparison = f"{better.name} and {worse.name} are identical: every translation is the same."
+    elif pair.p:
+        comparison = _comparison(pair, f"{_seeds(better, worse)}; {_parameters(better, worse)}", pairs=pairs)
     else:
         comparison = "Their difference does not say which model is better."
-    if pair.translates:
+    if bleu[0] >= MIN_BLEU:
         return comparison
-    scores = " and ".join(f"{bleu:.1f}" for bleu in pair.bleu)
-    steps = [side.mean("steps") for side in (pair.better, pair.worse)]
+    scores = " and ".join(f"{score:.1f}" for score in bleu)
+    steps = [side.mean("steps") for side in (better, worse)]
     fault = f"not trained enough ({steps[0]:,.0f} and {steps[1]:,.0f} steps)" if max(steps) < MIN_STEPS else "broken"
     return (
-        f"Both models are {fault}: neither {better} nor {worse} translates ({scores} BLEU, both below {MIN_BLEU:g}). "
-        f"{comparison}"
+        f"Both models are {fault}: neither {better.name} nor {worse.name} translates ({scores} BLEU, both below "
+        f"{MIN_BLEU:g}). {comparison}"
     )
 
 
-def _comparison(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
+def _comparison(pair: PairReport, conditions: str, *, pairs: int) -> str:
     """Return which side is better, with the numbers that say so."""
-    better, worse = pair.better.name, pair.worse.name
-    chrf, numbers = pair.differences["chrF"], _numbers(pair, p, pairs=pairs)
-    conditions = f"{_seeds(pair.better, pair.worse)}; {_parameters(pair.better, pair.worse)}"
+    better, worse, p, chrf = pair.better, pair.worse, pair.p, pair.differences["chrF"]
+    numbers = f"{_format_difference(pair.differences['BLEU'], 'BLEU')}, {_format_p(p['BLEU'])}"
+    if pairs > 1:
+        numbers += f" ({pairs} pairs: Holm)"
     if p["BLEU"] < ALPHA:
         verdict = f"{better} is better than {worse}: {numbers}, {conditions}."
     else:
@@ -141,12 +144,6 @@ def _comparison(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str
         better_by_chrf = better if chrf.value > 0 else worse
         verdict += f" By chrF {better_by_chrf} is better: {_format_difference(chrf, 'chrF')}, {_format_p(p['chrF'])}."
     return verdict
-
-
-def _numbers(pair: _TestedPair, p: Mapping[str, float], *, pairs: int) -> str:
-    """Return the difference in BLEU with its interval and p-value."""
-    numbers = f"{_format_difference(pair.differences['BLEU'], 'BLEU')}, {_format_p(p['BLEU'])}"
-    return numbers + (f" ({pairs} pairs: Holm)" if pairs > 1 else "")
 
 
 def _format_difference(found: Difference, metric: str) -> str:

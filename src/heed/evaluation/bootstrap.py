@@ -23,25 +23,23 @@ def bootstrap_interval(
     *,
     seed: int = 0,
     resamples: int = 1000,
-    quantiles: tuple[float, float] = (0.025, 0.975),
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a score of sums over sentences.
+    """Return the 95 % percentile bootstrap interval of a score of sums over sentences.
 
     Args:
         values: Statistics of each sentence, "N" or "N K".
         score: Maps the sums of all resamples, "R" or "R K", to their scores, "R".
         seed: Seed of the resampling.
         resamples: Number of resamples R.
-        quantiles: Of the resampled scores, the lower and upper end of the interval.
     """
     number = len(values)
     counts = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=resamples)
-    return percentile_interval(score(counts @ values), quantiles)
+    return percentile_interval(score(counts @ values))
 
 
-def percentile_interval(scores: Floats, quantiles: tuple[float, float] = (0.025, 0.975)) -> tuple[float, float]:
-    """Return two quantiles of resampled scores "R"; by default the ends of a 95 % interval."""
-    low, high = np.quantile(scores, quantiles)
+def percentile_interval(scores: Floats) -> tuple[float, float]:
+    """Return the 95 % interval of resampled scores "R"."""
+    low, high = np.quantile(scores, (0.025, 0.975))
     return float(low), float(high)
 
 

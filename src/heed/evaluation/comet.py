@@ -34,7 +34,7 @@ class Comet:
     def score(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     ) -> MetricScore:
-        """Return the mean over sentences and references, usually between 0 and 1."""
+        """Return the mean over sentences and references, usually between 0 and 1; see `Metric`."""
         import torch
 
         samples = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from heed.errors import HeedError, missing_package
 
@@ -34,6 +34,21 @@ class MetricScore:
     """How it was computed: sacreBLEU's signature."""
     not_comparable: str | None
     """As in `Scores`."""
+
+
+class Metric(Protocol):
+    """A metric of ``metrics`` in ``conf/train.yaml``, with which ``select=`` compares validations."""
+
+    def score(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> MetricScore:
+        """Return the score of translations; higher values are better.
+
+        Args:
+            sources: N sentences.
+            hypotheses: Their translations.
+            references: One or several lists of N references.
+        """
 
 
 def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str | None = None) -> "tuple[BLEU, CHRF]":
@@ -82,16 +97,8 @@ def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], *, tgt_l
     Raises:
         HeedError: There are no translations, or not as many references.
     """
-    _check_lengths(hypotheses, [references])
-    bleu, chrf = sacrebleu_metrics(tgt_lang)
-    reasons = [*_unusual_tokenizer(bleu, tgt_lang), *_unusual_references([references])]
-    return Scores(
-        bleu=bleu.corpus_score(hypotheses, [references]).score,
-        chrf=chrf.corpus_score(hypotheses, [references]).score,
-        bleu_signature=str(bleu.get_signature()),
-        chrf_signature=str(chrf.get_signature()),
-        not_comparable="; ".join(reasons) or None,
-    )
+    bleu, chrf = metric_scores(hypotheses, [references], tgt_lang=tgt_lang, ter=False).values()
+    return Scores(bleu.value, chrf.value, bleu.signature, chrf.signature, bleu.not_comparable)
 
 
 def metric_scores(
@@ -101,6 +108,7 @@ def metric_scores(
     tgt_lang: str,
     lowercase: bool = False,
     tokenize: str | None = None,
+    ter: bool = True,
 ) -> dict[str, MetricScore]:
     """Return BLEU, chrF and TER (lower is better) by name, against one or several references for each sentence.
 
@@ -112,6 +120,7 @@ def metric_scores(
         tgt_lang: Target language, as in `sacrebleu_metrics`.
         lowercase: Compute BLEU and chrF on lower-cased text.
         tokenize: Name of BLEU's tokenizer.
+        ter: Compute TER, which is slow.
 
     Raises:
         HeedError: There are no translations, a list of references is not as long, or the tokenizer cannot be used.
@@ -120,14 +129,14 @@ def metric_scores(
 
     _check_lengths(hypotheses, references)
     bleu, chrf = sacrebleu_metrics(tgt_lang, lowercase=lowercase, tokenize=tokenize)
-    spaceless = default_tokenizer(tgt_lang) in ("zh", "ja-mecab")
-    ter = TER(normalized=spaceless, asian_support=spaceless)
-
     case = ["lower-cased"] if lowercase else []
-    tokenizer = _unusual_tokenizer(bleu, tgt_lang)
+    metrics = [("BLEU", bleu, case + _unusual_tokenizer(bleu, tgt_lang)), ("chrF", chrf, case)]
+    if ter:
+        spaceless = default_tokenizer(tgt_lang) in ("zh", "ja-mecab")
+        metrics.append(("TER", TER(normalized=spaceless, asian_support=spaceless), []))
     shared = _unusual_references(references)
     scores = {}
-    for name, metric, own in (("BLEU", bleu, case + tokenizer), ("chrF", chrf, case), ("TER", ter, [])):
+    for name, metric, own in metrics:
         value = float(metric.corpus_score(hypotheses, references).score)
         scores[name] = MetricScore(value, str(metric.get_signature()), "; ".join(own + shared) or None)
     return scores

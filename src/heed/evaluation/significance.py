@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.compat import sacrebleu_sentence_statistics
-from heed.evaluation.bootstrap import paired_resamples, percentile_interval, seed_weights, weighted_sums
+from heed.evaluation.bootstrap import Floats, paired_resamples, percentile_interval, seed_weights, weighted_sums
 from heed.evaluation.scores import sacrebleu_metrics
 
-Floats = npt.NDArray[np.float64]
 Statistics = npt.NDArray[np.float64]
 """Integer counts, stored as float64 because BLAS multiplies only floating-point matrices."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from heed.evaluation.alignment.error_rate import Link
+from heed.evaluation.alignment import Link
 from heed.symbols import BOS_PIECE
 
 

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Unpack
 
 from heed.errors import missing_package
-from heed.evaluation.alignment.error_rate import Link
+from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
 from heed.inference.outputs import Translation

@@ -9,8 +9,7 @@ from heed.data.directions import Direction
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
-from heed.evaluation.alignment import align, to_gold
-from heed.evaluation.alignment.error_rate import Link
+from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps

@@ -22,7 +22,7 @@ from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import CardSplit, write_model_card
 from heed.runs.results import build_results, scores_by_split
-from heed.runs.selection import MIN_BLEU, Metric
+from heed.runs.selection import MIN_BLEU
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import Checkpoints, find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
@@ -143,7 +143,7 @@ def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
     return paths
 
 
-def _deciding_metric(checkpoints: Checkpoints) -> Metric:
+def _deciding_metric(checkpoints: Checkpoints) -> str:
     """Return the metric that chose the best checkpoint."""
     if not checkpoints.best:
         return checkpoints.selection.metric

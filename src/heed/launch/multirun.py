@@ -23,7 +23,7 @@ from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.progress import print_line
 from heed.runs.claim import create
-from heed.runs.table import FAILURE, read_runs, seed_table, sort_runs, table
+from heed.runs.table import FAILURE, read_runs, runs_table, seed_table, sort_runs
 from heed.training.callbacks.signals import end_other_processes
 
 LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
@@ -93,7 +93,7 @@ class Jobs(Callback):
         leave_process_group()
         if self._is_grid:  # after every job, because a later one may end the process
             best_first = sort_runs(read_runs(self.folder), "valid_bleu")
-            tables = [text for text in (table(best_first), seed_table(best_first), *self._confounders) if text]
+            tables = [text for text in (runs_table(best_first), seed_table(best_first), *self._confounders) if text]
             (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _print_table(self) -> None:

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import lightning as L
 import torch
@@ -17,11 +17,11 @@ from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
-from heed.evaluation.comet import Comet
+from heed.evaluation.scores import Metric
 from heed.files import writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences
-from heed.launch.configuration import Parts, build_on_meta, build_parts, dry_run
+from heed.launch.configuration import Parts, build_on_meta, build_part, build_parts, dry_run
 from heed.launch.errors import explain_error
 from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
@@ -34,15 +34,13 @@ from heed.progress import is_first_process, print_line
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
-from heed.runs.selection import SIGN, Metric, Selection
+from heed.runs.selection import BUILT_IN, Selection
 from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.pruning import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
-
-COMET_MODEL = "Unbabel/wmt22-comet-da"
 
 
 def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
@@ -140,7 +138,7 @@ def assemble(
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
-    selection, comet = _load_selection(config["select"])
+    selection, metrics = _load_selection(config["select"], config["metrics"])
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
     corpus, tokenizer = _load_text(config, parts)
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
@@ -155,24 +153,24 @@ def assemble(
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
-    module = parts["module"](model, tokenizer, seed=config["seed"], comet=comet, **later)
+    module = parts["module"](model, tokenizer, seed=config["seed"], metrics=metrics, **later)
     return trainer, module, data
 
 
-def _load_selection(metric: str) -> tuple[Selection, Comet | None]:
-    """Return how validations are ranked (``select=``), and the COMET model if the ranking needs it.
+def _load_selection(name: str, metrics: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
+    """Return how validations are ranked (``select=``), and the metric that the ranking needs, by name.
 
-    If COMET or its weights are not installed, BLEU ranks, and the reason is printed.
+    If the metric cannot be loaded, as COMET without its weights, the reason is printed and BLEU ranks.
     """
-    if metric not in SIGN:
-        raise HeedError(f"select={metric} is unknown: choose one of {', '.join(SIGN)}.")
-    if metric != "comet":
-        return Selection(cast(Metric, metric)), None
+    if name in BUILT_IN:
+        return Selection(name), {}
+    if name not in metrics:
+        raise HeedError(f"select={name} is unknown: choose one of {', '.join([*BUILT_IN, *metrics])}.")
     try:
-        return Selection("comet"), Comet(COMET_MODEL)
+        return Selection(name), {name: build_part(metrics[name], where=f"metrics.{name}.")}
     except HeedError as error:
-        print_line(f"select=bleu is used instead of select=comet: {error}")
-        return Selection("bleu"), None
+        print_line(f"select=bleu is used instead of select={name}: {error}")
+        return Selection("bleu"), {}
 
 
 def _build_trainer(

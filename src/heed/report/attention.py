@@ -4,25 +4,17 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from heed.compare.runs import unique_names
 from heed.errors import HeedError
-from heed.plot.attention_map import TITLES, HasAttention, MapSet, map_sets, most_informative_head, piece_label
+from heed.inference.outputs import Attended
+from heed.plot.attention_map import TITLES, MapSet, map_sets, most_informative_head, piece_label
 from heed.report.pages import render_page
 from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
-
-
-class AttendedPair(HasAttention, Protocol):
-    """A sentence pair with its text and attention maps, such as `heed.inference.translator.Attended`."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def target(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -34,10 +26,10 @@ class System:
     """Its folder."""
     family: str
     """transformer or rnn."""
-    pairs: Sequence[AttendedPair]
+    pairs: Sequence[Attended]
 
 
-def render(systems: Sequence[System], *, given: bool) -> str:
+def attention_page(systems: Sequence[System], *, given: bool) -> str:
     """Return the HTML of the page.
 
     Args:
@@ -47,15 +39,7 @@ def render(systems: Sequence[System], *, given: bool) -> str:
     data = {
         "given": given,
         "titles": {kind: title for kind, (title, _) in TITLES.items()},
-        "systems": [
-            {
-                "name": system.name,
-                "path": system.path,
-                "family": system.family,
-                "pairs": [_pair_data(pair) for pair in system.pairs],
-            }
-            for system in systems
-        ],
+        "systems": [{**vars(system), "pairs": [_pair_data(pair) for pair in system.pairs]} for system in systems],
     }
     return render_page("attend.html.j2", data=data)
 
@@ -73,12 +57,9 @@ def _model_name(folder: Path) -> str:
         return run.name  # a copy of the model alone
 
 
-def _pair_data(pair: AttendedPair) -> dict[str, Any]:
-    return {
-        "source": pair.source,
-        "target": pair.target,
-        "maps": {maps.kind: _map_data(maps) for maps in map_sets(pair)},
-    }
+def _pair_data(pair: Attended) -> dict[str, Any]:
+    maps = {maps.kind: _map_data(maps) for maps in map_sets(pair)}
+    return {"source": pair.source, "target": pair.target, "maps": maps}
 
 
 def _map_data(maps: MapSet) -> dict[str, Any]:
@@ -96,10 +77,6 @@ def _map_data(maps: MapSet) -> dict[str, Any]:
 def _piece_data(piece: str) -> dict[str, Any]:
     """Return the texts of a piece; ``opens`` says that it starts a word and has a space before it."""
     special = piece in SPECIAL_PIECES
+    text = piece.removeprefix(WORD_START) or WORD_START
     opens = special or piece.startswith(WORD_START)
-    return {
-        "text": piece.removeprefix(WORD_START) or WORD_START,
-        "label": piece_label(piece),
-        "opens": opens,
-        "special": special,
-    }
+    return {"text": text, "label": piece_label(piece), "opens": opens, "special": special}

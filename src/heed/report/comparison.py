@@ -8,11 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heed.compare.breakdown import MIN_BUCKET_SENTENCES, BucketingReport, BucketReport
-from heed.compare.challenge import Accuracy
+from heed.compare.breakdown import MIN_BUCKET_SENTENCES, BucketingReport
+from heed.compare.challenge import Accuracy, choose_challenge
 from heed.compare.comparison import Comparison, compare
-from heed.compare.evidence import choose_challenge, collect_evidence
-from heed.compare.models import Evidence
+from heed.compare.models import Evidence, collect_evidence
 from heed.compare.pairs import PairReport
 from heed.compare.runs import read_other_sides, read_sides
 from heed.errors import HeedError, argument
@@ -52,7 +51,7 @@ def write_comparison(
     plain = {**comparison.to_plain(), "challenge": evidence.to_plain([side.name for side in sides])}
     pages = {
         "compare.json": json.dumps(plain, indent=2, ensure_ascii=False) + "\n",
-        "index.html": render(comparison, evidence),
+        "index.html": comparison_page(comparison, evidence),
     }
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -64,9 +63,10 @@ def write_comparison(
     return comparison
 
 
-def render(comparison: Comparison, evidence: Evidence) -> str:
+def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
     """Return the HTML of the page."""
     names = [side.name for side in comparison.sides]
+    extractions = zip(names, evidence.extractions, strict=True)
     return render_page(
         "compare.html.j2",
         comparison=comparison,
@@ -75,15 +75,15 @@ def render(comparison: Comparison, evidence: Evidence) -> str:
         legend=legend(names),
         differences=_differences(comparison.pairs),
         paired_tests=_paired_tests(comparison.pairs),
-        scores=_scores(comparison),
+        scores={metric: _score_figure(comparison, metric) for metric in METRICS},
         score_table=_score_table(comparison),
-        bucketings=[(bucketing, _bucketing(bucketing)) for bucketing in comparison.bucketings],
+        bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
         min_bucket=MIN_BUCKET_SENTENCES,
         challenge=_challenge(evidence),
         facts=[fact for fact in comparison.facts if any(fact.values)],
         symptoms=[_symptom(comparison, symptom) for symptom in SYMPTOMS],
         examples=[(example, _maps(comparison, evidence, number)) for number, example in enumerate(comparison.examples)],
-        extractions=_extractions(comparison, evidence),
+        extractions=[f"{name}: {extraction}" for name, extraction in extractions if extraction],
     )
 
 
@@ -92,80 +92,70 @@ def render(comparison: Comparison, evidence: Evidence) -> str:
 
 def _differences(pairs: Sequence[PairReport]) -> dict[str, Markup]:
     """Return a figure by metric; none if no pair was tested."""
-    figures = {}
-    for metric in METRICS:
-        rows = []
-        for pair in pairs:
-            if not pair.p:
-                continue
-            found = pair.differences[metric]
-            marks = [Mark(found.value, found.interval, "both", f"{found.value:+.2f}".replace("-", "−"))]
-            if found.over_seeds:
-                marks.append(Mark(found.value, found.over_sentences, "component", "over sentences"))
-                marks.append(Mark(found.value, found.over_seeds, "component", "over seeds"))
-            rows.append(Row(pair.better, marks, f"minus {pair.worse}"))
-        if rows:
-            figures[metric] = dot_plot(rows, name=f"Differences in {metric}", line=0)
-    return figures
+    tested = [pair for pair in pairs if pair.p]
+    return {metric: _difference_figure(tested, metric) for metric in METRICS if tested}
+
+
+def _difference_figure(pairs: Sequence[PairReport], metric: str) -> Markup:
+    rows = []
+    for pair in pairs:
+        found = pair.differences[metric]
+        marks = [Mark(found.value, found.interval, "both", f"{found.value:+.2f}".replace("-", "−"))]
+        if found.over_seeds:
+            marks.append(Mark(found.value, found.over_sentences, "component", "over sentences"))
+            marks.append(Mark(found.value, found.over_seeds, "component", "over seeds"))
+        rows.append(Row(pair.better, marks, f"minus {pair.worse}"))
+    return dot_plot(rows, name=f"Differences in {metric}", line=0)
 
 
 def _paired_tests(pairs: Sequence[PairReport]) -> Markup:
     """Return a table of the p-values of sacreBLEU's tests, before adjustment; empty without such tests."""
     rows = [
-        [
-            f"{pair.better} − {pair.worse}",
-            metric,
-            f"{pair.tests[metric].bootstrap:.4f}",
-            f"{pair.tests[metric].randomization:.4f}",
-        ]
+        [f"{pair.better} − {pair.worse}", metric, f"{tests.bootstrap:.4f}", f"{tests.randomization:.4f}"]
         for pair in pairs
-        if pair.tests
-        for metric in METRICS
+        for metric, tests in (pair.tests or {}).items()
     ]
     head = ["", "", "p, paired bootstrap", "p, approximate randomization"]
     return table(head, rows, name="p-values of single pairs") if rows else Markup("")
 
 
-def _scores(comparison: Comparison) -> dict[str, Markup]:
-    """Return a figure by metric."""
-    return {
-        metric: dot_plot(
-            [
-                Row(
-                    side.name,
-                    [_spread_mark(side.scores[metric], number, side.scores_by_run[metric])],
-                    "one run" if len(side.runs) == 1 else f"{len(side.runs)} runs",
-                )
-                for number, side in enumerate(comparison.sides)
-            ],
-            name=metric,
-        )
-        for metric in METRICS
-    }
+def _score_figure(comparison: Comparison, metric: str) -> Markup:
+    rows = []
+    for number, side in enumerate(comparison.sides):
+        runs = "one run" if len(side.runs) == 1 else f"{len(side.runs)} runs"
+        rows.append(Row(side.name, [_spread_mark(side.scores[metric], number, side.scores_by_run[metric])], runs))
+    return dot_plot(rows, name=metric)
 
 
 def _score_table(comparison: Comparison) -> Markup:
     columns = ("mean", "95 % over sentences", "SD over seeds")
-    return table(
-        ["", *(f"{metric}, {column}" for metric in METRICS for column in columns)],
-        [
-            [side.name, *(cell for metric in METRICS for cell in _spread_cells(side.scores[metric]))]
-            for side in comparison.sides
-        ],
-        name="Scores of the systems",
-    )
+    rows = []
+    for side in comparison.sides:
+        row = [side.name]
+        for score in (side.scores[metric] for metric in METRICS):
+            low, high = score.over_sentences
+            deviation = "–" if score.over_seeds is None else f"{score.over_seeds:.2f}"
+            row += [f"{score.mean:.2f}", f"{low:.2f} – {high:.2f}", deviation]
+        rows.append(row)
+    head = ["", *(f"{metric}, {column}" for metric in METRICS for column in columns)]
+    return table(head, rows, name="Scores of the systems")
 
 
-def _bucketing(bucketing: BucketingReport) -> Markup:
-    rows = [_bucket_row(bucket) for bucket in bucketing.buckets]
+def _spread_mark(found: Spread, side: int, by_run: Sequence[float] = ()) -> Mark:
+    others = by_run if len(by_run) > 1 else ()
+    return Mark(found.mean, found.over_sentences, side_class(side), f"{found.mean:.1f}", others)
+
+
+def _bucketing_figure(bucketing: BucketingReport) -> Markup:
+    rows = []
+    for bucket in bucketing.buckets:
+        count = f"{bucket.sentences:,} sentence{'s' if bucket.sentences > 1 else ''}"
+        if bucket.sentences < MIN_BUCKET_SENTENCES:
+            rows.append(Row(bucket.label, [], instead=f"{count}: too few to score"))
+        else:
+            marks = [_spread_mark(score, side) for side, score in enumerate(bucket.scores["BLEU"])]
+            rows.append(Row(bucket.label, marks, count))
     return dot_plot(rows, name=f"BLEU by {bucketing.title}")
-
-
-def _bucket_row(bucket: BucketReport) -> Row:
-    count = f"{bucket.sentences:,} sentence{'s' if bucket.sentences > 1 else ''}"
-    if bucket.sentences < MIN_BUCKET_SENTENCES:
-        return Row(bucket.label, [], instead=f"{count}: too few to score")
-    return Row(bucket.label, [_spread_mark(found, side) for side, found in enumerate(bucket.scores["BLEU"])], count)
 
 
 def _challenge(evidence: Evidence) -> Markup | None:
@@ -196,15 +186,12 @@ def _maps(comparison: Comparison, evidence: Evidence, number: int) -> list[Marku
     line = comparison.examples[number].line
     figures = []
     for side, maps in zip(comparison.sides, evidence.maps, strict=True):
+        figure = Markup("")
         if maps and maps[number].tgt_words:
-            found, label = maps[number], f"Attention of {side.name}, line {line}"
-            figures.append(heat_map(found.tgt_words, found.src_words, found.weights, name=label))
-        else:
-            figures.append(Markup(""))
+            name = f"Attention of {side.name}, line {line}"
+            figure = heat_map(maps[number].tgt_words, maps[number].src_words, maps[number].weights, name=name)
+        figures.append(figure)
     return figures
-
-
-# ---- text
 
 
 def _symptom(comparison: Comparison, symptom: str) -> dict[str, Any]:
@@ -212,33 +199,9 @@ def _symptom(comparison: Comparison, symptom: str) -> dict[str, Any]:
     cells = []
     for side in comparison.sides:
         runs = side.symptoms[symptom]
-        worst = max(runs, key=len)
-        counts = ", ".join(str(len(lines)) for lines in runs) if worst else "0"
-        cells.append((counts, _line_numbers(worst) if worst else ""))
+        counts, worst, lines = ", ".join(str(len(run)) for run in runs), max(runs, key=len), ""
+        if worst:
+            numbers = ", ".join(map(str, worst[:MAX_LINES])) + (" …" if len(worst) > MAX_LINES else "")
+            lines = f"line{'s' if len(worst) > 1 else ''} {numbers}"
+        cells.append((counts if worst else "0", lines))
     return {"name": symptom, "meaning": SYMPTOMS[symptom], "sides": cells}
-
-
-def _line_numbers(lines: Sequence[int]) -> str:
-    """Return the first line numbers."""
-    numbers = ", ".join(map(str, lines[:MAX_LINES])) + (" …" if len(lines) > MAX_LINES else "")
-    return f"line{'s' if len(lines) > 1 else ''} {numbers}"
-
-
-def _extractions(comparison: Comparison, evidence: Evidence) -> list[str]:
-    """Return which map of each side is drawn, or why none is."""
-    sides = zip(comparison.sides, evidence.extractions, strict=True)
-    return [f"{side.name}: {extraction}" for side, extraction in sides if extraction]
-
-
-def _spread_mark(found: Spread, side: int, by_run: Sequence[float] = ()) -> Mark:
-    others = by_run if len(by_run) > 1 else ()
-    return Mark(found.mean, found.over_sentences, side_class(side), f"{found.mean:.1f}", others)
-
-
-def _spread_cells(found: Spread) -> list[str]:
-    low, high = found.over_sentences
-    return [
-        f"{found.mean:.2f}",
-        f"{low:.2f} – {high:.2f}",
-        "–" if found.over_seeds is None else f"{found.over_seeds:.2f}",
-    ]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from heed.plot.canvas import is_wide
-from heed.report.pages import render
+from heed.report.pages import render_template
 
 MARK_HEIGHT, ROW_PADDING = 17, 9
 """Pixels: a mark, the space above and below the marks of a row."""
@@ -82,7 +82,7 @@ def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Ma
     """
     values = [v for row in rows for m in row.marks for v in (m.value, *(m.interval or ()), *m.others)]
     axis = Axis(values if line is None else [*values, line]) if values else None
-    return render(
+    return render_template(
         "dot_plot.html.j2",
         rows=rows,
         name=name,
@@ -110,7 +110,7 @@ def heat_map(
     # The rotated label of the last column extends beyond the grid.
     beyond = math.ceil(_width(columns[-1]) * math.cos(math.radians(60))) if columns else 0
     cells = [_Cell(int(r), int(c), min(float(weights[r, c]), 1.0)) for r, c in np.argwhere(weights >= SMALLEST_WEIGHT)]
-    return render(
+    return render_template(
         "heat_map.html.j2",
         rows=rows,
         columns=columns,
@@ -132,12 +132,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, name: str) -> M
         rows: The cells.
         name: Description of the table for screen readers.
     """
-    return render("table.html.j2", head=head, rows=rows, name=name)
+    return render_template("table.html.j2", head=head, rows=rows, name=name)
 
 
 def legend(names: Sequence[str]) -> Markup:
     """Return the names of the sides in their colours."""
-    return render("legend.html.j2", names=names)
+    return render_template("legend.html.j2", names=names)
 
 
 def format_tick(value: float) -> str:

@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 
 def render_page(template: str, *, folder: Path | None = None, **context: Any) -> str:
-    """Return the HTML of a page; see `render`."""
-    return str(render(template, folder=folder, **context))
+    """Return the HTML of a page; see `render_template`."""
+    return str(render_template(template, folder=folder, **context))
 
 
-def render(template: str, *, folder: Path | None = None, **context: Any) -> Markup:
+def render_template(template: str, *, folder: Path | None = None, **context: Any) -> Markup:
     """Return the HTML of a template, for use in other templates. Text in the context is escaped, `Markup` is not.
 
     Args:

@@ -13,6 +13,7 @@ from heed.files import check_regular
 from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_finite
 from heed.runs.checkpoint_format import check_checkpoint_format, check_undamaged
+from heed.runs.config import changed_options
 
 EMA = "ema"
 """Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
@@ -94,14 +95,11 @@ def _part(checkpoint: object, key: str, path: Path) -> dict[str, Any]:
 def mean(states: Iterable[Weights]) -> dict[str, Tensor]:
     """Return the mean of weights of one architecture, summed in float64, with one of the states in memory at a time."""
     total: dict[str, Tensor] = {}
-    dtypes: dict[str, torch.dtype] = {}
-    count = 0
-    for state in states:
-        count += 1
+    state: Weights = {}
+    for count, state in enumerate(states, start=1):  # noqa: B007
         for name, tensor in state.items():
             total[name] = total[name] + tensor if name in total else tensor.double()
-            dtypes[name] = tensor.dtype
-    return {name: (tensor / count).to(dtypes[name]) for name, tensor in total.items()}
+    return {name: (total[name] / count).to(tensor.dtype) for name, tensor in state.items()}
 
 
 def _read_weights(sources: Sequence[WeightSource], model: ModelFolder) -> Iterator[Weights]:
@@ -119,18 +117,9 @@ def _check_same_architecture(path: Path, model: ModelFolder, other_path: Path, o
         raise HeedError(
             f"{path} and {other_path} have different tokenizers: only weights for the same tokenizer can be averaged."
         )
-    mine, theirs = (_flatten({key: m.config[key] for key in ("family", "model")}) for m in (model, other))
-    different = [key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)]
-    if different:
+    mine, theirs = ({key: folder.config[key] for key in ("family", "model")} for folder in (model, other))
+    if different := changed_options(mine, theirs):
         raise HeedError(
-            f"{path} and {other_path} have different architectures ({', '.join(sorted(different))}): only weights of "
-            "the same architecture can be averaged."
+            f"{path} and {other_path} have different architectures ({', '.join(different)}): only weights of the same "
+            "architecture can be averaged."
         )
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested config as one level of dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

@@ -2,13 +2,14 @@
 
 import csv
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from heed.errors import HeedError
 from heed.files import check_regular
 from heed.runs.config import find_config
-from heed.runs.selection import SIGN, Selection
+from heed.runs.selection import BUILT_IN, Selection
 
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.csv"
@@ -40,8 +41,8 @@ def best_checkpoints(run: Path, count: int) -> list[Path]:
     Raises:
         HeedError: if the run kept fewer, or its metrics.csv cannot be read.
     """
-    scores = _validation_scores(run / METRICS)
     selection = Selection((find_config(run) or {}).get("select", "bleu"))
+    scores = _validation_scores(run / METRICS, (*BUILT_IN, selection.metric))
     validated = [path for path in _kept(run, "best") if checkpoint_step(path) in scores]
     # Of equal scores the earlier step is better, as in training.
     validated.sort(key=lambda path: (selection.key(scores[checkpoint_step(path)]), -checkpoint_step(path)))
@@ -61,13 +62,13 @@ def _last_of(paths: list[Path], run: Path, kind: Literal["best", "last"], count:
     return paths[-count:]
 
 
-def _validation_scores(metrics: Path) -> dict[int, dict[str, float]]:
-    """Return the validation scores that `Selection` compares, by step."""
+def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[str, float]]:
+    """Return by step the validation scores of these names, as far as they were measured."""
     check_regular(metrics)
     try:
         with metrics.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.DictReader(file) if row["valid_bleu"]]
-        known = [metric for metric in SIGN if rows and rows[0].get(f"valid_{metric}")]
+        known = [metric for metric in names if rows and rows[0].get(f"valid_{metric}")]
         return {int(row["step"]): {metric: float(row[f"valid_{metric}"]) for metric in known} for row in rows}
     except OSError as error:
         raise HeedError(

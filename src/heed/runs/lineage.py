@@ -1,7 +1,8 @@
 """The weights from which a run started. Weights of unrelated runs must not be averaged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from heed.errors import HeedError
 from heed.runs.config import find_config
@@ -47,11 +48,10 @@ def _ancestors(run: Path) -> set[str]:
     found: set[str] = set()
     while str(run) not in found and (config := find_config(run)):
         found.add(str(run))
-        parent = config.get("init_from") or config.get("ckpt_path")
-        if not parent:
+        if not (parent := _parent(config)):
             return found | {f"seed {config['seed']}"}
         # A run, its model folder, or one of its checkpoints.
-        path = Path(str(parent)).resolve()
+        path = Path(parent).resolve()
         run = next((above for above in (path, *path.parents[:2]) if find_config(above)), path)
     # The first ancestor may be deleted; other runs may name it too.
     return found | {str(run)} if found else found
@@ -60,5 +60,9 @@ def _ancestors(run: Path) -> set[str]:
 def _origin(run: Path) -> str:
     """Return what a run started from: another model, or a seed."""
     config = find_config(run) or {}
-    parent = config.get("init_from") or config.get("ckpt_path")
+    parent = _parent(config)
     return f"from {parent}" if parent else f"seed={config.get('seed')}"
+
+
+def _parent(config: Mapping[str, Any]) -> str:
+    return str(config.get("init_from") or config.get("ckpt_path") or "")

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heed.evaluation.bootstrap import percentile_interval
 from heed.evaluation.buckets import group_by_length, group_by_rarest_word, group_by_tag
-from heed.evaluation.significance import METRICS, Statistics, chrf, resample, sentence_statistics
+from heed.evaluation.significance import METRICS, Statistics, chrf, resample, sentence_statistics, spread
 from heed.files import replacing, yaml_text
 
 CARD = "README.md"
@@ -60,43 +59,29 @@ def write_model_card(
         for name, split in splits.items()
     }
     rows = [row for name, split in splits.items() for row in _score_rows(name, split, statistics[name])]
-    shown = next((name for name in splits if name in results["tests"]), next(iter(splits), ""))
-    weak, overall = _weak_groups(splits[shown], statistics[shown]["chrF"], word_counts) if splits else ([], 0.0)
-    seconds = results["decode_seconds"]
-    speeds = [(name, len(split.sources), seconds.get(name, 0.0)) for name, split in splits.items()]
+    # The set of which weak spots and an example are given.
+    name = next((name for name in splits if name in results["tests"]), next(iter(splits), ""))
+    weak, overall = _weak_groups(splits[name], statistics[name]["chrF"], word_counts) if splits else ([], 0.0)
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
     content = {
         **results,
         "front_matter": _front_matter(directions, results, rows, license or "unknown"),
         "directions": [f"{src or 'unknown'} → {tgt or 'unknown'}" for src, tgt in directions],
         "family": {"rnn": "recurrent network with attention"}.get(results["model"], results["model"]),
-        "example": " ".join(splits[shown].sources[0].replace("\\", "").replace('"', "").split()) if splits else "…",
-        "tests": rows,
-        "notes": [
-            {"split": name, "reason": split.scores["not_comparable"]}
-            for name, split in splits.items()
-            if split.scores["not_comparable"]
-        ],
+        "example": " ".join(splits[name].sources[0].replace("\\", "").replace('"', "").split()) if splits else "…",
+        "splits": splits,
+        "rows": rows,
         "weak": weak,
-        "weak_split": shown,
+        "weak_split": name,
         "overall": overall,
         "least": MIN_SENTENCES,
         "options": [option for option in results["options"] if option.partition("=")[0] not in LOCAL],
         "size": f"{size / 1e6:,.1f} MB",
-        "speed": [
-            {"split": name, "sentences": count, "seconds": time, "rate": count / time}
-            for name, count, time in speeds
-            if time > 0
-        ],
         "search": ", ".join(f"{name}={value}" for name, value in results["search"].items()) or "greedy",
         "license": license,
     }
     environment = Environment(
-        loader=PackageLoader("heed.runs"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+        loader=PackageLoader("heed.runs"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     with replacing(folder / CARD) as file:
         file.write_text(environment.get_template("model_card.md.j2").render(content), encoding="utf-8")
@@ -106,7 +91,7 @@ def _front_matter(
     directions: Sequence[tuple[str, str]], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], license: str
 ) -> str:
     """Return the YAML that Hugging Face's hub reads: language, licence, task, scores."""
-    indexed = [
+    scores = [
         {
             "task": {"type": "translation"},
             "dataset": {"name": f"{results['data']} ({row['split']})", "type": str(results["data"])},
@@ -120,7 +105,7 @@ def _front_matter(
         "library_name": "heed",
         "pipeline_tag": "translation",
         "tags": ["translation", str(results["model"])],
-        **({"model-index": [{"name": str(results["name"]), "results": indexed}]} if indexed else {}),
+        **({"model-index": [{"name": str(results["name"]), "results": scores}]} if scores else {}),
     }
     return yaml_text(matter).strip()
 
@@ -129,18 +114,9 @@ def _score_rows(name: str, split: CardSplit, statistics: Mapping[str, Statistics
     """Return the score of each metric on a data set, with the interval over its sentences."""
     rows = []
     for label, metric in METRICS.items():
-        key = label.lower()
-        low, high = percentile_interval(resample([statistics[label]], metric, resamples=RESAMPLES).resampled[:, 0])
-        rows.append(
-            {
-                "split": name,
-                "metric": label,
-                "score": split.scores[key],
-                "interval": f"{low:.2f} to {high:.2f}",
-                "sentences": f"{len(split.sources):,}",
-                "signature": split.scores[f"{key}_signature"],
-            }
-        )
+        score, signature = (split.scores[key] for key in (label.lower(), f"{label.lower()}_signature"))
+        low, high = spread(resample([statistics[label]], metric, resamples=RESAMPLES)).over_sentences
+        rows.append({"split": name, "metric": label, "score": score, "low": low, "high": high, "signature": signature})
     return rows
 
 
@@ -152,11 +128,10 @@ def _weak_groups(
     if split.tags is not None:
         groupings.append(group_by_tag(split.tags))
     overall = float(chrf(statistics.sum(0)))
-    groups: list[dict[str, Any]] = [
-        {"group": f"{grouping.title}: {label}", "sentences": len(rows), "chrf": float(chrf(statistics[rows].sum(0)))}
+    weak: list[dict[str, Any]] = [
+        {"group": f"{grouping.title}: {label}", "sentences": len(rows), "chrf": score}
         for grouping in groupings
         for label, rows in grouping.buckets.items()
-        if len(rows) >= MIN_SENTENCES
+        if len(rows) >= MIN_SENTENCES and (score := float(chrf(statistics[rows].sum(0)))) < overall
     ]
-    weak = sorted((group for group in groups if group["chrf"] < overall), key=lambda group: group["chrf"])
-    return weak[:WEAK_GROUPS], overall
+    return sorted(weak, key=lambda group: group["chrf"])[:WEAK_GROUPS], overall

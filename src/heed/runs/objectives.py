@@ -11,7 +11,6 @@ StudyDirection = Literal["maximize", "minimize"]
 DIRECTIONS: Mapping[str, StudyDirection] = {
     "valid.bleu": "maximize",
     "valid.chrf": "maximize",
-    "valid.comet": "maximize",
     "valid.loss": "minimize",
     "tokens_per_second": "maximize",
     "train_seconds": "minimize",

@@ -57,17 +57,12 @@ def build_results(
         validated: the splits that are validation sets, one for each direction.
     """
     tests = plain_scores(evaluated)
-    valid = {split: tests.pop(split) for split in validated}
-    if len(valid) == 1:
-        return {
-            "format": FORMAT,
-            **facts,
-            "valid": valid[validated[0]],
-            "test": next(iter(tests.values()), None),
-            "tests": tests,
-        }
-    test = mean_scores(tests) if tests else None
-    return {"format": FORMAT, **facts, "valid": {**mean_scores(valid), "sets": valid}, "test": test, "tests": tests}
+    sets = {split: tests.pop(split) for split in validated}
+    if len(sets) == 1:
+        valid, test = sets[validated[0]], next(iter(tests.values()), None)
+    else:
+        valid, test = {**mean_scores(sets), "sets": sets}, mean_scores(tests) if tests else None
+    return {"format": FORMAT, **facts, "valid": valid, "test": test, "tests": tests}
 
 
 def mean_scores(sets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -116,16 +111,17 @@ def read_results(file: Path) -> dict[str, Any]:
         results = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise HeedError(f"{file} is damaged or was not written by heed: copy it again.") from error
+    except (ValueError, RecursionError):
+        results = None
     if not isinstance(results, dict):
         raise HeedError(f"{file} is damaged or was not written by heed: copy it again.")
+    wrong = find_wrong_values(FIELDS, results, where="")
+    tests = results.get("tests")
     score_sets = {"valid": results.get("valid"), "test": results.get("test")}
-    if isinstance(results.get("tests"), dict):
-        score_sets |= {f"tests.{name}": scores for name, scores in results["tests"].items()}
-    parts = [("", FIELDS, results)]
-    parts += [(f"{name}.", SCORE_FIELDS, scores) for name, scores in score_sets.items() if isinstance(scores, dict)]
-    for prefix, fields, part in parts:
-        if found := find_wrong_values(fields, part, where=prefix):
-            raise HeedError(f"{file} is damaged or was not written by heed: {' '.join(found)} Copy it again.")
+    score_sets |= {f"tests.{name}": scores for name, scores in tests.items()} if isinstance(tests, dict) else {}
+    for name, scores in score_sets.items():
+        if isinstance(scores, dict):
+            wrong += find_wrong_values(SCORE_FIELDS, scores, where=f"{name}.")
+    if wrong:
+        raise HeedError(f"{file} is damaged or was not written by heed: {' '.join(wrong)} Copy it again.")
     return results

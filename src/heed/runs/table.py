@@ -89,7 +89,7 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
     return known + [row for row in rows if row[key] is None]
 
 
-def table(rows: Sequence[Row]) -> str:
+def runs_table(rows: Sequence[Row]) -> str:
     """Format rows as aligned text under their titles. Long settings are shortened; empty columns are left out."""
     rows = [row | {"settings": _shorten_settings(row["settings"] or "")} for row in rows]
     columns = {key: column for key, column in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
@@ -97,7 +97,7 @@ def table(rows: Sequence[Row]) -> str:
     lines += [
         ["" if row[key] is None else format(row[key], form) for key, (_, form) in columns.items()] for row in rows
     ]
-    return align(lines, (">" if form else "<" for _, form in columns.values()))
+    return align_columns(lines, (">" if form else "<" for _, form in columns.values()))
 
 
 def seed_table(rows: Sequence[Row]) -> str:
@@ -119,7 +119,7 @@ def seed_table(rows: Sequence[Row]) -> str:
             settings = " ".join(o for o in same[0]["settings"].split() if not o.startswith("seed="))
             spreads = (_mean_and_deviation([row[key] for row in same]) for key in ("valid_bleu", "test_bleu"))
             lines.append([folder, _shorten_settings(settings), str(len(same)), *spreads])
-    return align(lines, "<<>>>") if len(lines) > 1 else ""
+    return align_columns(lines, "<<>>>") if len(lines) > 1 else ""
 
 
 def _mean_and_deviation(values: Sequence[float | None]) -> str:
@@ -128,7 +128,7 @@ def _mean_and_deviation(values: Sequence[float | None]) -> str:
     return f"{mean(known):.2f} ± {stdev(known):.2f}" if len(known) == len(values) else ""
 
 
-def align(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
+def align_columns(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
     """Join the cells of each line. ``sides`` has "<" for a column of text, and ">" for one of numbers."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]

@@ -8,7 +8,7 @@ the challenge set share no sentence, whatever their seeds and sizes.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heed.errors import HeedError
@@ -69,13 +69,9 @@ class ContrastivePair:
     good: str
     bad: str
     tag: str
-    antecedent: Mapping[str, int] | None
-    roles: Mapping[str, int]
+    antecedent: Mapping[str, int] | None = None
+    roles: Mapping[str, int] = field(default_factory=dict)
     """``tag``, ``antecedent`` and ``roles`` are as in `Example`."""
-
-    def meta(self) -> dict[str, Any]:
-        """Return everything but the text, as plain data."""
-        return {"tag": self.tag, "antecedent": self.antecedent and dict(self.antecedent), "roles": dict(self.roles)}
 
 
 def split_punctuation(sentence: str) -> list[str]:

@@ -10,17 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from heed.synthetic.lexicon import (
-    BE,
-    Adjective,
-    Case,
-    Conjunction,
-    Gender,
-    Modal,
-    Noun,
-    Preposition,
-    Verb,
-)
+from heed.synthetic.lexicon import BE, Adjective, Case, Conjunction, Gender, Modal, Noun, Preposition, Verb
 
 Key: TypeAlias = tuple["Node", str]
 """A node and one of its slots: the part of the meaning that a word expresses."""
@@ -48,6 +38,9 @@ class Node:
 
 
 # Noun phrases
+
+FIRST, THIRD, PLURAL = range(3)
+"""First and third person singular, and plural: indices of verb forms."""
 
 DEFINITE: dict[Case, dict[str, str]] = {
     "nom": {"m": "der", "f": "die", "n": "das", "pl": "die"},
@@ -97,8 +90,30 @@ Determiner: TypeAlias = Literal["the", "a"] | Possessive | None
 """None: a bare plural or a proper name."""
 
 
+class Nominal(Node):
+    """A noun phrase or a pronoun."""
+
+    plural = False
+
+    @property
+    def person(self) -> int:
+        """The index of the verb form that agrees with it."""
+        return PLURAL if self.plural else THIRD
+
+    @property
+    def head(self) -> Key:
+        """The key of its noun or pronoun."""
+        return self, "noun"
+
+    def english(self, case: Case) -> Words:
+        raise NotImplementedError
+
+    def german(self, case: Case) -> Words:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class NounPhrase(Node):
+class NounPhrase(Nominal):
     """A noun with its determiner, adjectives, prepositional attribute, relative clause and apposition."""
 
     noun: Noun
@@ -110,24 +125,13 @@ class NounPhrase(Node):
     name: Noun | None = None
     """A name in apposition: her cat, Alex."""
 
-    @property
-    def person(self) -> Literal["1", "3", "pl"]:
-        return "pl" if self.plural else "3"
-
-    @property
-    def head(self) -> Key:
-        return self, "noun"
-
     def english(self, case: Case) -> Words:
-        noun = self.emit(self.noun.english(plural=self.plural), "noun")
-        adjectives = [word for adjective in self.adjectives for word in self.emit(adjective.en, adjective.en)]
-        nominal = adjectives + noun
-        words: Words = []
-        if self.determiner == "a":
-            words += self.emit("an" if nominal[0].text[0] in "aeiou" else "a", "determiner")
-        elif self.determiner is not None:
-            words += self.emit(getattr(self.determiner, "en", "the"), "determiner")
-        words += nominal
+        nominal = [word for adjective in self.adjectives for word in self.emit(adjective.en, adjective.en)]
+        nominal += self.emit(self.noun.english(plural=self.plural), "noun")
+        article: str = self.determiner.en if isinstance(self.determiner, Possessive) else self.determiner or ""
+        if article == "a" and nominal[0].text[0] in "aeiou":
+            article = "an"
+        words = self.emit(article, "determiner") + nominal
         if self.name:
             words += [COMMA, *self.emit(self.name.en, "name")]
         if self.attribute:
@@ -145,19 +149,20 @@ class NounPhrase(Node):
         """
         form = "pl" if self.plural else self.noun.gender
         ending = "en"
-        words: Words = []
         if self.determiner == "the":
-            words += self.emit(DEFINITE[case][form], "determiner")
+            article = DEFINITE[case][form]
             if not self.plural and (case == "nom" or (case == "acc" and form != "m")):
                 ending = "e"
         else:
-            article = "sein" if getattr(self.determiner, "gender", "f") != "f" else "ihr"
-            if not isinstance(self.determiner, Possessive):
-                article = "kein" if negation else "ein" if self.determiner == "a" else ""
-            if article:
-                words.append(Word(article + EIN_ENDINGS[case][form], negation | {(self, "determiner")}))
-            if not article or (case != "dat" and form != "pl"):
+            if isinstance(self.determiner, Possessive):
+                article = "ihr" if self.determiner.gender == "f" else "sein"
+            else:
+                article = "kein" if negation else "ein" if self.determiner else ""
+            if not article or (case != "dat" and not self.plural):
                 ending = STRONG_ENDINGS[case][form]
+            if article:
+                article += EIN_ENDINGS[case][form]
+        words = [Word(article, negation | {(self, "determiner")})] if article else []
         for adjective in self.adjectives:
             words += self.emit((adjective.stem or adjective.de) + ending, adjective.en)
         words += self.emit(self.noun.german(case, plural=self.plural), "noun")
@@ -171,14 +176,11 @@ class NounPhrase(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Pronoun(Node):
+class Pronoun(Nominal):
     """A personal pronoun: "he", "she" or "it" in English, er, sie or es in German by ``gender``."""
 
     en: Literal["he", "she", "it"]
     gender: Gender
-
-    plural = False
-    person: Literal["3"] = "3"
 
     @classmethod
     def of(cls, noun: Noun) -> "Pronoun":
@@ -187,24 +189,17 @@ class Pronoun(Node):
             return cls("it", noun.gender)
         return cls("he", "m") if noun.sex == "m" else cls("she", "f")
 
-    @property
-    def head(self) -> Key:
-        return self, "noun"
-
     def english(self, case: Case) -> Words:
-        text: str = self.en if case == "nom" else {"he": "him", "she": "her", "it": "it"}[self.en]
-        return self.emit(text, "noun")
+        return self.emit(self.en if case == "nom" else {"he": "him", "she": "her", "it": "it"}[self.en], "noun")
 
     def german(self, case: Case) -> Words:
         return self.emit(PERSONAL_PRONOUNS[case][self.gender], "noun")
 
 
-@dataclass(frozen=True, eq=False)
-class FirstPerson(Node):
+class FirstPerson(Nominal):
     """The pronoun "I"."""
 
-    plural = False
-    person: Literal["1"] = "1"
+    person = FIRST
 
     def english(self, case: Case) -> Words:
         return self.emit("I", "noun")
@@ -214,15 +209,11 @@ class FirstPerson(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class RelativePronoun(Node):
+class RelativePronoun(Nominal):
     """A relative pronoun: "that" in English, der, die or das in German."""
 
     noun: Noun
     plural: bool = False
-
-    @property
-    def person(self) -> Literal["3", "pl"]:
-        return "pl" if self.plural else "3"
 
     def english(self, case: Case) -> Words:
         return self.emit("that", "relative")
@@ -232,12 +223,9 @@ class RelativePronoun(Node):
         return self.emit("denen" if (case, form) == ("dat", "pl") else DEFINITE[case][form], "relative")
 
 
-Nominal: TypeAlias = NounPhrase | Pronoun | FirstPerson | RelativePronoun
-
-
 @dataclass(frozen=True, eq=False)
 class PrepositionalPhrase(Node):
-    """A preposition with its noun phrase; German contracts some of them with the article (in dem: im)."""
+    """A preposition with its noun phrase; German contracts some prepositions with the article (in dem: im)."""
 
     preposition: Preposition
     complement: NounPhrase
@@ -247,8 +235,7 @@ class PrepositionalPhrase(Node):
 
     def german(self) -> Words:
         first, *rest = self.complement.german(self.preposition.case)
-        contraction = CONTRACTIONS.get((self.preposition.de, first.text))
-        if contraction:
+        if contraction := CONTRACTIONS.get((self.preposition.de, first.text)):
             return [Word(contraction, first.keys | {(self, "preposition")}), *rest]
         return [*self.emit(self.preposition.de, "preposition"), first, *rest]
 
@@ -290,15 +277,19 @@ class PredicateAdjective(Node):
 Order: TypeAlias = Literal["second", "first", "final"]
 """The position of the German finite verb in its clause."""
 
+Front: TypeAlias = Literal["subject", "time", "place"]
+"""The constituent that comes first, in both languages."""
+
 Form: TypeAlias = Literal["past", "present", "perfect", "passive"] | Modal
 
-HAVE = {"1": ("have", "habe"), "3": ("has", "hat"), "pl": ("have", "haben")}
-BE_PAST = {"1": "was", "3": "was", "pl": "were"}
-BE_PRESENT = {"1": "am", "3": "is", "pl": "are"}
+# By person.
+HAVE, HABEN = ("have", "has", "have"), ("habe", "hat", "haben")
+BE_PAST, BE_PRESENT = ("was", "was", "were"), ("am", "is", "are")
 
 
-def _past(stem: str, person: str) -> str:
-    if person != "pl":
+def _past(stem: str, person: int) -> str:
+    """Return the German past form of a verb, given its third person singular."""
+    if person != PLURAL:
         return stem
     return stem + ("n" if stem.endswith("e") else "en")
 
@@ -323,141 +314,118 @@ class Clause(Node):
     place: PrepositionalPhrase | None = None
     """The place of the event."""
     goal: PrepositionalPhrase | None = None
-    """The destination, or the agent of a passive: stands next to the verb."""
+    """The destination, or the agent of a passive. It is next to the verb."""
     complement: "Clause | None" = None
     """An object clause: (he knew) that she was tired."""
     purpose: "PurposeClause | None" = None
-    front: Literal["subject", "time", "place"] = "subject"
-    """The constituent that comes first, in both languages."""
+    front: Front = "subject"
     agrees_with: Nominal | None = None
-    """The noun phrase that the German verb agrees with. None: the subject. Another one makes an agreement error."""
+    """The noun phrase that the German verb agrees with; None for the subject. Another one makes an agreement error."""
 
     # English
 
     def english(self) -> Words:
-        subject, verb = self.subject.english("nom"), self._english_verb()
+        opening: Words = []
         rest: Words = []
-        fronted: Words = []
         for nominal in (self.recipient, self.object):
-            if isinstance(nominal, RelativePronoun):
-                fronted += nominal.english("acc")
-            elif nominal is not None:
-                rest += nominal.english("acc")
+            if nominal is not None:
+                part = opening if isinstance(nominal, RelativePronoun) else rest
+                part += nominal.english("acc")
         for name in ("goal", "predicate", "place", "time", "complement", "purpose"):
-            part = getattr(self, name)
-            if part is not None:
-                if name == self.front:
-                    fronted += part.english()
-                else:
-                    rest += ([*self.emit("that", "that")] if name == "complement" else []) + part.english()
-        return fronted + subject + verb + rest
+            if constituent := getattr(self, name):
+                part = opening if name == self.front else rest
+                part += (self.emit("that", "that") if name == "complement" else []) + constituent.english()
+        return opening + self.subject.english("nom") + self._english_verb() + rest
 
     def _english_verb(self) -> Words:
-        verb, person, negated = self.verb, self.subject.person, self.negated
-        neg = ["negation"] if negated else []
-        particle = self.emit(verb.particle, "verb")
-        if isinstance(self.form, Modal):
-            if not negated:
-                finite, *to = self.form.en
-                auxiliary = self.emit(finite, "finite")
+        verb, form, person = self.verb, self.form, self.subject.person
+        negation = ["negation"] if self.negated else []
+        be = (BE_PRESENT if form == "present" else BE_PAST)[person]
+        if isinstance(form, Modal):
+            if self.negated and form.base:
+                auxiliary = self.emit("didn't", "negation") + self.emit(form.base, "finite")
             else:
-                dont, *to = self.form.en_negated
-                auxiliary = self.emit(dont, "negation", *([] if to else ["finite"]))
-                if to:
-                    auxiliary += self.emit(to.pop(0), "finite")
-            return auxiliary + self.emit(to, "verb") + self.emit(verb.base, "verb") + particle
-        if self.form == "perfect":
-            return (
-                self.emit(HAVE[person][0] + "n't" * negated, "finite", *neg)
-                + self.emit(verb.en_participle, "verb")
-                + particle
-            )
-        be = BE_PRESENT if self.form == "present" else BE_PAST
-        if self.form == "passive":
-            return self.emit(be[person] + "n't" * negated, "finite", *neg) + self.emit(verb.en_participle, "verb")
-        if verb is BE:
-            return self.emit(be[person] + "n't" * negated, "verb", *neg)
-        if verb.gerund and (self.form == "present" or verb.gerund != "going"):
-            return (
-                self.emit(be[person] + "n't" * negated, *(neg or ["verb"])) + self.emit(verb.gerund, "verb") + particle
-            )
-        if negated:
-            return self.emit("didn't", "negation") + self.emit(verb.base, "verb") + particle
-        return self.emit(verb.en_past, "verb") + particle
+                auxiliary = self.emit(form.en + "n't" * self.negated, "finite", *negation)
+            return auxiliary + self.emit(f"{form.to} {verb.base} {verb.particle}", "verb")
+        if form == "perfect":
+            finite, slots, rest = HAVE[person], ["finite", *negation], verb.en_participle
+        elif form == "passive":
+            finite, slots, rest = be, ["finite", *negation], verb.en_participle
+        elif verb is BE:
+            finite, slots, rest = be, ["verb", *negation], ""
+        elif verb.gerund and (form == "present" or verb.gerund != "going"):
+            finite, slots, rest = be, negation or ["verb"], verb.gerund
+        elif self.negated:
+            finite, slots, rest = "did", negation, verb.base
+        else:
+            finite, slots, rest = verb.en_past, ["verb"], ""
+        return self.emit(finite + "n't" * self.negated, *slots) + self.emit(f"{rest} {verb.particle}", "verb")
 
     # German
 
     def german(self, order: Order = "second") -> Words:
-        indefinite = isinstance(self.object, NounPhrase) and self.object.determiner in ("a", None)
-        kein = self.negated and indefinite
-        late_object = self.object and (indefinite or self.verb.preposition)
-        negation: frozenset[Hashable] = frozenset({(self, "negation")}) if self.negated else frozenset()
-        subject = self.subject.german("nom")
-        relative: Words = subject if isinstance(self.subject, RelativePronoun) else []
-        parts: dict[str, Words] = {}
-        if self.time:
-            parts["time"] = self.time.german()
+        is_indefinite = isinstance(self.object, NounPhrase) and self.object.determiner in ("a", None)
+        nicht = self.emit("nicht", "negation") if self.negated and not is_indefinite else []
+        subject, recipient, object_ = self.subject.german("nom"), [], []
+        if self.recipient:
+            recipient = self.recipient.german("dat")
+        if self.object:
+            object_ = self._german_object(negated=self.negated and is_indefinite)
+        relative: Words = []
         if isinstance(self.recipient, RelativePronoun):
-            relative = self.recipient.german("dat")
-        elif self.recipient:
-            parts["recipient"] = self.recipient.german("dat")
+            relative, recipient = recipient, []
         if isinstance(self.object, RelativePronoun):
-            relative = self.object.german(self.verb.case)
-        elif self.object and not late_object:
-            parts["object"] = self._german_object(negation if kein else frozenset())
-        nicht = self.emit("nicht", "negation") if self.negated and not kein else []
-        if self.object is None:
-            parts["negation"] = nicht
-        if self.place:
-            parts["place"] = self.place.german()
-        if self.object is not None:
-            parts["negation"] = nicht
-        if late_object:
-            parts["object"] = self._german_object(negation if kein else frozenset())
-        if self.goal:
-            parts["goal"] = self.goal.german()
-        if self.predicate:
-            parts["predicate"] = self.predicate.german()
+            relative, object_ = object_, []
+        is_late = is_indefinite or self.verb.preposition
+        parts: dict[str, Words] = {
+            "time": self.time.german() if self.time else [],
+            "recipient": recipient,
+            "object": [] if is_late else object_,
+            "negation of the verb": [] if self.object else nicht,
+            "place": self.place.german() if self.place else [],
+            "negation": nicht if self.object else [],
+            "late object": object_ if is_late else [],
+            "goal": self.goal.german() if self.goal else [],
+            "predicate": self.predicate.german() if self.predicate else [],
+        }
+        front = parts.pop(self.front, [])
+        middle = [word for part in parts.values() for word in part]
         finite, rest = self._german_verb(order)
         after = self._german_tail()
-
-        front = parts.pop(self.front) if self.front != "subject" else []
-        inverted = bool(front) or order == "first"
-        middle = [word for part in parts.values() for word in part]
         if order == "final":
-            opening = relative or subject
-            subject = [] if opening is subject else subject
-            return opening + subject + front + middle + rest + finite + after
-        if inverted:
+            return relative + subject + front + middle + rest + finite + after
+        if front or order == "first":
             return front + finite + subject + middle + rest + after
         return subject + finite + middle + rest + after
 
-    def _german_object(self, negation: frozenset[Hashable]) -> Words:
+    def _german_object(self, *, negated: bool) -> Words:
+        """Return the object with its preposition. If it is ``negated``, its article is kein."""
         assert self.object is not None
+        if isinstance(self.object, RelativePronoun):
+            return self.object.german(self.verb.case)
         case: Case = "acc" if self.verb.preposition else self.verb.case
         preposition = self.emit(self.verb.preposition, "verb")
-        if negation and isinstance(self.object, NounPhrase):
-            return preposition + self.object.german(case, negation=negation)
+        if negated and isinstance(self.object, NounPhrase):
+            return preposition + self.object.german(case, negation=frozenset({(self, "negation")}))
         return preposition + self.object.german(case)
 
     def _german_verb(self, order: Order) -> tuple[Words, Words]:
         """Return the finite verb and the non-finite rest that closes the clause."""
         verb, person = self.verb, (self.agrees_with or self.subject).person
         if isinstance(self.form, Modal):
-            return self.emit(_past(self.form.past, person), "finite"), self.emit(verb.infinitive, "verb")
+            return self.emit(_past(self.form.de, person), "finite"), self.emit(verb.infinitive, "verb")
         if self.form == "perfect":
-            index = ("1", "3", "pl").index(person)
-            auxiliary = HAVE[person][1] if verb.auxiliary == "haben" else BE.present[index]
-            return self.emit(auxiliary, "finite"), self.emit(verb.participle, "verb")
+            auxiliary = HABEN if verb.auxiliary == "haben" else BE.present
+            return self.emit(auxiliary[person], "finite"), self.emit(verb.participle, "verb")
         if self.form == "passive":
             return self.emit(_past("wurde", person), "finite"), self.emit(verb.participle, "verb")
-        present = self.form == "present"
-        finite = verb.present[("1", "3", "pl").index(person)] if present else _past(verb.past, person)
+        finite = verb.present[person] if self.form == "present" else _past(verb.past, person)
         if order == "final" and " " not in verb.infinitive:
             return self.emit(verb.prefix + finite, "verb"), []
         return self.emit(finite, "verb"), self.emit(verb.prefix, "verb")
 
     def _german_tail(self) -> Words:
+        """Return the clauses after the verb."""
         words: Words = []
         if self.complement:
             words += [COMMA, *self.emit("dass", "that"), *self.complement.german("final"), COMMA]
@@ -514,48 +482,36 @@ def main_clause(clause: Clause) -> Pair:
     return Pair(clause.english(), clause.german())
 
 
-@dataclass(frozen=True, eq=False)
-class ConjunctionNode(Node):
-    """A conjunction that joins two clauses."""
-
-    conjunction: Conjunction
-
-    def trailing_clause(self, clause: Clause) -> Pair:
-        """Return the conjunction and its clause, to be appended to another clause."""
-        en, de = self._conjunctions()
-        if self.conjunction.subordinating:
-            return Pair(en + clause.english(), [COMMA, *de, *clause.german("final"), COMMA])
-        return Pair([COMMA, *en, *clause.english()], [COMMA, *de, *clause.german()])
-
-    def leading_clause(self, subordinate: Clause, clause: Clause) -> Pair:
-        """Return a subordinate clause followed by its main clause, whose German verb then comes first."""
-        en, de = self._conjunctions()
-        return Pair(
-            en + subordinate.english() + [COMMA] + clause.english(),
-            de + subordinate.german("final") + [COMMA] + clause.german("first"),
-        )
-
-    def _conjunctions(self) -> tuple[Words, Words]:
-        slot = "conjunction"
-        return self.emit(self.conjunction.en, slot), self.emit(self.conjunction.de, slot)
+def following_clause(conjunction: Conjunction, clause: Clause) -> Pair:
+    """Return a conjunction and its clause, to be appended to another clause."""
+    en, de = _conjunctions(conjunction)
+    if conjunction.subordinating:
+        return Pair(en + clause.english(), [COMMA, *de, *clause.german("final"), COMMA])
+    return Pair([COMMA, *en, *clause.english()], [COMMA, *de, *clause.german()])
 
 
-class _Stop(Node):
-    pass
+def leading_clause(conjunction: Conjunction, subordinate: Clause, clause: Clause) -> Pair:
+    """Return a subordinate clause followed by its main clause, whose German verb then comes first."""
+    en, de = _conjunctions(conjunction)
+    return Pair(
+        en + subordinate.english() + [COMMA] + clause.english(),
+        de + subordinate.german("final") + [COMMA] + clause.german("first"),
+    )
+
+
+def _conjunctions(conjunction: Conjunction) -> tuple[Words, Words]:
+    node = Node()
+    return node.emit(conjunction.en, "conjunction"), node.emit(conjunction.de, "conjunction")
 
 
 def finish_sentence(pair: Pair) -> Pair:
     """Return the text as a sentence: capitalised, with a full stop, and without commas before other punctuation."""
-    stop = Word(".", frozenset({(_Stop(), "stop")}))
+    (stop,) = Node().emit(".", "stop")
 
-    def finish(words: Sequence[Word]) -> Words:
-        kept = [
-            word
-            for word, following in zip(words, [*words[1:], stop], strict=True)
-            if word.text != "," or following.text not in (",", ".")
-        ]
-        first = Word(kept[0].text[0].upper() + kept[0].text[1:], kept[0].keys)
-        return [first, *kept[1:], stop]
+    def finish(words: Words) -> Words:
+        followed = zip(words, [*words[1:], stop], strict=True)
+        first, *rest = (word for word, after in followed if word.text != "," or after.text not in (",", "."))
+        return [Word(first.text[0].upper() + first.text[1:], first.keys), *rest, stop]
 
     return Pair(finish(pair.en), finish(pair.de))
 

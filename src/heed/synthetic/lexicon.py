@@ -96,11 +96,18 @@ class Verb:
 
 @dataclass(frozen=True, eq=False)
 class Modal:
-    """A modal verb: its English words, affirmative and negated, and its German past."""
+    """A modal verb in the past: wanted to, wollte.
 
-    en: tuple[str, ...]
-    en_negated: tuple[str, ...]
-    past: str
+    Attributes:
+        en, de: the past forms.
+        base: the English form after "didn't"; empty for a verb that is negated without "do" (couldn't).
+        to: "to", if the English verb needs it.
+    """
+
+    en: str
+    de: str
+    base: str = ""
+    to: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,30 +271,19 @@ WAIT_FOR = Verb(
 )
 
 GO = Verb(
-    "go",
-    "went",
-    "gone",
-    "gehen",
-    "ging",
-    "gegangen",
-    auxiliary="sein",
-    gerund="going",
+    "go", "went", "gone", "gehen", "ging", "gegangen", gerund="going", auxiliary="sein",
     present=("gehe", "geht", "gehen"),
-)
+)  # fmt: skip
 WALK = Verb(
-    "walk",
-    "walked",
-    "walked",
-    "spazieren gehen",
-    "ging",
-    "spazieren gegangen",
-    "spazieren",
-    gerund="walking",
+    "walk", "walked", "walked", "spazieren gehen", "ging", "spazieren gegangen", "spazieren", gerund="walking",
     auxiliary="sein",
-)
+)  # fmt: skip
 GO_DOWN = Verb(
     "go", "went", "gone", "entlangfahren", "fuhr", "entlanggefahren", "entlang", particle="down", auxiliary="sein"
 )
+
+# English verbs with two German translations
+
 KNOW = (
     Verb("know", "knew", "known", "kennen", "kannte", "gekannt"),
     Verb("know", "knew", "known", "wissen", "wusste", "gewusst"),
@@ -297,19 +293,17 @@ LEAVE = (
     Verb("leave", "left", "left", "lassen", "ließ", "gelassen"),
 )
 
-WANT_TO = Modal(("wanted", "to"), ("didn't", "want", "to"), "wollte")
-HAVE_TO = Modal(("had", "to"), ("didn't", "have", "to"), "musste")
-CAN = Modal(("could",), ("couldn't",), "konnte")
+# Modal verbs
+
+
+WANT_TO, HAVE_TO = Modal("wanted", "wollte", "want", "to"), Modal("had", "musste", "have", "to")
+CAN = Modal("could", "konnte")
 MODALS = (WANT_TO, HAVE_TO, CAN)
 
 # Conjunctions
 
-BECAUSE, WHEN, WHILE = (
-    Conjunction("because", "weil", True),
-    Conjunction("when", "als", True),
-    Conjunction("while", "während", True),
-)
-ALTHOUGH, THAT = Conjunction("although", "obwohl", True), Conjunction("that", "dass", True)
+BECAUSE, WHEN = Conjunction("because", "weil", True), Conjunction("when", "als", True)
+WHILE, ALTHOUGH = Conjunction("while", "während", True), Conjunction("although", "obwohl", True)
 AND, BUT = Conjunction("and", "und", False), Conjunction("but", "aber", False)
 
 # Homonyms

@@ -11,16 +11,16 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from heed.synthetic import lexicon as lex
 from heed.synthetic.grammar import (
     Adverb,
     Clause,
-    ConjunctionNode,
     Degree,
     FirstPerson,
     Form,
+    Front,
     Key,
     Nominal,
     NounPhrase,
@@ -32,6 +32,8 @@ from heed.synthetic.grammar import (
     PurposeClause,
     RelativePronoun,
     finish_sentence,
+    following_clause,
+    leading_clause,
     main_clause,
 )
 from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition, Verb
@@ -146,32 +148,59 @@ def time_adverbial(rng: RandomChoices) -> Adverb | PrepositionalPhrase:
     return Adverb("yesterday", "gestern") if choice is None else prepositional(lex.IN_THE_COURSE_OF, choice)
 
 
-def optional_time(rng: RandomChoices) -> Adverb | PrepositionalPhrase | None:
-    return time_adverbial(rng) if rng.bernoulli(0.25) else None
+def optional_time(rng: RandomChoices, probability: float = 0.25) -> Adverb | PrepositionalPhrase | None:
+    return time_adverbial(rng) if rng.bernoulli(probability) else None
 
 
-def optional_place(rng: RandomChoices) -> PrepositionalPhrase | None:
-    return prepositional(lex.IN, rng.choose(PLACES)) if rng.bernoulli(0.2) else None
+def optional_place(rng: RandomChoices, probability: float = 0.2) -> PrepositionalPhrase | None:
+    return prepositional(lex.IN, rng.choose(PLACES)) if rng.bernoulli(probability) else None
+
+
+def predicate(
+    rng: RandomChoices, adjectives: Sequence[Adjective], degrees: Sequence[Degree] = OPTIONAL_VERY
+) -> PredicateAdjective:
+    """Draw a predicative adjective with its degree."""
+    return PredicateAdjective(rng.choose(adjectives), rng.choose(degrees))
+
+
+def sentence(
+    pair: Pair | Clause, *, roles: Clause | None = None, antecedent: Mapping[str, Key] | None = None
+) -> AnnotatedPair:
+    """Return a sentence with its annotations.
+
+    Args:
+        pair: its clauses; a single clause is a main clause.
+        roles: the clause whose semantic roles are annotated; by default the only one.
+        antecedent: as in `AnnotatedPair`.
+    """
+    if isinstance(pair, Clause):
+        roles = roles or pair
+        pair = main_clause(pair)
+    assert roles
+    return AnnotatedPair(finish_sentence(pair), antecedent or {}, semantic_roles(roles))
+
+
+def two_sentences(first: Clause, second: Clause, roles: Clause, antecedent: Mapping[str, Key]) -> AnnotatedPair:
+    """Return two sentences of one clause each, with their annotations as in `sentence`."""
+    pair = finish_sentence(main_clause(first)) + finish_sentence(main_clause(second))
+    return AnnotatedPair(pair, antecedent, semantic_roles(roles))
+
+
+def antecedents(pronoun: Key, candidates: Sequence[NounPhrase], right: int) -> dict[str, Key]:
+    """Return the annotation of a pronoun, given its two candidates and the index of the right one."""
+    return {"pronoun": pronoun, "right": candidates[right].head, "wrong": candidates[1 - right].head}
 
 
 def semantic_roles(clause: Clause) -> dict[str, Key]:
     """Return the semantic roles of an active clause."""
-    nominals: dict[str, Nominal | None] = {
-        "agent": clause.subject,
-        "patient": clause.object,
-        "recipient": clause.recipient,
-    }
+    nominals = {"agent": clause.subject, "patient": clause.object, "recipient": clause.recipient}
     heads = {role: node.head for role, node in nominals.items() if isinstance(node, (NounPhrase, Pronoun))}
     return {**heads, "verb": (clause, "verb")}
 
 
 def _unambiguous(annotated: AnnotatedPair) -> Schema:
     """Return a schema that has the same text in every context and reading, so no contrastive pair."""
-
-    def schema(context: int, reading: int) -> AnnotatedPair:
-        return annotated
-
-    return schema
+    return lambda *_: annotated
 
 
 def _contrast_contexts(realise: Callable[[int], AnnotatedPair]) -> Schema:
@@ -184,6 +213,11 @@ def _contrast_contexts(realise: Callable[[int], AnnotatedPair]) -> Schema:
         return replace(annotated, pair=Pair(annotated.pair.en, realise(reading).pair.de))
 
     return schema
+
+
+def _swap(participants: Sequence[NounPhrase], realise: Callable[[NounPhrase, NounPhrase], AnnotatedPair]) -> Schema:
+    """Return a schema in whose second context the two participants have each other's role."""
+    return _contrast_contexts(lambda context: realise(participants[context], participants[1 - context]))
 
 
 # Activities of persons and animals
@@ -206,19 +240,10 @@ ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
     (lex.FIND, lex.THINGS),
     (lex.HELP, lex.PERSONS),
     (lex.WAIT_FOR, lex.PERSONS),
-    (lex.SLEEP, ()),
-    (lex.WORK, ()),
-    (lex.PLAY, ()),
-    (lex.LAUGH, ()),
-    (lex.GET_UP, ()),
-    (lex.COME_BACK, ()),
+    *((verb, ()) for verb in (lex.SLEEP, lex.WORK, lex.PLAY, lex.LAUGH, lex.GET_UP, lex.COME_BACK)),
 )
 ANIMAL_ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
-    (lex.SEE, lex.BEINGS),
-    (lex.HEAR, lex.BEINGS),
-    (lex.CHASE, lex.BEINGS),
-    (lex.BITE, lex.BEINGS),
-    (lex.FOLLOW, lex.BEINGS),
+    *((verb, lex.BEINGS) for verb in (lex.SEE, lex.HEAR, lex.CHASE, lex.BITE, lex.FOLLOW)),
     (lex.DEVOUR, lex.FOOD),
     (lex.FIND, lex.FOOD),
     (lex.SLEEP, ()),
@@ -259,9 +284,8 @@ def activity_clause(
     verb, objects = rng.choose(options)
     object_phrase = None
     if objects:
-        indefinite = (
-            0.35 if verb.case == "acc" and not verb.preposition else 0.0
-        )  # the dative keinem, keiner would be too rare to learn
+        # The dative keinem, keiner would be too rare to learn.
+        indefinite = 0.35 if verb.case == "acc" and not verb.preposition else 0.0
         object_phrase = noun_phrase(rng, rng.choose(objects), indefinite=indefinite, adjective=0.25)
         mentioned.add(object_phrase.noun)
     form = rng.choose(forms)
@@ -275,10 +299,8 @@ def activity_clause(
         verb=verb,
         form=form,
         object=object_phrase,
-        time=time_adverbial(rng) if timed and form != "perfect" and rng.bernoulli(extras) else None,
-        place=prepositional(lex.IN, rng.choose(PLACES))
-        if verb is not lex.COME_BACK and rng.bernoulli(extras)
-        else None,
+        time=optional_time(rng, extras) if timed and form != "perfect" else None,
+        place=optional_place(rng, extras) if verb is not lex.COME_BACK else None,
     )
 
 
@@ -290,10 +312,8 @@ def reason_clause(rng: RandomChoices, clause: Clause) -> Pair:
     subject = clause.subject
     if not (isinstance(subject, NounPhrase) and subject.noun.sex) or subject.plural:
         return Pair()
-    feeling = PredicateAdjective(adjective=rng.choose(FEELINGS), degree=rng.choose(OPTIONAL_VERY))
-    return ConjunctionNode(lex.BECAUSE).trailing_clause(
-        Clause(subject=Pronoun.of(subject.noun), verb=lex.BE, predicate=feeling)
-    )
+    reason = Clause(subject=Pronoun.of(subject.noun), verb=lex.BE, predicate=predicate(rng, FEELINGS))
+    return following_clause(lex.BECAUSE, reason)
 
 
 # Pronouns with two possible antecedents, decided by the adjective
@@ -328,7 +348,7 @@ def ambiguous_pronoun(rng: RandomChoices) -> Schema:
     first, second = (
         noun_phrase(rng, noun, adjective=0.3, exclude=() if kind == "eat" else SIZE_ADJECTIVES) for noun in nouns
     )
-    clause = Clause(subject=first, verb=verb, negated=negated, time=time_adverbial(rng) if rng.bernoulli(0.2) else None)
+    clause = Clause(subject=first, verb=verb, negated=negated, time=optional_time(rng, 0.2))
     clause = replace(clause, goal=prepositional(lex.INTO, second)) if kind == "fit" else replace(clause, object=second)
     if clause.time and rng.bernoulli(0.5):
         clause = replace(clause, front="time")
@@ -336,15 +356,8 @@ def ambiguous_pronoun(rng: RandomChoices) -> Schema:
     def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", nouns[reading].gender)
         reason = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(adjectives[context], degree))
-        return AnnotatedPair(
-            finish_sentence(main_clause(clause) + ConjunctionNode(lex.BECAUSE).trailing_clause(reason)),
-            antecedent={
-                "pronoun": it.head,
-                "right": (first, second)[context].head,
-                "wrong": (second, first)[context].head,
-            },
-            roles=semantic_roles(clause),
-        )
+        pair = main_clause(clause) + following_clause(lex.BECAUSE, reason)
+        return sentence(pair, roles=clause, antecedent=antecedents(it.head, (first, second), context))
 
     return realise
 
@@ -364,7 +377,7 @@ def _homonym(rng: RandomChoices) -> Schema:
     adjectives = (rng.choose(BEING_ADJECTIVES[2:]),) if rng.bernoulli(0.3) else ()
     frame = rng.choose(("place", "place", "front", "front", "relative", "clause"))
     subject = noun_phrase(rng, noun)
-    quality = PredicateAdjective(rng.choose((lex.OLD, lex.BIG, lex.SMALL, lex.BEAUTIFUL)), rng.choose(OPTIONAL_VERY))
+    quality = predicate(rng, (lex.OLD, lex.BIG, lex.SMALL, lex.BEAUTIFUL))
     before = activity_clause(rng, {noun}, extras=0.0)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
@@ -374,16 +387,12 @@ def _homonym(rng: RandomChoices) -> Schema:
         if frame == "relative":
             seen = Clause(subject=subject, verb=verb, object=RelativePronoun(thing.noun), place=where)
             clause = Clause(subject=replace(thing, relative=seen), verb=lex.BE, predicate=quality)
-            return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(seen))
-        clause = Clause(subject=subject, verb=verb, object=thing, place=where)
-        if frame == "front":
-            clause = replace(clause, front="place")
+            return sentence(clause, roles=seen)
+        front: Front = "place" if frame == "front" else "subject"
+        clause = Clause(subject=subject, verb=verb, object=thing, place=where, front=front)
         if frame == "clause":
-            return AnnotatedPair(
-                finish_sentence(main_clause(before) + ConjunctionNode(lex.WHEN).trailing_clause(clause)),
-                roles=semantic_roles(clause),
-            )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+            return sentence(main_clause(before) + following_clause(lex.WHEN, clause), roles=clause)
+        return sentence(clause)
 
     return realise
 
@@ -411,7 +420,7 @@ def _bank(rng: RandomChoices) -> Schema:
             time=when,
             front="time" if when else "subject",
         )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+        return sentence(clause)
 
     return realise
 
@@ -421,9 +430,9 @@ def _river_bank(rng: RandomChoices) -> Schema:
         subject=noun_phrase(rng, lex.BOAT),
         verb=lex.GO_DOWN,
         object=noun_phrase(rng, rng.choose((lex.RIVER, lex.RIVER_BANK))),
-        time=time_adverbial(rng) if rng.bernoulli(0.5) else None,
+        time=optional_time(rng, 0.5),
     )
-    return _unambiguous(AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause)))
+    return _unambiguous(sentence(clause))
 
 
 def _light(rng: RandomChoices) -> Schema:
@@ -439,7 +448,7 @@ def _light(rng: RandomChoices) -> Schema:
         quality = PredicateAdjective((lex.LIGHT_WEIGHT, lex.BRIGHT)[reading], degree)
         found = Clause(subject=owner, verb=verb, object=RelativePronoun(subjects[context].noun), time=when)
         clause = Clause(subject=replace(subjects[context], relative=found), verb=lex.BE, form=form, predicate=quality)
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(found))
+        return sentence(clause, roles=found)
 
     return realise
 
@@ -447,31 +456,24 @@ def _light(rng: RandomChoices) -> Schema:
 def _know(rng: RandomChoices) -> Schema:
     one, other = rng.choose_two(lex.HE_OR_SHE)
     subject, known = noun_phrase(rng, one), noun_phrase(rng, other)
-    fact = Clause(
-        subject=known, verb=lex.BE, predicate=PredicateAdjective(rng.choose(FEELINGS), rng.choose(OPTIONAL_VERY))
-    )
+    fact = Clause(subject=known, verb=lex.BE, predicate=predicate(rng, FEELINGS))
     negated = rng.bernoulli(0.3)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
-        clause = Clause(subject=subject, verb=lex.KNOW[reading], negated=negated)
-        clause = replace(clause, complement=fact) if context else replace(clause, object=known)
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+        object_, complement = (None, fact) if context else (known, None)
+        verb = lex.KNOW[reading]
+        return sentence(Clause(subject=subject, verb=verb, negated=negated, object=object_, complement=complement))
 
     return realise
 
 
 def _leave(rng: RandomChoices) -> Schema:
     subject, place = noun_phrase(rng, rng.choose(lex.PERSONS)), noun_phrase(rng, rng.choose(PLACES))
-    thing, when = noun_phrase(rng, rng.choose(lex.THINGS)), time_adverbial(rng) if rng.bernoulli(0.5) else None
+    thing, when = noun_phrase(rng, rng.choose(lex.THINGS)), optional_time(rng, 0.5)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
-        clause = Clause(subject=subject, verb=lex.LEAVE[reading], time=when)
-        clause = (
-            replace(clause, object=thing, goal=prepositional(lex.IN, place))
-            if context
-            else replace(clause, object=place)
-        )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+        object_, goal = (thing, prepositional(lex.IN, place)) if context else (place, None)
+        return sentence(Clause(subject=subject, verb=lex.LEAVE[reading], object=object_, goal=goal, time=when))
 
     return realise
 
@@ -488,88 +490,78 @@ def role_reversal(rng: RandomChoices) -> Schema:
     return rng.choose(rng.choose((agent_first, patient_first)))(rng)
 
 
+def _two_beings(rng: RandomChoices) -> list[NounPhrase]:
+    return [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
+
+
 def _active(rng: RandomChoices) -> Schema:
-    verb, participants = rng.choose(REVERSIBLE_VERBS), [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
+    verb, beings = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
     when, where = optional_time(rng), optional_place(rng)
 
-    def realise(context: int) -> AnnotatedPair:
-        clause = Clause(
-            subject=participants[context], verb=verb, object=participants[1 - context], time=when, place=where
-        )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+    def realise(agent: NounPhrase, patient: NounPhrase) -> AnnotatedPair:
+        return sentence(Clause(subject=agent, verb=verb, object=patient, time=when, place=where))
 
-    return _contrast_contexts(realise)
+    return _swap(beings, realise)
 
 
 def _eating(rng: RandomChoices) -> Schema:
-    person, animal = rng.choose(lex.PERSONS), rng.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
+    beings = rng.choose(lex.PERSONS), rng.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
     when, where = optional_time(rng), optional_place(rng)
 
     def realise(context: int) -> AnnotatedPair:
-        agent, patient = (person, animal) if context == 0 else (animal, person)
-        clause = Clause(
-            subject=NounPhrase(agent),
-            verb=lex.EAT if agent is person else lex.DEVOUR,
-            object=NounPhrase(patient, determiner="a"),
-            time=when,
-            place=where,
-        )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+        agent, patient = NounPhrase(beings[context]), NounPhrase(beings[1 - context], determiner="a")
+        verb = (lex.EAT, lex.DEVOUR)[context]
+        return sentence(Clause(subject=agent, verb=verb, object=patient, time=when, place=where))
 
     return _contrast_contexts(realise)
 
 
 def _giving(rng: RandomChoices) -> Schema:
     verb = rng.choose((lex.GIVE, lex.SHOW))
-    participants = [noun_phrase(rng, noun) for noun in rng.choose_two(lex.PERSONS)]
+    persons = [noun_phrase(rng, noun) for noun in rng.choose_two(lex.PERSONS)]
     gift, when = noun_phrase(rng, rng.choose(lex.THINGS), indefinite=0.35), optional_time(rng)
 
-    def realise(context: int) -> AnnotatedPair:
-        clause = Clause(
-            subject=participants[context], verb=verb, recipient=participants[1 - context], object=gift, time=when
-        )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+    def realise(agent: NounPhrase, recipient: NounPhrase) -> AnnotatedPair:
+        return sentence(Clause(subject=agent, verb=verb, recipient=recipient, object=gift, time=when))
 
-    return _contrast_contexts(realise)
+    return _swap(persons, realise)
 
 
 def _passive(rng: RandomChoices) -> Schema:
-    verb, participants = rng.choose(PASSIVE_VERBS), [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
-    when = optional_time(rng)
+    verb, beings, when = rng.choose(PASSIVE_VERBS), _two_beings(rng), optional_time(rng)
 
-    def realise(context: int) -> AnnotatedPair:
-        agent, patient = participants[context], participants[1 - context]
+    def realise(agent: NounPhrase, patient: NounPhrase) -> AnnotatedPair:
         clause = Clause(subject=patient, verb=verb, form="passive", goal=prepositional(lex.BY, agent), time=when)
-        who = {"agent": agent.head, "patient": patient.head, "verb": (clause, "verb")}
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=who)
+        roles = {"agent": agent.head, "patient": patient.head, "verb": (clause, "verb")}
+        return replace(sentence(clause), roles=roles)
 
-    return _contrast_contexts(realise)
+    return _swap(beings, realise)
 
 
 def _subject_relative(rng: RandomChoices) -> Schema:
-    return _relative(rng, of="agent")
+    """Draw: The dog that bit the man was tired."""
+    return _relative(rng, subject_role="agent")
 
 
 def _object_relative(rng: RandomChoices) -> Schema:
-    return _relative(rng, of="patient")
+    """Draw: The dog that the man bit was tired."""
+    return _relative(rng, subject_role="patient")
 
 
-def _relative(rng: RandomChoices, *, of: Literal["agent", "patient"]) -> Schema:
-    """Draw: The dog that bit the man was tired; the dog that the man bit was tired."""
-    verb, participants = rng.choose(REVERSIBLE_VERBS), [noun_phrase(rng, noun) for noun in rng.choose_two(lex.BEINGS)]
-    where, quality = optional_place(rng), PredicateAdjective(rng.choose(FEELINGS), rng.choose(DEGREES))
+def _relative(rng: RandomChoices, *, subject_role: str) -> Schema:
+    """Draw a sentence whose subject has this role in a relative clause."""
+    verb, beings = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
+    where, quality = optional_place(rng), predicate(rng, FEELINGS, DEGREES)
 
-    def realise(context: int) -> AnnotatedPair:
-        head, other = participants[context], participants[1 - context]
+    def realise(head: NounPhrase, other: NounPhrase) -> AnnotatedPair:
         that = RelativePronoun(head.noun)
-        agent, patient = (that, other) if of == "agent" else (other, that)
+        agent, patient = (that, other) if subject_role == "agent" else (other, that)
         inner = Clause(subject=agent, verb=verb, object=patient, place=where)
-        described = replace(head, relative=inner)
-        who = {"agent": other.head, "patient": other.head, "verb": (inner, "verb"), of: described.head}
-        clause = Clause(subject=described, verb=lex.BE, predicate=quality)
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=who)
+        subject = replace(head, relative=inner)
+        roles = {"agent": other.head, "patient": other.head, "verb": (inner, "verb"), subject_role: subject.head}
+        return replace(sentence(Clause(subject=subject, verb=lex.BE, predicate=quality)), roles=roles)
 
-    return _contrast_contexts(realise)
+    return _swap(beings, realise)
 
 
 # Reference across sentences
@@ -591,59 +583,34 @@ def _walk_with_pet(rng: RandomChoices) -> Schema:
     first = Clause(subject=walker, verb=lex.WALK, goal=prepositional(lex.IN, park), place=prepositional(lex.WITH, pet))
     degree = rng.choose(OPTIONAL_VERY)
     if rng.bernoulli(0.35):
-        she = Pronoun.of(walker.noun)
-        worn = NounPhrase(
-            rng.choose((lex.WATCH, lex.HAT)),
-            determiner="a",
-            adjectives=rng.choose(
-                ((lex.BEAUTIFUL, lex.GOLD), (lex.NEW, lex.GOLD), (lex.OLD, lex.RED), (lex.BEAUTIFUL, lex.RED))
-            ),
+        she, worn = Pronoun.of(walker.noun), rng.choose((lex.WATCH, lex.HAT))
+        adjectives = rng.choose(
+            ((lex.BEAUTIFUL, lex.GOLD), (lex.NEW, lex.GOLD), (lex.OLD, lex.RED), (lex.BEAUTIFUL, lex.RED))
         )
-        second = Clause(subject=she, verb=lex.WEAR, object=worn)
-        annotated = AnnotatedPair(
-            finish_sentence(main_clause(first)) + finish_sentence(main_clause(second)),
-            antecedent={"pronoun": she.head, "right": walker.head, "wrong": pet.head},
-            roles=semantic_roles(second),
-        )
-        return _unambiguous(annotated)
+        second = Clause(subject=she, verb=lex.WEAR, object=NounPhrase(worn, determiner="a", adjectives=adjectives))
+        return _unambiguous(two_sentences(first, second, second, antecedents(she.head, (walker, pet), 0)))
     qualities = rng.choose((lex.HUNGRY, lex.TIRED, lex.LAZY, lex.FRIGHTENED)), rng.choose((lex.GREEN, lex.CROWDED))
     candidates = pet, park
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", candidates[reading].noun.gender)
         second = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(qualities[context], degree))
-        return AnnotatedPair(
-            finish_sentence(main_clause(first)) + finish_sentence(main_clause(second)),
-            antecedent={"pronoun": it.head, "right": candidates[context].head, "wrong": candidates[1 - context].head},
-            roles=semantic_roles(first),
-        )
+        return two_sentences(first, second, first, antecedents(it.head, candidates, context))
 
     return realise
 
 
 def _part_and_whole(rng: RandomChoices) -> Schema:
     owners = noun_phrase(rng, rng.choose(lex.ANIMALS)), noun_phrase(rng, rng.choose(BUILDINGS))
-    first = Clause(
-        subject=owners[0],
-        verb=lex.SLEEP,
-        place=prepositional(rng.choose((lex.BEHIND, lex.BESIDE, lex.IN)), owners[1]),
-        time=time_adverbial(rng) if rng.bernoulli(0.3) else None,
-    )
-    part = rng.choose((lex.TAIL, lex.HEAD, lex.NOSE)), rng.choose((lex.DOOR, lex.DOOR, lex.ROOF, lex.WINDOW))
-    quality = PredicateAdjective(rng.choose((lex.BIG, lex.SMALL, lex.BEAUTIFUL)), rng.choose(OPTIONAL_VERY))
+    place = prepositional(rng.choose((lex.BEHIND, lex.BESIDE, lex.IN)), owners[1])
+    first = Clause(subject=owners[0], verb=lex.SLEEP, place=place, time=optional_time(rng, 0.3))
+    parts = rng.choose((lex.TAIL, lex.HEAD, lex.NOSE)), rng.choose((lex.DOOR, lex.DOOR, lex.ROOF, lex.WINDOW))
+    quality = predicate(rng, (lex.BIG, lex.SMALL, lex.BEAUTIFUL))
 
     def realise(context: int, reading: int) -> AnnotatedPair:
-        its = NounPhrase(part[context], determiner=Possessive("its", owners[reading].noun.gender))
-        second = Clause(subject=its, verb=lex.BE, predicate=quality)
-        return AnnotatedPair(
-            finish_sentence(main_clause(first)) + finish_sentence(main_clause(second)),
-            antecedent={
-                "pronoun": (its, "determiner"),
-                "right": owners[context].head,
-                "wrong": owners[1 - context].head,
-            },
-            roles=semantic_roles(first),
-        )
+        its_part = NounPhrase(parts[context], determiner=Possessive("its", owners[reading].noun.gender))
+        second = Clause(subject=its_part, verb=lex.BE, predicate=quality)
+        return two_sentences(first, second, first, antecedents((its_part, "determiner"), owners, context))
 
     return realise
 
@@ -668,9 +635,7 @@ def agreement(rng: RandomChoices) -> Schema:
         preposition, places = rng.choose(LOCATIONS)
     inner, outer = noun_phrase(rng, rng.choose(places)), noun_phrase(rng, noun)
     qualities = [adjective for adjective in (lex.BEAUTIFUL, lex.RED) if adjective not in outer.adjectives]
-    quality = PredicateAdjective(
-        rng.choose(qualities if outer.adjectives else adjectives_for(noun)), rng.choose(OPTIONAL_VERY)
-    )
+    quality = predicate(rng, qualities if outer.adjectives else adjectives_for(noun))
     same_number = rng.bernoulli(0.3)
     form: Form = rng.choose(("present", "past"))
     finder = noun_phrase(rng, rng.choose(lex.PERSONS)) if rng.bernoulli(0.3) else None
@@ -691,7 +656,7 @@ def agreement(rng: RandomChoices) -> Schema:
             negated=negated,
             agrees_with=head if context == reading else near,
         )
-        return AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause))
+        return sentence(clause)
 
     return realise
 
@@ -700,6 +665,8 @@ def agreement(rng: RandomChoices) -> Schema:
 
 MAIN_FORMS: tuple[Form, ...] = ("past", "past", "perfect", "perfect", *lex.MODALS)
 JOINED_FORMS: tuple[Form, ...] = ("past", "past", "past", *lex.MODALS)
+COORDINATING = lex.AND, lex.BUT
+SUBORDINATING = lex.BECAUSE, lex.WHEN, lex.WHILE, lex.ALTHOUGH
 
 
 def negation(rng: RandomChoices) -> Schema:
@@ -709,7 +676,7 @@ def negation(rng: RandomChoices) -> Schema:
 
     def realise(context: int) -> AnnotatedPair:
         realised = replace(clause, negated=not context)
-        return AnnotatedPair(finish_sentence(main_clause(realised) + reason), roles=semantic_roles(realised))
+        return sentence(main_clause(realised) + reason, roles=realised)
 
     return _contrast_contexts(realise)
 
@@ -731,30 +698,20 @@ def word_order(rng: RandomChoices) -> Schema:
         clause = activity_clause(rng, set(), forms=("perfect", "perfect", "perfect", *lex.MODALS), extras=0.35)
         if clause.time and rng.bernoulli(0.5):
             clause = replace(clause, front="time")
-        return _unambiguous(AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(clause)))
+        return _unambiguous(sentence(clause))
     if kind == "that":
         knower = rng.choose(lex.PERSONS)
         fact = activity_clause(rng, {knower}, forms=("past", *lex.MODALS))
         verb = rng.choose((lex.KNOW[1], lex.HEAR, lex.SEE))
         clause = Clause(subject=noun_phrase(rng, knower), verb=verb, complement=fact)
-        return _unambiguous(AnnotatedPair(finish_sentence(main_clause(clause)), roles=semantic_roles(fact)))
-    conjunction = rng.choose((lex.BECAUSE, lex.WHEN, lex.WHILE, lex.ALTHOUGH))
+        return _unambiguous(sentence(clause, roles=fact))
+    conjunction = rng.choose(SUBORDINATING)
     mentioned: set[Noun] = set()
     clause = activity_clause(rng, mentioned, forms=JOINED_FORMS, extras=0.1)
     joined = _conjoined_clause(rng, mentioned, conjunction)
     if kind == "opened":
-        return _unambiguous(
-            AnnotatedPair(
-                finish_sentence(ConjunctionNode(conjunction).leading_clause(joined, clause)),
-                roles=semantic_roles(clause),
-            )
-        )
-    return _unambiguous(
-        AnnotatedPair(
-            finish_sentence(main_clause(clause) + ConjunctionNode(conjunction).trailing_clause(joined)),
-            roles=semantic_roles(clause),
-        )
-    )
+        return _unambiguous(sentence(leading_clause(conjunction, joined, clause), roles=clause))
+    return _unambiguous(sentence(main_clause(clause) + following_clause(conjunction, joined), roles=clause))
 
 
 # Length: chains of clauses
@@ -774,13 +731,10 @@ def clause_chain(rng: RandomChoices, *, at_least: int = 13) -> Schema:
         if not subordinated and rng.bernoulli(0.3) and (reason := reason_clause(rng, last)).en:
             pair, subordinated = pair + reason, True
             continue
-        conjunctions = (
-            (lex.AND, lex.BUT) if subordinated else (lex.AND, lex.BUT, lex.BECAUSE, lex.WHEN, lex.WHILE, lex.ALTHOUGH)
-        )
-        conjunction = rng.choose(conjunctions)
+        conjunction = rng.choose(COORDINATING if subordinated else COORDINATING + SUBORDINATING)
         last = _conjoined_clause(rng, mentioned, conjunction)
-        pair, subordinated = pair + ConjunctionNode(conjunction).trailing_clause(last), conjunction.subordinating
-    return _unambiguous(AnnotatedPair(finish_sentence(pair), roles=semantic_roles(first)))
+        pair, subordinated = pair + following_clause(conjunction, last), conjunction.subordinating
+    return _unambiguous(sentence(pair, roles=first))
 
 
 RULES: dict[str, Rule] = {
@@ -795,16 +749,7 @@ RULES: dict[str, Rule] = {
 }
 """The rule of each phenomenon tag."""
 
-TAG_PERCENTAGES = {
-    "pronoun": 16,
-    "sense": 15,
-    "roles": 22,
-    "far": 10,
-    "agreement": 8,
-    "negation": 10,
-    "order": 13,
-    "chain": 6,
-}
+TAG_PERCENTAGES = dict(zip(RULES, (16, 15, 22, 10, 8, 10, 13, 6), strict=True))
 """How often each tag is drawn, in percent."""
 
 CONTRASTIVE_TAGS = ("pronoun", "sense", "roles", "far", "agreement", "negation")

@@ -22,8 +22,7 @@ from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Search
 from heed.errors import HeedError
-from heed.evaluation.comet import Comet
-from heed.evaluation.scores import corpus_scores
+from heed.evaluation.scores import Metric, corpus_scores
 from heed.inference.model_folder import check_architecture
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
@@ -61,7 +60,7 @@ class TranslationModule(L.LightningModule):
         compile: bool,
         search: Search,
         seed: AtLeast0,
-        comet: Comet | None = None,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         """
         Args:
@@ -77,7 +76,7 @@ class TranslationModule(L.LightningModule):
             compile: train with kernels made by torch.compile.
             search: for the final scores.
             seed: of dropout.
-            comet: an additional metric of every validation.
+            metrics: further metrics of every validation, by name.
         """
         super().__init__()
         self.automatic_optimization = False
@@ -95,12 +94,12 @@ class TranslationModule(L.LightningModule):
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
-        self.comet = comet
+        self.metrics = dict(metrics or {})
         self.skipped = SkippedSteps(limit=max_skipped_steps)
         self.training_began = False
         """Whether training has started, after restoring a checkpoint if there is one."""
         self.validation_scores: dict[str, float] = {}
-        """The latest validation: "bleu", "chrf", "loss" and, with ``comet``, "comet"."""
+        """The latest validation: "bleu", "chrf", "loss" and those of ``metrics``."""
         self.results: dict[str, SplitResult] = {}
         """The latest evaluation of each split."""
         self.decode_seconds: dict[str, float] = {}
@@ -273,13 +272,13 @@ class TranslationModule(L.LightningModule):
                 "the validation loss is not finite", step=self.global_step, checkpoint=self.latest_checkpoint
             )
         found = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
-        if self.comet is not None:
+        for key, metric in self.metrics.items():
             valid = self.data.texts[name]
-            comet = None
+            value = None
             if self.trainer.is_global_zero:
-                with announced("Computing COMET", f"{len(valid):,} sentences", expected_seconds=0):
-                    comet = self.comet.score(valid.src, translations, [valid.tgt]).value
-            found["comet"] = self.trainer.strategy.broadcast(comet)
+                with announced(f"Computing {key}", f"{len(valid):,} sentences", expected_seconds=0):
+                    value = metric.score(valid.src, translations, [valid.tgt]).value
+            found[key] = self.trainer.strategy.broadcast(value)
         return found
 
     # ---- test

@@ -107,7 +107,7 @@ class MetricsLogger(Callback):
             self._sums += own.to(self._sums)
             self._restored_sums = None
         if trainer.is_global_zero:
-            self._csv.start(after_step=trainer.global_step)
+            self._csv.start(after_step=trainer.global_step, metrics=pl_module.metrics)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
@@ -148,9 +148,8 @@ class MetricsLogger(Callback):
         if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
             return
         found = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        scores = {
-            key: found[f"valid/{key}"] for key in ("loss", "bleu", "chrf", "comet", "aer") if f"valid/{key}" in found
-        }
+        names = ("loss", "bleu", "chrf", *pl_module.metrics, "aer")
+        scores = {key: found[f"valid/{key}"] for key in names if f"valid/{key}" in found}
         row = {f"valid_{key}": value for key, value in scores.items()}
         self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **row})
         for logger in trainer.loggers:

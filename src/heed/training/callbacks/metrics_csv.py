@@ -1,7 +1,7 @@
 """The file ``metrics.csv`` of a run."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,29 @@ from heed.files import replacing
 class MetricsCSV:
     """Writes one row per report of training metrics and one row per validation."""
 
-    FIELDS = (
-        "step", "epoch", "lr", "loss", "nll", "grad_norm",
-        "valid_loss", "valid_bleu", "valid_chrf", "valid_comet", "valid_aer",
-    )  # fmt: skip
-
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.fields: list[str] = []
 
-    def start(self, *, after_step: int) -> None:
-        """Create the file, or remove the rows after a step: a resumed run writes them again."""
+    def start(self, *, after_step: int, metrics: Iterable[str] = ()) -> None:
+        """Create the file, or remove the rows after a step: a resumed run writes them again.
+
+        Args:
+            after_step: the last step whose rows are kept.
+            metrics: names of validation metrics other than loss, BLEU, chrF and AER.
+        """
+        scores = ("loss", "bleu", "chrf", *metrics, "aer")
+        self.fields = ["step", "epoch", "lr", "loss", "nll", "grad_norm", *(f"valid_{name}" for name in scores)]
         kept = [row for row in _complete_rows(self.path) if int(row["step"]) <= after_step]
         with replacing(self.path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.FIELDS)
+            writer = csv.DictWriter(file, self.fields)
             writer.writeheader()
-            writer.writerows({field: row.get(field) for field in self.FIELDS} for row in kept)
+            writer.writerows({field: row.get(field) for field in self.fields} for row in kept)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a row; fields that are not given stay empty."""
         with self.path.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self.FIELDS).writerow(
+            csv.DictWriter(file, self.fields).writerow(
                 {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
             )
 

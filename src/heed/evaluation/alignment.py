@@ -1,0 +1,305 @@
+"""Word alignment from cross-attention, and its error rate.
+
+Arrays over a sentence pair are "… T S": target words, source words. Links, here and in files, are (source, target)
+positions, counted from 0.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from heed.errors import HeedError
+from heed.evaluation.bootstrap import Floats, bootstrap_interval
+from heed.evaluation.words import AttentionMap, pool, word_shares
+
+Alignment = npt.NDArray[np.bool_]
+"""True where two words are linked, "… T S"."""
+Link = tuple[int, int]
+
+
+# ---- the attention map that is used as the alignment
+
+ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
+"""The values of `Extraction.row`, in the order of `candidate_maps`."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """Which cross-attention map of a model is used as its alignment. Choose it on development data, never on test."""
+
+    layer: int
+    """Decoder layer, counted from 1."""
+    head: int | None
+    """Counted from 1; None: the mean over the layer's heads."""
+    row: Literal["output", "input"]
+    """Which decoder state aligns a target word: "output", the state that predicts it, or "input", the next state, which
+    reads it (Chen et al. 2020, "Accurate Word Alignment Induction", Shift-Att)."""
+
+    @property
+    def index(self) -> tuple[int, int, int]:
+        """Its index in the first three axes of `candidate_maps`."""
+        return ROWS.index(self.row), self.layer - 1, -1 if self.head is None else self.head - 1
+
+    def __str__(self) -> str:
+        head = "mean of the heads" if self.head is None else f"head {self.head}"
+        return f"layer {self.layer}, {head}, {self.row} row"
+
+
+def default_extraction(layers: int) -> Extraction:
+    """Return the extraction to use without gold alignments: the second last layer, all heads (Garg et al. 2019)."""
+    return Extraction(layer=max(1, layers - 1), head=None, row="output")
+
+
+def extraction_from_config(section: Mapping[str, Any] | None, *, layers: int, heads: int) -> Extraction:
+    """Return the extraction in the ``alignment`` section of a model folder's config, or the default one without it.
+
+    Args:
+        section: The fields of an `Extraction`, or None.
+        layers: Decoder layers of the model.
+        heads: Attention heads in each layer.
+
+    Raises:
+        HeedError: The section names a layer or head that the model does not have.
+    """
+    extraction = Extraction(**section) if section else default_extraction(layers)
+    if not (1 <= extraction.layer <= layers and 1 <= (extraction.head or 1) <= heads):
+        raise HeedError(
+            f"The model's alignment section names layer {extraction.layer}, head {extraction.head}, but its decoder "
+            f"has layers 1 to {layers} with heads 1 to {heads}: correct its config.yaml, or copy the model again."
+        )
+    return extraction
+
+
+def candidate_maps(
+    cross: AttentionMap,
+    src_pieces: Sequence[str],
+    tgt_pieces: Sequence[str],
+    src_words: Sequence[str],
+    tgt_words: Sequence[str],
+) -> AttentionMap:
+    """Return every attention map over words that an `Extraction` can select: "2 L H T S".
+
+    The first axis is `ROWS`. With several heads, a last head is added that holds their mean.
+
+    Args:
+        cross: Cross-attention over pieces, "L H T S"; row t belongs to the state that predicts piece t.
+        src_pieces: Source pieces; the last one is EOS.
+        tgt_pieces: Target pieces; the last one is EOS.
+        src_words: Source words.
+        tgt_words: Target words.
+    """
+    if cross.shape[1] > 1:
+        cross = np.concatenate((cross, cross.mean(1, keepdims=True)), axis=1)
+    # Rolling moves the first row to EOS, which is no state's input and belongs to no word.
+    rows = np.stack((cross, np.roll(cross, -1, axis=-2)))
+    return pool(rows, word_shares(tgt_pieces, tgt_words), word_shares(src_pieces, src_words))
+
+
+def best_extraction(error_rates: npt.NDArray[np.float64]) -> Extraction:
+    """Return the extraction with the lowest error rate, given those of all `candidate_maps`, "2 L H"."""
+    row, layer, head = (int(i) for i in np.unravel_index(error_rates.argmin(), error_rates.shape))
+    heads = error_rates.shape[2]
+    return Extraction(layer=layer + 1, head=head + 1 if heads == 1 or head < heads - 1 else None, row=ROWS[row])
+
+
+# ---- from attention to an alignment
+
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+"""Offsets (target, source) of the adjacent cells, in the order of Moses."""
+
+
+def align_each_target(weights: AttentionMap) -> Alignment:
+    """Link each target word to the source word with the largest attention weight."""
+    return _link_maxima(weights, axis=-1)
+
+
+def align_each_source(weights: AttentionMap) -> Alignment:
+    """Link each source word to the target word with the largest attention weight."""
+    return _link_maxima(weights, axis=-2)
+
+
+def _link_maxima(weights: AttentionMap, axis: int) -> Alignment:
+    links = np.zeros(weights.shape, dtype=np.bool_)
+    if not weights.size:  # argmax fails on an empty sentence
+        return links
+    np.put_along_axis(links, np.expand_dims(weights.argmax(axis), axis), True, axis)
+    # A word without pieces has no weights and gets no link.
+    return links & (weights > 0)
+
+
+def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
+    """Symmetrize two alignments by the grow-diag-final-and heuristic, as Moses does.
+
+    Start with the intersection. Add neighbours from the union that link a new word until there are none. Then add
+    links of either alignment, ``forward`` first, between two words that have no link yet.
+
+    Source: Koehn et al. 2003; Koehn et al. 2005, the Edinburgh system for IWSLT.
+    """
+    grown = np.zeros_like(forward)
+    for index in np.ndindex(forward.shape[:-2]):
+        grown[index] = _grow_diag_final_and(forward[index], backward[index])
+    return grown
+
+
+def _grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
+    """Symmetrize the alignments of one sentence pair, "T S"."""
+    grown = forward & backward
+    union = dict.fromkeys((int(t), int(s)) for t, s in np.argwhere(forward | backward))  # a set in order
+    changed = True
+    while changed:
+        changed = False
+        for t, s in union:
+            if not grown[t, s]:
+                continue
+            for u, r in ((t + dt, s + ds) for dt, ds in NEIGHBOURS):
+                if (u, r) in union and not (grown[u].any() and grown[:, r].any()):
+                    grown[u, r] = changed = True
+    for direction in (forward, backward):
+        for t, s in np.argwhere(direction):
+            if not (grown[t].any() or grown[:, s].any()):
+                grown[t, s] = True
+    return grown
+
+
+SYMMETRIZATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
+    "target": lambda forward, _: forward,
+    "source": lambda _, backward: backward,
+    "intersection": lambda forward, backward: forward & backward,
+    "union": lambda forward, backward: forward | backward,
+    "grow-diag-final-and": grow_diag_final_and,
+}
+"""Functions by name that combine an alignment of each target word (forward) and one of each source word (backward)."""
+
+
+def align(weights: AttentionMap, method: str) -> Alignment:
+    """Return the alignment of an attention map, symmetrized from its own two directions.
+
+    With one model for each direction, call the function in `SYMMETRIZATIONS` with `align_each_target` of the first
+    model's map and `align_each_source` of the second model's map, transposed.
+
+    Args:
+        weights: Attention over words, "… T S".
+        method: A key of `SYMMETRIZATIONS`.
+    """
+    return SYMMETRIZATIONS[method](align_each_target(weights), align_each_source(weights))
+
+
+# ---- gold alignments, in Pharaoh format: one line for each sentence pair, ``i-j`` for each link
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The links (source, target) of one sentence pair in a gold alignment."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+    """Links that count as correct, including the sure ones."""
+
+
+def to_gold(alignment: Alignment) -> Gold:
+    """Return the links of an alignment "T S", all of them sure."""
+    links = frozenset((int(src), int(tgt)) for tgt, src in np.argwhere(alignment))
+    return Gold(sure=links, possible=links)
+
+
+def parse_pharaoh(
+    lines: Sequence[str], lengths: Sequence[tuple[int, int]], *, name: str, first_index: int, drop_outside: bool
+) -> list[Gold]:
+    """Parse alignments in Pharaoh format.
+
+    ``i-j`` is a sure link between source word i and target word j; ``i?j`` or ``ipj`` is a possible link. The talp
+    format is the same, but often counts words from 1.
+
+    Args:
+        lines: One line for each sentence pair.
+        lengths: (source words, target words) of each sentence pair.
+        name: The name of the file in error messages.
+        first_index: The index of the first word in the file, 0 or 1.
+        drop_outside: Ignore links to words beyond the end of a sentence instead of raising an error.
+
+    Raises:
+        HeedError: A line is malformed, links a word that does not exist, or is missing.
+    """
+    if len(lines) != len(lengths):
+        raise HeedError(
+            f"{name} has {len(lines):,} lines for {len(lengths):,} sentence pairs: give one line of links for each."
+        )
+    golds = []
+    for number, (line, (src_length, tgt_length)) in enumerate(zip(lines, lengths, strict=True), start=1):
+        sure, possible = set(), set()
+        for text in line.split():
+            if not (match := re.fullmatch(r"(\d{1,9})([-?p])(\d{1,9})", text)):
+                raise HeedError(
+                    f"Line {number} of {name}: {text!r} is not a link. Write i-j for a sure link and i?j or ipj for a "
+                    "possible link between source word i and target word j."
+                )
+            link = int(match[1]) - first_index, int(match[3]) - first_index
+            if not (0 <= link[0] < src_length and 0 <= link[1] < tgt_length):
+                if drop_outside:
+                    continue
+                raise HeedError(
+                    f"Line {number} of {name}: {text} is out of range. The source has {src_length} words and the "
+                    f"target {tgt_length}, counted from {first_index}."
+                )
+            possible.add(link)
+            if match[2] == "-":
+                sure.add(link)
+        golds.append(Gold(frozenset(sure), frozenset(possible)))
+    return golds
+
+
+def format_pharaoh(gold: Gold) -> str:
+    """Format the links of one sentence pair as a line, words counted from 0, sorted by source, then target word."""
+    return " ".join(f"{src}{'-' if (src, tgt) in gold.sure else '?'}{tgt}" for src, tgt in sorted(gold.possible))
+
+
+# ---- error rate
+
+MatchCounts = npt.NDArray[np.int64]
+"""|A ∩ S|, |A ∩ P|, |A| and |S| of an alignment A, given sure links S and possible links P: "… 4"."""
+
+
+def match_counts(alignment: Alignment, gold: Gold) -> MatchCounts:
+    """Count the matches of alignments "… T S" with a gold alignment: "… 4", summable over sentences."""
+    sure, possible = np.zeros((2, *alignment.shape[-2:]), dtype=np.bool_)
+    for array, links in ((sure, gold.sure), (possible, gold.possible)):
+        for src, tgt in links:
+            array[tgt, src] = True
+    counted = (alignment & sure, alignment & possible, alignment, np.broadcast_to(sure, alignment.shape))
+    return np.stack([links.sum((-2, -1), dtype=np.int64) for links in counted], axis=-1)
+
+
+def aer(counts: npt.NDArray[Any]) -> Floats:
+    """Return the alignment error rate 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), in [0, 1] (Och and Ney 2003).
+
+    It is 0 if there are neither links nor sure gold links.
+
+    Args:
+        counts: `match_counts`, "… 4", of a sentence or summed over a corpus.
+    """
+    hit_sure, hit_possible, proposed, sure = np.moveaxis(counts, -1, 0)
+    return 1 - _ratio(hit_sure + hit_possible, proposed + sure)
+
+
+def precision(counts: npt.NDArray[Any]) -> Floats:
+    """Return |A ∩ P| / |A|, and 1 if A is empty."""
+    return _ratio(counts[..., 1], counts[..., 2])
+
+
+def recall(counts: npt.NDArray[Any]) -> Floats:
+    """Return |A ∩ S| / |S|, and 1 if S is empty."""
+    return _ratio(counts[..., 0], counts[..., 3])
+
+
+def aer_interval(counts: MatchCounts, *, resamples: int = 1000) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the corpus AER over sentences, given the `match_counts` "N 4" of each."""
+    return bootstrap_interval(counts, aer, resamples=resamples)
+
+
+def _ratio(numerator: npt.NDArray[Any], denominator: npt.NDArray[Any]) -> Floats:
+    """Return the quotient, and 1 where the denominator is 0."""
+    return np.divide(numerator, denominator, out=np.ones(numerator.shape), where=denominator > 0)
