@@ -24,7 +24,6 @@ PARTS = ("batching", "data", "tokenizer", "model", "module", "optimizer", "sched
 COLLECTIONS = ("callbacks", "logger")
 """Mappings of any number of objects with names; null stands for no object."""
 PASSED_LATER = {
-    "module": {"model", "tokenizer", "optimizer", "schedule", "search", "seed", "comet"},
     "trainer": {"folder", "selection", "callbacks", "loggers"},
     "logger": {"folder", "config"},
     "optimizer": {"params"},

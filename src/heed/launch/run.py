@@ -151,13 +151,13 @@ def assemble(
     )
     if corpus.train.is_mixture:
         names = [part.text.name for part in corpus.train.texts]
-        trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
+        trainer.callbacks.append(CountCorpora(names))
     torch.manual_seed(config["seed"])
     model = _build_model(parts["model"], tokenizer)
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
-    module = parts["module"](model, tokenizer, seed=config["seed"], comet=comet, **later)
+    module = TranslationModule(model, tokenizer, parts["module"], seed=config["seed"], comet=comet, **later)
     return trainer, module, data
 
 

@@ -57,9 +57,9 @@ def test_the_average_comes_after_the_optional_callbacks_and_the_signals_last(tmp
     class Mine(Callback):
         pass
 
-    settings = {"folder": tmp_path, "selection": Selection(), "log_every": 1, "keep_best": 1, "keep_last": 1}
+    settings = {"folder": tmp_path, "selection": Selection(), "keep_best": 1, "keep_last": 1}
     assert names(build_callbacks([EMA(decay=0.9), Mine()], **settings)) == [
-        "MetricsLogger", "FinalValidation", "Checkpoints", "Mine", "EMA", "StopOnSignal",
+        "MetricsLogger", "DecodingProgress", "FinalValidation", "Checkpoints", "Mine", "EMA", "StopOnSignal",
     ]  # fmt: skip
 
 

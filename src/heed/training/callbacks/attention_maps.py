@@ -11,7 +11,6 @@ import lightning as L
 import numpy as np
 import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.data.text import ParallelText
 from heed.inference.translator import Translator
@@ -64,7 +63,7 @@ class DrawAttentionMaps(Callback):
                 shutil.rmtree(folder)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn == TrainerFn.FITTING and trainer.is_global_zero:
+        if trainer.is_global_zero:
             pictures = self._draw(pl_module, self.folder / f"{trainer.global_step:07d}", history=[])
             log_images(trainer.loggers, "attention", pictures, step=trainer.global_step)
 

@@ -10,24 +10,25 @@ from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.final_validation import FinalValidation
 from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.progress import DecodingProgress
 from heed.training.callbacks.signals import StopOnSignal
 
 
 def build_callbacks(
-    optional: Iterable[Callback], *, folder: Path, selection: Selection, log_every: int, keep_best: int, keep_last: int
+    optional: Iterable[Callback], *, folder: Path, selection: Selection, keep_best: int, keep_last: int
 ) -> list[Callback]:
     """Add the callbacks of every run to the optional ones. Lightning calls them in this order, and `Checkpoints` last.
 
     Args:
         folder: of the run.
         selection: compares validations.
-        log_every: optimizer steps between two reports of training metrics.
         keep_best: best checkpoints to keep; -1: all.
         keep_last: latest checkpoints to keep; -1: all.
     """
     checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
     return [
-        MetricsLogger(folder, log_every=log_every),
+        MetricsLogger(folder),
+        DecodingProgress(),
         FinalValidation(),
         checkpoints,
         # EMA after the callbacks that use the averaged weights when a validation ends.

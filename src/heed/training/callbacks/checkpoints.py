@@ -8,7 +8,6 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, Checkpoint
-from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.files import replacing
 from heed.runs.checkpoints import checkpoint_step
@@ -77,8 +76,7 @@ class Checkpoints(Checkpoint):
             self._remove_others(trainer.global_step)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn == TrainerFn.FITTING:
-            self.save(trainer, pl_module.validation_scores)
+        self.save(trainer, pl_module.validation_scores)
 
     def save(self, trainer: L.Trainer, scores: Mapping[str, float] | None = None) -> None:
         """Save a checkpoint of the current step, if it is to be kept. All processes have to call it.

@@ -4,7 +4,6 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.options import AtLeast1
 from heed.runs.selection import Selection
@@ -39,7 +38,7 @@ class EarlyStopping(Callback):
         self.best, self.waited = state_dict["best"], state_dict["waited"]
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING or self.patience is None:
+        if self.patience is None:
             return
         key = self.selection.key(pl_module.validation_scores)
         if self.best is None or key > self.best:

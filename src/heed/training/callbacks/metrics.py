@@ -8,13 +8,12 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
+from heed.progress import print_line
 from heed.training.callbacks.metrics_csv import MetricsCSV
-from heed.training.callbacks.progress import TerminalProgress
+from heed.training.callbacks.progress import TrainingProgress, validation_line
 
 
 class MetricsLogger(Callback):
@@ -27,13 +26,11 @@ class MetricsLogger(Callback):
     SUMS = ("loss_sum", "nll_sum", "tokens")
     """Outputs of the training step that are summed between two reports, on the device, for each process."""
 
-    def __init__(self, folder: Path, *, log_every: int) -> None:
+    def __init__(self, folder: Path) -> None:
         """
         Args:
             folder: of the run.
-            log_every: optimizer steps between two reports.
         """
-        self.log_every = log_every
         self.totals = {
             "src_tokens": 0,
             "tgt_tokens": 0,
@@ -45,7 +42,7 @@ class MetricsLogger(Callback):
         """Over all processes and all resumes of the run."""
         self.epoch = 0
         self._csv = MetricsCSV(folder / "metrics.csv")
-        self._progress = TerminalProgress()
+        self._progress = TrainingProgress()
         self._sums = torch.zeros(len(self.SUMS))
         self._restored_sums: Tensor | None = None
         self._grad_norm = torch.zeros(())
@@ -98,7 +95,7 @@ class MetricsLogger(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._fit_clock = time.perf_counter()
         self._wait_clock, self._step_clock = 0.0, None
-        self._progress.start_training(trainer)
+        self._progress.start(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
             # With as many processes as before, each one continues its own sums; otherwise the first continues all.
@@ -124,11 +121,11 @@ class MetricsLogger(Callback):
         self._tokens += batch.src_tokens + batch.tgt_tokens
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
         self._grad_norm = outputs["grad_norm"]
-        if trainer.global_step % self.log_every == 0:
+        self._progress.update()
+        if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report_training(trainer, pl_module)
         else:
             self._count_seconds(trainer)
-        self._progress.update_training(trainer.global_step)
 
     def _count_seconds(self, trainer: L.Trainer) -> None:
         """Add the time since the last step ended, in which training may have waited for data."""
@@ -145,7 +142,7 @@ class MetricsLogger(Callback):
         self._step_clock = None
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
+        if not trainer.is_global_zero:
             return
         found = {name: float(value) for name, value in trainer.callback_metrics.items()}
         scores = {
@@ -157,64 +154,23 @@ class MetricsLogger(Callback):
             logged = {name: value for name, value in found.items() if name.startswith("valid/")}
             logger.log_metrics(logged, step=trainer.global_step)
         self._update_fit_seconds()
-        self._progress.print_validation(trainer, scores, epoch=self.epoch, train_seconds=self.train_seconds)
+        print_line(validation_line(trainer.global_step, scores, epoch=self.epoch, train_seconds=self.train_seconds))
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.end_training()
+        self._progress.close()
         self._update_fit_seconds()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._progress.abort()
-
-    # ---- progress of decoding
-
-    def on_validation_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self._progress.start_decoding(trainer, trainer.datamodule.validated[dataloader_idx])
-
-    def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._progress.update_decoding(trainer, batch)
-
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.end_decoding()
-
-    def on_test_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self._progress.start_decoding(trainer, trainer.datamodule.evaluated[dataloader_idx])
-
-    def on_test_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._progress.update_decoding(trainer, batch)
-
-    def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.end_decoding()
+        self._progress.close()
 
     # ---- reports
 
     def _report_training(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        """Report the metrics since the last report, and stop a run that has diverged.
+        """Report the metrics since the last report. All processes have to call it.
 
-        All processes have to call it. It is the only place where training waits for the device.
+        Training waits for the device only here and in `SkippedSteps`, at the same steps.
         """
         loss_sum, nll_sum, tokens = _all_gather(self._sums).sum(0).tolist()
-        skipped, consecutively_skipped = module.skipped.counts.tolist()
         self._count_seconds(trainer)  # after waiting for the device, which may be several steps behind
         metrics = {
             "loss": loss_sum / tokens if tokens else math.nan,
@@ -227,31 +183,18 @@ class MetricsLogger(Callback):
             "data_wait": self._waited / max(self._seconds, 1e-9),
         }
         self._reset_sums(module.device)
-        if trainer.is_global_zero:
-            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-            self._write_training(trainer, finite, speed, skipped)
-        if consecutively_skipped:
-            module.skipped.check(consecutively_skipped, step=trainer.global_step, checkpoint=module.latest_checkpoint)
-
-    def _write_training(
-        self, trainer: L.Trainer, metrics: dict[str, float], speed: dict[str, float], skipped_steps: int
-    ) -> None:
-        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **metrics})
-        logged = {f"train/{key}": value for key, value in metrics.items()}
-        logged |= {
-            **{f"train/{key}": value for key, value in speed.items()},
-            "train/padding": self.padding,
-            "train/epoch": self.epoch,
-        }
-        logged |= {"train/skipped_steps": skipped_steps} if skipped_steps else {}
+        if not trainer.is_global_zero:
+            return
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **finite})
+        skipped = module.skipped.total
+        logged = {**finite, **speed, "padding": self.padding, "epoch": self.epoch}
+        logged |= {"skipped_steps": skipped} if skipped else {}
         for logger in trainer.loggers:
-            logger.log_metrics(logged, step=trainer.global_step)
+            logger.log_metrics({f"train/{key}": value for key, value in logged.items()}, step=trainer.global_step)
         self._update_fit_seconds()
-        self._progress.describe_training(
-            metrics,
-            epoch=self.epoch,
-            tokens_per_second=speed["tokens_per_second"],
-            skipped_steps=skipped_steps,
+        self._progress.describe(
+            trainer, finite, epoch=self.epoch, speed=speed["tokens_per_second"], skipped_steps=skipped
         )
 
     def _reset_sums(self, device: torch.device) -> None:

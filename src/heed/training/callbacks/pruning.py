@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 
 Report = Callable[[int, float], bool]
 """Takes an optimizer step and the metric there, and returns whether to end the run."""
@@ -27,8 +26,6 @@ class Pruning(Callback):
         self.pruned_at: int | None = None
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING:
-            return
         give_up = self.report is not None and self.report(trainer.global_step, pl_module.validation_scores[self.metric])
         # A run that ends anyway, after this validation, is complete.
         if trainer.strategy.broadcast(give_up) and not trainer.should_stop:
