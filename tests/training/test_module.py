@@ -157,7 +157,11 @@ def module(
 ) -> TranslationModule:
     """A module whose trainer resumes from runs/old/last.ckpt."""
     module = build_module(tiny_model("rnn"), tokenizer)
-    trainer = SimpleNamespace(ckpt_path="runs/old/last.ckpt", optimizers=[torch.optim.SGD(module.parameters())])
+    trainer = SimpleNamespace(
+        ckpt_path="runs/old/last.ckpt",
+        optimizers=[torch.optim.SGD(module.parameters())],
+        fit_loop=SimpleNamespace(state_dict=dict),
+    )
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
     return module
 
