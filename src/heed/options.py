@@ -69,7 +69,8 @@ def from_plain(cls: type[T], data: Any, *, where: str) -> T:
     if not isinstance(data, Mapping):
         raise HeedError(f"{where.removesuffix('.')}={format_value(data)} must be a mapping.")
     hints: dict[str, type[Any]] = get_type_hints(cls)
-    arguments, problems = dict(data), []
+    arguments = dict(data)
+    problems: list[str] = []
     parts = [name for name, hint in hints.items() if name in data and is_dataclass(hint)]
     for name in parts:
         with collect_problems(problems):

@@ -6,7 +6,7 @@ Only the first process of a run reports, and no child of multiprocessing does. S
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeVar
 
@@ -23,7 +23,7 @@ _open: list[Any] = []
 
 @contextmanager
 def progress_bar(
-    description: str, *, total: float | None = None, unit: str, initial: int = 0, enabled: bool = True
+    description: str, *, total: float | None = None, unit: str, initial: float = 0, enabled: bool = True
 ) -> Iterator[Any]:
     """Yield a tqdm bar: ``update(n)`` counts n more units as done.
 
@@ -61,7 +61,7 @@ class _LogFile:
             _print(report)
 
 
-def track(items: Sequence[Item], description: str, *, unit: str) -> Iterator[Item]:
+def track(items: Collection[Item], description: str, *, unit: str) -> Iterator[Item]:
     """Yield the items, and report how many have been used."""
     with progress_bar(description, total=len(items), unit=unit) as bar:
         for item in items:

@@ -77,13 +77,11 @@ class EMA(Callback):
         if self._average is not None:
             self._swap(pl_module.model)
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: BaseException) -> None:
         if self._is_swapped:
             self._swap(pl_module.model)
 
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        if self._is_swapped:
-            self._swap(pl_module.model)
+    on_exception = on_validation_end
 
     @torch.no_grad()
     def _swap(self, model: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,8 @@ class MetricsLogger(Callback):
         Args:
             folder: of the run.
         """
-        self.totals = {
-            "src_tokens": 0,
-            "tgt_tokens": 0,
-            "padded_tokens": 0,
-            "step_seconds": 0.0,
-            "wait_seconds": 0.0,
-            "fit_seconds": 0.0,
-        }
+        counts = dict.fromkeys(("src_tokens", "tgt_tokens", "padded_tokens"), 0)
+        self.totals: dict[str, float] = counts | dict.fromkeys(("step_seconds", "wait_seconds", "fit_seconds"), 0.0)
         """Over all processes and all resumes of the run."""
         self.epoch = 0
         self._csv = MetricsCSV(folder / "metrics.csv")
@@ -46,7 +41,8 @@ class MetricsLogger(Callback):
         self._sums = torch.zeros(len(self.SUMS))
         self._restored_sums: Tensor | None = None
         self._grad_norm = torch.zeros(())
-        self._tokens, self._seconds, self._waited = 0, 0.0, 0.0  # since the last report
+        self._reported = self.totals.copy()
+        """The totals at the last report."""
         self._wait_clock = 0.0
         self._fit_clock = 0.0
         self._step_clock: float | None = None
@@ -54,29 +50,25 @@ class MetricsLogger(Callback):
 
     # ---- totals
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Non-pad source and target tokens, EOS included, per second of training.
+    def speed(self, since: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Return ``tokens_per_second``, and ``data_wait``: the fraction of the time in which training waited for data.
 
-        Waiting for data and for the device, other callbacks and loggers are included, validation is not.
+        The tokens are non-pad source and target tokens, EOS included. The time includes waiting for data and for the
+        device, other callbacks and loggers, but no validation.
+
+        Args:
+            since: totals to subtract; None: of the whole run.
         """
-        return (self.totals["src_tokens"] + self.totals["tgt_tokens"]) / max(self.totals["step_seconds"], 1e-9)
-
-    @property
-    def data_wait(self) -> float:
-        """The fraction of the time of training in which it waited for data."""
-        return self.totals["wait_seconds"] / max(self.totals["step_seconds"], 1e-9)
+        new = {name: total - (since[name] if since else 0) for name, total in self.totals.items()}
+        seconds = max(new["step_seconds"], 1e-9)
+        tokens = new["src_tokens"] + new["tgt_tokens"]
+        return {"tokens_per_second": tokens / seconds, "data_wait": new["wait_seconds"] / seconds}
 
     @property
     def padding(self) -> float:
         """The fraction of padding among all token positions of all batches."""
         used = self.totals["src_tokens"] + self.totals["tgt_tokens"]
         return 1 - used / max(self.totals["padded_tokens"], 1)
-
-    @property
-    def train_seconds(self) -> float:
-        """Wall time of training and validation, summed over resumes."""
-        return self.totals["fit_seconds"]
 
     # ---- state
 
@@ -116,9 +108,8 @@ class MetricsLogger(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
     ) -> None:
         self.epoch = batch.epoch
-        for key in ("src_tokens", "tgt_tokens", "padded_tokens"):
-            self.totals[key] += getattr(batch, key)
-        self._tokens += batch.src_tokens + batch.tgt_tokens
+        for name in ("src_tokens", "tgt_tokens", "padded_tokens"):
+            self.totals[name] += getattr(batch, name)
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
         self._grad_norm = outputs["grad_norm"]
         self._progress.update()
@@ -130,13 +121,10 @@ class MetricsLogger(Callback):
     def _count_seconds(self, trainer: L.Trainer) -> None:
         """Add the time since the last step ended, in which training may have waited for data."""
         assert self._step_clock is not None
-        now, clock = time.perf_counter(), trainer.datamodule.reading.wait_seconds
-        seconds, waited = now - self._step_clock, clock - self._wait_clock
-        self._step_clock, self._wait_clock = now, clock
-        self.totals["step_seconds"] += seconds
-        self.totals["wait_seconds"] += waited
-        self._seconds += seconds
-        self._waited += waited
+        now, waited = time.perf_counter(), trainer.datamodule.reading.wait_seconds
+        self.totals["step_seconds"] += now - self._step_clock
+        self.totals["wait_seconds"] += waited - self._wait_clock
+        self._step_clock, self._wait_clock = now, waited
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._step_clock = None
@@ -144,17 +132,17 @@ class MetricsLogger(Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not trainer.is_global_zero:
             return
-        found = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        scores = {
-            key: found[f"valid/{key}"] for key in ("loss", "bleu", "chrf", "comet", "aer") if f"valid/{key}" in found
-        }
+        found = {name: float(v) for name, v in trainer.callback_metrics.items() if name.startswith("valid/")}
+        for logger in trainer.loggers:
+            logger.log_metrics(found, step=trainer.global_step)
+        keys = [key for key in ("loss", "bleu", "chrf", "comet", "aer") if f"valid/{key}" in found]
+        scores = {key: found[f"valid/{key}"] for key in keys}
         row = {f"valid_{key}": value for key, value in scores.items()}
         self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **row})
-        for logger in trainer.loggers:
-            logged = {name: value for name, value in found.items() if name.startswith("valid/")}
-            logger.log_metrics(logged, step=trainer.global_step)
         self._update_fit_seconds()
-        print_line(validation_line(trainer.global_step, scores, epoch=self.epoch, train_seconds=self.train_seconds))
+        print_line(
+            validation_line(trainer.global_step, scores, epoch=self.epoch, train_seconds=self.totals["fit_seconds"])
+        )
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._progress.close()
@@ -178,10 +166,7 @@ class MetricsLogger(Callback):
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "grad_norm": self._grad_norm.item(),
         }
-        speed = {
-            "tokens_per_second": self._tokens / max(self._seconds, 1e-9),
-            "data_wait": self._waited / max(self._seconds, 1e-9),
-        }
+        speed = self.speed(since=self._reported)
         self._reset_sums(module.device)
         if not trainer.is_global_zero:
             return
@@ -200,7 +185,7 @@ class MetricsLogger(Callback):
     def _reset_sums(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
         self._sums = torch.zeros(len(self.SUMS), device=device, dtype=dtype)
-        self._tokens, self._seconds, self._waited = 0, 0.0, 0.0
+        self._reported = self.totals.copy()
 
     def _update_fit_seconds(self) -> None:
         now = time.perf_counter()
