@@ -24,7 +24,7 @@ from heed.runs.model_card import CardSplit, write_model_card
 from heed.runs.results import build_results, scores_by_split
 from heed.runs.selection import MIN_BLEU, Metric
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
-from heed.training.callbacks.checkpoints import Checkpoints, find_checkpoints
+from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
@@ -54,7 +54,7 @@ def write_run(
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
     corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
-    checkpoints = find_checkpoints(trainer.callbacks)
+    checkpoints: Checkpoints = trainer.checkpoint_callback
     used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]
 
     for split, (_, _, translations) in module.results.items():

@@ -35,7 +35,6 @@ from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
 from heed.runs.selection import SIGN, Metric, Selection
-from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.pruning import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
@@ -95,7 +94,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             if trainer.is_global_zero:
                 run.write_pruned(step)
             return None
-        module.model.load_state_dict(chosen_weights(config["weights"], find_checkpoints(trainer.callbacks)))
+        module.model.load_state_dict(chosen_weights(config["weights"], trainer.checkpoint_callback))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module, options=differences)

@@ -25,6 +25,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Search
 from heed.evaluation.comet import Comet
 from heed.evaluation.scores import Scores, corpus_scores
+from heed.inference.translator import Translator
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
@@ -141,6 +142,11 @@ class TranslationModule(L.LightningModule):
         data = self.trainer.datamodule
         assert isinstance(data, TranslationData)
         return data
+
+    @property
+    def translator(self) -> Translator:
+        """Translates with the current weights, by greedy search."""
+        return Translator(self.model, self.data.tokenizer, self.greedy, batch_tokens=self.data.planner.device_tokens)
 
     def configure_callbacks(self) -> list[Callback]:
         return [self.skipped]

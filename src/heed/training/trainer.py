@@ -25,6 +25,7 @@ from heed.options import AtLeast1
 from heed.runs.checkpoint_format import check_undamaged
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
+from heed.training.callbacks.checkpoints import Checkpoints
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", 32]
 """Precisions of training; 32 is 32-true. The weights are fp32 in all of them."""
@@ -108,6 +109,7 @@ def build_trainer(
     if flag == "16-mixed":
         plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))
         flag = None
+    checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
     try:
         return L.Trainer(
             default_root_dir=folder,
@@ -116,8 +118,8 @@ def build_trainer(
             num_nodes=num_nodes,
             strategy=strategy,
             precision=flag,
-            max_epochs=-1 if max_epochs is None else max_epochs,
-            max_steps=-1 if max_steps is None else max_steps,
+            max_epochs=max_epochs or -1,
+            max_steps=max_steps or -1,
             max_time=max_time,
             val_check_interval=validate_every,
             check_val_every_n_epoch=None,
@@ -127,13 +129,7 @@ def build_trainer(
             enable_model_summary=False,
             log_every_n_steps=log_every,
             logger=loggers or False,
-            callbacks=build_callbacks(
-                callbacks,
-                folder=folder,
-                selection=selection,
-                keep_best=keep_best,
-                keep_last=keep_last,
-            ),
+            callbacks=build_callbacks(callbacks, checkpoints),
             plugins=plugins,
             **lightning,
         )

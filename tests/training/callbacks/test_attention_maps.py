@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import lightning as L
 import numpy as np
@@ -89,7 +90,7 @@ def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
         (tmp_path / "attention" / f"{step:07d}").mkdir(parents=True)
     callback = DrawAttentionMaps(sentences=1)
     callback.setup(L.Trainer(default_root_dir=tmp_path, barebones=True), L.LightningModule(), "fit")
-    callback.remove_after(4)
+    callback.on_train_start(Mock(is_global_zero=True, global_step=4), L.LightningModule())
     assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
 
 

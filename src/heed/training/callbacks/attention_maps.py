@@ -13,11 +13,9 @@ import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.text import ParallelText
-from heed.inference.translator import Translator
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_informative_head, save_png
 from heed.training.loggers import log_images
-from heed.training.module import TranslationModule
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
 """Phenomena of the synthetic corpus whose translation depends on a distant word, the most instructive first."""
@@ -52,14 +50,8 @@ class DrawAttentionMaps(Callback):
         self.folder = Path(trainer.default_root_dir) / "attention"
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.is_global_zero:
-            # A resumed run repeats the steps after its checkpoint.
-            self.remove_after(trainer.global_step)
-
-    def remove_after(self, step: int) -> None:
-        """Remove the maps of validations after a step."""
-        for folder in self._validation_folders():
-            if int(folder.name) > step:
+        for folder in self._validation_folders() if trainer.is_global_zero else ():
+            if int(folder.name) > trainer.global_step:  # a resumed run repeats the steps after its checkpoint
                 shutil.rmtree(folder)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -83,21 +75,15 @@ class DrawAttentionMaps(Callback):
         Returns:
             The pictures by name; none for a model without attention.
         """
-        assert isinstance(module, TranslationModule)
         name = module.data.validated[0]
         valid, translations = module.data.texts[name], module.results[name].translations
         sentences = choose_sentences(valid, module.data.encoded[name].src_lengths, self.sentences)
         if not sentences:
             return {}
-        translator = Translator(
-            module.model, module.data.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
-        )
-        attended_pairs = translator.attend(
-            [valid.src[row] for row in sentences.values()], [valid.tgt[row] for row in sentences.values()]
-        )
+        src, tgt = ([side[row] for row in sentences.values()] for side in (valid.src, valid.tgt))
         pictures: dict[str, Path] = {}
         arrays: dict[str, Any] = {}
-        for (name, row), attended in zip(sentences.items(), attended_pairs, strict=True):
+        for (name, row), attended in zip(sentences.items(), module.translator.attend(src, tgt), strict=True):
             sets = map_sets(attended)
             if not sets:
                 return {}

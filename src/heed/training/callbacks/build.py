@@ -1,11 +1,9 @@
 """The callbacks of a run: those of every run, and the optional ones of ``conf/callbacks``, in the right order."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from lightning.pytorch.callbacks import Callback
 
-from heed.runs.selection import Selection
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.final_validation import FinalValidation
@@ -14,20 +12,10 @@ from heed.training.callbacks.progress import DecodingProgress
 from heed.training.callbacks.signals import StopOnSignal
 
 
-def build_callbacks(
-    optional: Iterable[Callback], *, folder: Path, selection: Selection, keep_best: int, keep_last: int
-) -> list[Callback]:
-    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, and `Checkpoints` last.
-
-    Args:
-        folder: of the run.
-        selection: compares validations.
-        keep_best: best checkpoints to keep; -1: all.
-        keep_last: latest checkpoints to keep; -1: all.
-    """
-    checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
+def build_callbacks(optional: Iterable[Callback], checkpoints: Checkpoints) -> list[Callback]:
+    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, and `Checkpoints` last."""
     return [
-        MetricsLogger(folder),
+        MetricsLogger(),
         DecodingProgress(),
         FinalValidation(),
         checkpoints,

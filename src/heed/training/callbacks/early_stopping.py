@@ -7,7 +7,6 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.options import AtLeast1
 from heed.runs.selection import Selection
-from heed.training.callbacks.checkpoints import find_checkpoints
 
 
 class EarlyStopping(Callback):
@@ -29,7 +28,7 @@ class EarlyStopping(Callback):
         """Validations since the best one."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self.selection = find_checkpoints(trainer.callbacks).selection
+        self.selection = trainer.checkpoint_callback.selection
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "waited": self.waited} if self.patience else {}

@@ -27,16 +27,12 @@ class MetricsLogger(Callback):
     SUMS = ("loss_sum", "nll_sum", "tokens")
     """Outputs of the training step that are summed between two reports, on the device, for each process."""
 
-    def __init__(self, folder: Path) -> None:
-        """
-        Args:
-            folder: of the run.
-        """
+    def __init__(self) -> None:
         counts = dict.fromkeys(("src_tokens", "tgt_tokens", "padded_tokens"), 0)
         self.totals: dict[str, float] = counts | dict.fromkeys(("step_seconds", "wait_seconds", "fit_seconds"), 0.0)
         """Over all processes and all resumes of the run."""
         self.epoch = 0
-        self._csv = MetricsCSV(folder / "metrics.csv")
+        self._csv = MetricsCSV(Path("metrics.csv"))
         self._progress = TrainingProgress()
         self._sums = torch.zeros(len(self.SUMS))
         self._restored_sums: Tensor | None = None
@@ -95,6 +91,7 @@ class MetricsLogger(Callback):
             own = saved[rank] if len(saved) == trainer.world_size else saved.sum(0) * (rank == 0)
             self._sums += own.to(self._sums)
             self._restored_sums = None
+        self._csv = MetricsCSV(Path(trainer.default_root_dir, "metrics.csv"))
         if trainer.is_global_zero:
             self._csv.start(after_step=trainer.global_step)
 
