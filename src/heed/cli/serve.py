@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, engine_loader
+from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import ServeSettings
 
@@ -101,13 +102,7 @@ def _accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:
 
 def _read_keys(path: Path) -> frozenset[str]:
     """Return the lines of a file; empty ones and comments (``# …``) do not count."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise HeedError(f"--api-keys {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise HeedError(f"--api-keys {path} is not UTF-8 text.") from error
-    keys = frozenset(line for line in lines if line and not line.startswith("#"))
+    keys = frozenset(line.strip() for line in read_file(path) if line.strip() and not line.strip().startswith("#"))
     if not keys:
         raise HeedError(f"--api-keys {path} has no key: write one per line.")
     return keys

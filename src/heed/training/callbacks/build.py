@@ -13,7 +13,7 @@ from heed.training.callbacks.signals import StopOnSignal
 
 
 def build_callbacks(optional: Iterable[Callback], checkpoints: Checkpoints) -> list[Callback]:
-    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, and `Checkpoints` last."""
+    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, `Checkpoints` last."""
     return [
         MetricsLogger(),
         DecodingProgress(),
