@@ -36,7 +36,7 @@ from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
 from heed.runs.selection import SIGN, Metric, Selection
 from heed.training.callbacks.corpora import CountCorpora
-from heed.training.callbacks.pruning import Pruning, Report, find_pruned_step
+from heed.training.callbacks.stopping import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision

@@ -3,7 +3,7 @@
 import lightning as L
 from lightning.pytorch.trainer.states import TrainerFn
 
-from heed.training.callbacks.early_stopping import EarlyStopping
+from heed.training.callbacks.stopping import EarlyStopping
 
 
 def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float]]) -> int:

@@ -6,10 +6,10 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
-from heed.training.callbacks.final_validation import FinalValidation
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.callbacks.progress import DecodingProgress
 from heed.training.callbacks.signals import StopOnSignal
+from heed.training.callbacks.stopping import FinalValidation
 
 
 def build_callbacks(optional: Iterable[Callback], checkpoints: Checkpoints) -> list[Callback]:
