@@ -120,13 +120,17 @@ def add_engine_option(parser: "Parser") -> None:
     )
 
 
-def load_translator(args: argparse.Namespace) -> "Translator":
-    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
+def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
+    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`.
+
+    Args:
+        models: instead of ``--model``.
+    """
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
-    paths = args.model if isinstance(args.model, list) else [args.model]
-    return engine_loader(args)(*paths, direction=args.direction)
+    named = args.model if isinstance(args.model, list) else [args.model]
+    return engine_loader(args)(*(models or named), direction=args.direction)
 
 
 def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":

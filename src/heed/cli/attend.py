@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
     systems, pairs_by_model = [], []
     for folder, name in zip(args.model, model_names(args.model), strict=True):
-        translator = load_translator(argparse.Namespace(**{**vars(args), "model": folder}))
+        translator = load_translator(args, folder)
         pairs = translator.attend(sentences, args.tgt, **search_options(args))
         pairs_by_model.append(pairs)
         systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))

@@ -74,10 +74,8 @@ def build_trainer(
         callbacks: the optional ones (`build_callbacks` adds those of every run).
         precision: as in Lightning, or "auto": see `resolve_precision`.
         max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
-        validate_every: optimizer steps between two validations.
-        log_every: optimizer steps between two reports of training metrics.
-        keep_best: best checkpoints to keep.
-        keep_last: latest checkpoints to keep.
+        validate_every, log_every: optimizer steps between two validations, and two reports of training metrics.
+        keep_best, keep_last: best and latest checkpoints to keep.
         lightning: further arguments of `lightning.Trainer`; the others have the same meaning as there.
 
     Raises:

@@ -125,7 +125,8 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
     groups: dict[str, list[int]] = {}
     if text.meta is not None:
         tags = [json.loads(meta).get("tag", "") for meta in text.meta]
-        for tag in sorted(set(tags), key=_preference):
+        preferred = [tag for tag in PREFERRED_PHENOMENA if tag in tags]
+        for tag in [*preferred, *sorted(set(tags) - set(preferred))]:
             groups[tag] = [row for row in by_length if tags[row] == tag]
     else:
         groups["sentence"] = by_length
@@ -136,12 +137,6 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
         for i in range(number):
             chosen[f"{len(chosen) + 1}_{tag}"] = rows[int((i + 0.25) * len(rows) / number)]
     return chosen
-
-
-def _preference(tag: str) -> tuple[int, str]:
-    """Sort key: preferred phenomena first, the others by name."""
-    preferred = PREFERRED_PHENOMENA
-    return (preferred.index(tag) if tag in preferred else len(preferred), tag)
 
 
 def _load_arrays(folder: Path) -> dict[str, npt.NDArray[np.float16]]:

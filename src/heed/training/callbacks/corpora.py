@@ -46,9 +46,7 @@ class CountCorpora(Callback):
         own = self._sums if trainer.is_global_zero else torch.zeros_like(self._sums)
         self._sums = own.to(pl_module.device)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, _: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
         drawn = torch.tensor(batch.corpora)
         self.sentences, self.tokens = self.sentences + drawn[:, 0], self.tokens + drawn[:, 1]
         self._sums = self._sums + outputs["nll_of_corpora"]

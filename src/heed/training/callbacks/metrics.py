@@ -95,15 +95,11 @@ class MetricsLogger(Callback):
         if trainer.is_global_zero:
             self._csv.start(after_step=trainer.global_step)
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: StepShard, _: int) -> None:
         if self._step_clock is None:
             self._step_clock = time.perf_counter() - (trainer.datamodule.reading.wait_seconds - self._wait_clock)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
         self.epoch = batch.epoch
         for name in ("src_tokens", "tgt_tokens", "padded_tokens"):
             self.totals[name] += getattr(batch, name)

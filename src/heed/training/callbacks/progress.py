@@ -68,7 +68,7 @@ class DecodingProgress(Callback):
         self._split = ""
 
     def on_validation_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
+        self, trainer: L.Trainer, pl_module: Any, _: Batch, __: int, dataloader_idx: int = 0
     ) -> None:
         split = trainer.datamodule.evaluated[dataloader_idx]  # starts with the validation sets
         if split != self._split:
@@ -77,9 +77,7 @@ class DecodingProgress(Callback):
             bar = progress_bar(f"Decoding {split}", total=total, unit="tokens", enabled=trainer.is_global_zero)
             self._bar, self._split = self._bars.enter_context(bar), split
 
-    def on_validation_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, *_: int
-    ) -> None:
+    def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: int) -> None:
         if trainer.is_global_zero:  # the mask may be on a device: read it only where it is reported
             self._bar.update(int(batch.src_mask.sum()) * trainer.world_size)
 

@@ -8,7 +8,6 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.data.datamodule import StepShard
 from heed.options import AtLeast1
-from heed.runs.selection import Selection
 
 Report = Callable[[int, float], bool]
 """Takes an optimizer step and the metric there, and returns whether to end the run."""
@@ -17,9 +16,7 @@ Report = Callable[[int, float], bool]
 class FinalValidation(Callback):
     """Runs a validation, and so writes a checkpoint, after the last step of a run of any length."""
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
         if batch.last or trainer.global_step == trainer.max_steps:
             # Lightning validates before it stops.
             trainer.should_stop = True
@@ -38,13 +35,9 @@ class EarlyStopping(Callback):
             patience: None: never stop.
         """
         self.patience = patience
-        self.selection = Selection()
         self.best: tuple[float, ...] | None = None
         self.waited = 0
         """Validations since the best one."""
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self.selection = trainer.checkpoint_callback.selection
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best, "waited": self.waited} if self.patience else {}
@@ -55,7 +48,7 @@ class EarlyStopping(Callback):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.patience is None:
             return
-        key = self.selection.key(pl_module.validation_scores)
+        key = trainer.checkpoint_callback.selection.key(pl_module.validation_scores)
         if self.best is None or key > self.best:
             self.best, self.waited = key, 0
         else:
