@@ -18,10 +18,10 @@ from typing import TypeVar
 import pytest
 
 from heed import progress
-from heed.progress import announced, print_line, progress_bar, track
+from heed.progress import announced, print_line, progress_bar, reports_on_terminal, track
 from tests import forkserver
 
-Stream = TypeVar("Stream", bound=io.StringIO)
+Stream = TypeVar("Stream", bound=io.TextIOBase)
 
 
 class Terminal(io.StringIO):
@@ -185,6 +185,14 @@ def test_after_an_exception_the_bar_shows_where_the_work_ended(
     assert terminal.getvalue().endswith("\n")
     assert terminal.screen[0].startswith("Encoding:  10%")
     assert not progress._open
+
+
+def test_a_terminal_without_a_size_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PseudoTerminal() as (stream, _):
+        _as_stderr(monkeypatch, stream)
+        assert reports_on_terminal()
+        fcntl.ioctl(stream, termios.TIOCSWINSZ, struct.pack("HHHH", 0, 0, 0, 0))
+        assert not reports_on_terminal()
 
 
 def test_a_call_without_progress_is_announced(clock: Callable[[float], None], log: io.StringIO) -> None:

@@ -123,6 +123,9 @@ def _stderr() -> TextIO | None:
 
 def _is_terminal(stream: TextIO) -> bool:
     """Return whether a line on the stream can be overwritten."""
+    with suppress(OSError, ValueError):
+        if os.get_terminal_size(stream.fileno()).columns == 0:  # some containers: tqdm would draw nothing
+            return False
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
