@@ -82,8 +82,12 @@ def log_images(loggers: Iterable[Logger], key: str, images: Mapping[str, Path], 
 
             logger.log_metrics({f"{key}/{name}": wandb.Image(str(path)) for name, path in images.items()}, step=step)
         elif isinstance(logger, TensorBoardLogger):
+            import numpy as np
+            from PIL import Image
+
             for name, path in images.items():
-                logger.experiment.add_image(f"{key}/{name}", _pixels(path), step, dataformats="HWC")
+                pixels = np.asarray(Image.open(path).convert("RGB"))
+                logger.experiment.add_image(f"{key}/{name}", pixels, step, dataformats="HWC")
 
 
 @rank_zero_only
@@ -123,15 +127,6 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
             import wandb
 
             wandb.finish(exit_code=exit_code)
-
-
-def _pixels(path: Path) -> Any:
-    """Read a picture as a uint8 array, "height width RGB"."""
-    import numpy as np
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return np.asarray(image.convert("RGB"))
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -44,26 +44,23 @@ class DrawAttentionMaps(Callback):
             sentences: about how many (`choose_sentences`); 0: none.
         """
         self.sentences = sentences
-        self.folder = Path("attention")
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self.folder = Path(trainer.default_root_dir) / "attention"
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        for folder in self._validation_folders() if trainer.is_global_zero else ():
+        for folder in _validation_folders(trainer) if trainer.is_global_zero else ():
             if int(folder.name) > trainer.global_step:  # a resumed run repeats the steps after its checkpoint
                 shutil.rmtree(folder)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
-            pictures = self._draw(pl_module, self.folder / f"{trainer.global_step:07d}", history=[])
+            folder = _folder(trainer) / f"{trainer.global_step:07d}"
+            pictures = self._draw(pl_module, folder, history=[])
             log_images(trainer.loggers, "attention", pictures, step=trainer.global_step)
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero and trainer.global_step > 0:  # not the scores before fine-tuning
-            validations = self._validation_folders()
+            validations = _validation_folders(trainer)
             stride = math.ceil(len(validations) / MAX_FRAMES) or 1
-            pictures = self._draw(pl_module, self.folder / "final", history=validations[::-stride][::-1])
+            pictures = self._draw(pl_module, _folder(trainer) / "final", history=validations[::-stride][::-1])
             log_images(trainer.loggers, "attention/final", pictures, step=trainer.global_step)
 
     def _draw(self, module: L.LightningModule, folder: Path, *, history: Sequence[Path]) -> dict[str, Path]:
@@ -103,10 +100,6 @@ class DrawAttentionMaps(Callback):
         np.savez_compressed(folder / ARRAYS, **arrays)
         return pictures
 
-    def _validation_folders(self) -> list[Path]:
-        """The folders of all validations so far, the earliest first."""
-        return sorted(self.folder.glob("[0-9]*"))
-
 
 def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], count: int) -> dict[str, int]:
     """Choose about ``count`` sentences of a split, always the same ones.
@@ -137,6 +130,15 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
         for i in range(number):
             chosen[f"{len(chosen) + 1}_{tag}"] = rows[int((i + 0.25) * len(rows) / number)]
     return chosen
+
+
+def _folder(trainer: L.Trainer) -> Path:
+    return Path(trainer.default_root_dir, "attention")
+
+
+def _validation_folders(trainer: L.Trainer) -> list[Path]:
+    """Return the folders of all validations so far, the earliest first."""
+    return sorted(_folder(trainer).glob("[0-9]*"))
 
 
 def _load_arrays(folder: Path) -> dict[str, npt.NDArray[np.float16]]:
