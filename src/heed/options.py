@@ -1,12 +1,12 @@
 """Check arguments against the constructor that they are for, and describe all that is wrong with them.
 
-A signature is a schema: ``warmup_steps: AtLeast0`` is an integer >= 0. pydantic checks types and ranges. It is imported
+A signature is a schema: ``warmup_steps: AtLeast0`` is an integer >= 0. pydantic checks types and ranges; it is imported
 at the first check, so that ``heed --help`` does not wait for it.
 """
 
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
@@ -38,9 +38,6 @@ MAX_CHARS = 200
 """Characters of a wrong value that a message repeats."""
 
 
-# ---- checks
-
-
 def validated(where: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that checks the arguments of the constructor before it runs.
 
@@ -66,21 +63,18 @@ def validated(where: str) -> Callable[[type[T]], type[T]]:
 def from_plain(cls: type[T], data: Any, *, where: str) -> T:
     """Build a dataclass, and the dataclasses among its fields, from nested mappings.
 
-    Args:
-        where: as for `validated`.
-
     Raises:
         HeedError: listing all options that are missing, unknown, of the wrong type, out of range or contradictory.
     """
     if not isinstance(data, Mapping):
         raise HeedError(f"{where.removesuffix('.')}={format_value(data)} must be a mapping.")
     hints: dict[str, type[Any]] = get_type_hints(cls)
-    parts = {name: hint for name, hint in hints.items() if name in data and is_dataclass(hint)}
-    arguments = {name: value for name, value in data.items() if name not in parts}
+    arguments = dict(data)
     problems: list[str] = []
-    for name, part in parts.items():
+    parts = [name for name, hint in hints.items() if name in data and is_dataclass(hint)]
+    for name in parts:
         with collect_problems(problems):
-            arguments[name] = from_plain(part, data[name], where=f"{where}{name}.")
+            arguments[name] = from_plain(hints[name], arguments.pop(name), where=f"{where}{name}.")
     raise_problems(problems + find_problems(cls, arguments, where=where, later=parts))
     return cls(**arguments)
 
@@ -97,8 +91,7 @@ def find_problems(
     """
     parameters = inspect.signature(target).parameters
     named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    annotations = argument_types(target)
-    hints = {name: annotations.get(name, Any) for name in named}
+    hints = dict.fromkeys(named, Any) | {n: hint for n, hint in argument_types(target).items() if n in named}
     found = [f"{where}{name} must be given: it has no default." for name in given if given[name] == MISSING]
     found += find_wrong_values(hints, {name: value for name, value in given.items() if value != MISSING}, where=where)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -114,7 +107,6 @@ def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, whe
     Args:
         hints: the type of each name. A list matches any sequence, an integer any number.
         given: values by name. Other names than these are ignored.
-        where: as for `validated`.
     """
     from pydantic import ValidationError
 
@@ -150,41 +142,30 @@ def collect_problems(problems: list[str]) -> Iterator[None]:
 def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a constructor's or a function's arguments, as far as they can be resolved."""
     function = target.__init__ if inspect.isclass(target) else target
-    try:
-        return get_type_hints(function, include_extras=True)
-    except NameError:  # another library's hints, some of them of names that it imports for type checkers only
-        names = vars(inspect.getmodule(function))
-        hints = {}
-        for name, annotation in function.__annotations__.items():
-            with suppress(NameError):
-                hints[name] = eval(annotation, names) if isinstance(annotation, str) else annotation
-        return hints
+    hints, names = {}, vars(inspect.getmodule(function))
+    for name, annotation in function.__annotations__.items():
+        with suppress(NameError):  # another library's hint may be a name that it imports for type checkers only
+            hints[name] = eval(annotation, names) if isinstance(annotation, str) else annotation
+    return hints
 
 
 @cache
 def _adapter(hints: tuple[tuple[str, Any], ...]) -> "TypeAdapter[dict[str, Any]]":
     """Return pydantic's check of a mapping with some of these names."""
-    from pydantic import ConfigDict, TypeAdapter, with_config
+    from pydantic import ConfigDict, InstanceOf, Strict, TypeAdapter, with_config
     from typing_extensions import TypedDict
 
+    def readable(hint: Any) -> Any:
+        """Let a tuple be a list, because plain data has no tuples, and a dataclass an object that was built before."""
+        if get_origin(hint) in (Union, types.UnionType):
+            return Union[tuple(map(readable, get_args(hint)))]  # noqa: UP007  # of any length
+        if get_origin(hint) is tuple:
+            return Annotated[hint, Strict(False)]
+        return InstanceOf[hint] if is_dataclass(hint) else hint  # type: ignore[misc]
+
     config = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
-    fields = {name: _to_pydantic(hint) for name, hint in hints}
+    fields = {name: readable(hint) for name, hint in hints}
     return TypeAdapter(with_config(config)(TypedDict("Arguments", fields, total=False)))  # type: ignore[operator]
-
-
-def _to_pydantic(hint: Any) -> Any:
-    """Return the type as pydantic must read it.
-
-    A tuple may be a list, because plain data has no tuples. A dataclass is an object that was built before.
-    """
-    from pydantic import InstanceOf, Strict
-
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return Union[tuple(map(_to_pydantic, get_args(hint)))]  # noqa: UP007  # of any length
-    if origin is tuple:
-        return Annotated[hint, Strict(False)]
-    return InstanceOf[hint] if is_dataclass(hint) else hint  # type: ignore[misc]
 
 
 # ---- words for messages
@@ -196,7 +177,8 @@ def describe_type(hint: Any) -> str:
     if origin is Annotated:
         return " ".join([describe_type(arguments[0]), *_intervals(hint)])
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(describe_type(choice) for choice in arguments if _is_plain(choice)))
+        choices = dict.fromkeys(map(describe_type, arguments))
+        return " or ".join(choice for choice in choices if choice != "a Tensor")  # for torch's optimizers
     if origin is Literal:
         return " or ".join(map(str, arguments))
     kind = origin or hint
@@ -211,11 +193,7 @@ def describe_type(hint: Any) -> str:
 
 
 def _expected(hint: Any, error: str) -> str:
-    """Return what a wrong value must be: its range if only that is wrong ("in [0, 1)"), else the type.
-
-    Args:
-        error: pydantic's name of the error.
-    """
+    """Return what a wrong value must be: its range if only that is wrong, else its type. ``error`` is pydantic's."""
     if error == "finite_number":
         return " and ".join([*_intervals(hint), "finite"])
     is_out_of_range = error.startswith(("greater_than", "less_than")) and get_origin(hint) is Annotated
@@ -224,25 +202,15 @@ def _expected(hint: Any, error: str) -> str:
 
 def _intervals(hint: Any) -> list[str]:
     """Return the ranges of a type in words: "in [0, 1)", or with one limit only "> 0"."""
-    return [_describe_interval(mark) for mark in get_args(hint)[1:] if isinstance(mark, Interval)]
-
-
-def _describe_interval(interval: Interval) -> str:
-    """Return a range in words: "in [0, 1)", or with one limit only "> 0"."""
-    low = interval.gt if interval.ge is None else interval.ge
-    high = interval.lt if interval.le is None else interval.le
-    if low is not None and high is not None:
-        return f"in {'(' if interval.ge is None else '['}{low}, {high}{')' if interval.le is None else ']'}"
-    if low is not None:
-        return f"{'>' if interval.ge is None else '>='} {low}"
-    return f"{'<' if interval.le is None else '<='} {high}"
-
-
-def _is_plain(hint: Any) -> bool:
-    """Return whether plain data can have this type; torch's signatures allow tensors next to numbers."""
-    kind = get_args(hint)[0] if get_origin(hint) is Annotated else get_origin(hint) or hint
-    plain = (int, float, bool, str, types.NoneType, Sequence, Mapping)
-    return not inspect.isclass(kind) or issubclass(kind, plain)
+    found = []
+    for mark in get_args(hint)[1:]:
+        if isinstance(mark, Interval):
+            limits = {">=": mark.ge, ">": mark.gt, "<=": mark.le, "<": mark.lt}
+            (sign, low), *upper = [(sign, limit) for sign, limit in limits.items() if limit is not None]
+            for upper_sign, high in upper:
+                found.append(f"in {'[' if sign == '>=' else '('}{low}, {high}{']' if upper_sign == '<=' else ')'}")
+            found += [] if upper else [f"{sign} {low}"]
+    return found
 
 
 def format_value(value: Any) -> str:

@@ -43,7 +43,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_heed_and_its_help_import_nothing_slow() -> None:
-    commands = [[], *([command.name] for command in COMMANDS)]
+    commands = [[], *([name] for name in COMMANDS)]
     script = (
         "import sys; from heed.cli import main\n"
         "import heed, heed.options, heed.progress; heed.__all__, dir(heed)\n"

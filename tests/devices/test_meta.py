@@ -26,7 +26,7 @@ from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.rnn_config import RNNConfig
 from heed.models.seq2seq import ModelConfig
-from heed.training.module import TranslationModule
+from heed.training.module import TrainingOptions, TranslationModule
 from tests.conftest import RNN, TRANSFORMER
 from tests.tokenizers import train_tokenizer
 
@@ -115,21 +115,23 @@ def test_a_training_step(
     module = TranslationModule(
         build(name),
         tokenizer,
+        TrainingOptions(
+            label_smoothing=0.1,
+            r_drop=alpha,
+            embedding_lr_scale=1.0,
+            clip_norm=1.0,
+            max_skipped_steps=5,
+            activation_checkpointing=False,
+            compile=False,
+        ),
         optimizer=partial(MaskedSGD, defaults={"lr": 0.1}),
         schedule=lambda step: 1.0,
-        label_smoothing=0.1,
-        r_drop=alpha,
-        embedding_lr_scale=1.0,
-        clip_norm=1.0,
-        max_skipped_steps=5,
-        activation_checkpointing=False,
-        compile=False,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
         seed=1,
     ).to(META)
     module.train()
     optimizer = module.configure_optimizers()
-    data = SimpleNamespace(mixed=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99))
+    data = SimpleNamespace(mixed=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99), advance=lambda shard: None)
     trainer: Any = SimpleNamespace(
         world_size=2, optimizers=[optimizer], precision_plugin=None, strategy=None, global_step=3
     )

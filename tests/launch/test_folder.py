@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -45,7 +46,8 @@ def test_a_run_with_checkpoints_can_be_resumed(
     monkeypatch.setattr("sys.argv", ["heed train", "model=rnn", "resume=true"])
     report_on_failure(folder, RuntimeError(), resumed=False)
     assert capsys.readouterr().err.endswith(f"To resume: heed train model=rnn 'hydra.run.dir={folder}' resume=true\n")
-    for error in (DivergedError("x", step=1, checkpoint=None), CheckpointFormatError("x")):
+    trainer = SimpleNamespace(global_step=1, checkpoint_callback=SimpleNamespace(last=[]))
+    for error in (DivergedError("x", trainer), CheckpointFormatError("x")):
         report_on_failure(folder, error, resumed=False)
         assert capsys.readouterr().err == ""
     report_on_failure(folder, HeedError("x"), resumed=True)

@@ -11,8 +11,8 @@ from heed.data.batch import Batch
 from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.symbols import BOS
-from heed.training.activation_checkpointing import checkpoint_layers
 from heed.training.loss import cross_entropy
+from heed.training.memory import checkpoint_layers
 
 
 def loss_gradients_and_memory(model: TrainableSeq2Seq, batch: Batch) -> tuple[Tensor, list[Tensor], int]:

@@ -17,8 +17,8 @@ from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq, TrainableSeq2Seq
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, PAD
-from heed.training.activation_checkpointing import checkpoint_layers
 from heed.training.compilation import compiled_decode_hidden
+from heed.training.memory import checkpoint_layers
 from tests.conftest import TRANSFORMER
 
 SMALL = replace(TRANSFORMER, encoder_layers=2, decoder_layers=1)

@@ -19,8 +19,7 @@ from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cross_entropy, r_drop
-from heed.training.module import TranslationModule
-from heed.training.results import SplitOutputs
+from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant
 
 FAMILIES = ["transformer", "rnn"]
@@ -42,15 +41,17 @@ def build_module(
     return TranslationModule(
         model,
         tokenizer,
+        TrainingOptions(
+            label_smoothing=0.1,
+            r_drop=alpha,
+            embedding_lr_scale=embedding_lr_scale,
+            clip_norm=0.0,
+            max_skipped_steps=5,
+            activation_checkpointing=False,
+            compile=False,
+        ),
         optimizer=partial(torch.optim.SGD, lr=0.1),
         schedule=Constant(warmup_steps=0),
-        label_smoothing=0.1,
-        r_drop=alpha,
-        embedding_lr_scale=embedding_lr_scale,
-        clip_norm=0.0,
-        max_skipped_steps=5,
-        activation_checkpointing=False,
-        compile=False,
         search=GreedySearch(max_length_factor=1.0, max_length_extra=1),
         seed=1,
     )
@@ -156,7 +157,11 @@ def module(
 ) -> TranslationModule:
     """A module whose trainer resumes from runs/old/last.ckpt."""
     module = build_module(tiny_model("rnn"), tokenizer)
-    trainer = SimpleNamespace(ckpt_path="runs/old/last.ckpt", optimizers=[torch.optim.SGD(module.parameters())])
+    trainer = SimpleNamespace(
+        ckpt_path="runs/old/last.ckpt",
+        optimizers=[torch.optim.SGD(module.parameters())],
+        fit_loop=SimpleNamespace(state_dict=dict),
+    )
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
     return module
 

@@ -5,6 +5,7 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,12 +70,17 @@ def test_skipped_steps_are_counted_in_total_and_consecutively() -> None:
         skipped.count(torch.tensor(finite))
     assert skipped.counts.tolist() == [3, 1]
     restored = SkippedSteps(limit=3)
-    restored.load_state_dict(skipped.state_dict())
+    checkpoint: dict[str, Any] = {}
+    skipped.on_save_checkpoint(None, None, checkpoint)
+    restored.on_load_checkpoint(None, None, checkpoint)
     restored.count(torch.tensor(False))
     assert restored.counts.tolist() == [4, 2]
-    restored.check(2, step=9, checkpoint=None)
-    with pytest.raises(HeedError, match=r"3 steps in a row .* ckpt_path='here\.ckpt'"):
-        restored.check(3, step=9, checkpoint=Path("here.ckpt"))
+    checkpoints = SimpleNamespace(last=[Path("here.ckpt")])
+    trainer = SimpleNamespace(global_step=9, log_every_n_steps=3, checkpoint_callback=checkpoints)
+    restored.on_train_batch_end(trainer)
+    restored.count(torch.tensor(False))
+    with pytest.raises(HeedError, match=r"up to step 9, 3 steps in a row .* ckpt_path='here\.ckpt'"):
+        restored.on_train_batch_end(trainer)
 
 
 @pytest.mark.full

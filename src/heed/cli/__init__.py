@@ -1,10 +1,11 @@
-"""The ``heed`` program: one module per subcommand."""
+"""The ``heed`` program: one module per subcommand, which has a summary, its options and what it runs."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from heed import __version__
 from heed.cli import (
@@ -26,21 +27,11 @@ from heed.compat import print_in_utf8
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
-COMMANDS = [
-    train.COMMAND,
-    prepare.COMMAND,
-    translate.COMMAND,
-    serve.COMMAND,
-    score.COMMAND,
-    evaluate.COMMAND,
-    compare.COMMAND,
-    align.COMMAND,
-    attend.COMMAND,
-    runs.COMMAND,
-    sweep.COMMAND,
-    average.COMMAND,
-    export.COMMAND,
-]
+MODULES: tuple[Any, ...] = (
+    train, prepare, translate, serve, score, evaluate, compare, align, attend, runs, sweep, average, export,
+)  # fmt: skip
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
+"""The subcommands by name. Each has ``SUMMARY``, ``add_options(parser)`` and ``run(args)``."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,9 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"heed {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for command in COMMANDS:
+    for name, command in COMMANDS.items():
         subparser = commands.add_parser(
-            command.name, help=command.summary, description=command.summary, **command.parser_settings
+            name, help=command.SUMMARY, description=command.SUMMARY, **getattr(command, "PARSER_SETTINGS", {})
         )
         command.add_options(subparser)
         subparser.set_defaults(run=command.run)

@@ -4,73 +4,60 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import Command, add_model_options, load_translator
-from heed.cli.lines import check_line_counts, read_file, translator_progress, write_lines
+from heed.cli.arguments import add, add_flag, add_model_options, add_pair_options, load_translator, read_pairs
+from heed.cli.lines import read_file, translator_progress, write_lines
 
 if TYPE_CHECKING:
     from heed.evaluation.alignment import Extraction, MatchCounts
 
+SUMMARY = "Align the words of sentence pairs by a model's cross-attention."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
-    parser.add_argument(
-        "--src", required=True, type=Path, metavar="FILE", help="source sentences, words separated by spaces"
+    add_pair_options(parser, words=", words separated by spaces")
+    text = "decoder layer, from 1 (default: the one chosen in training, otherwise the last but one)"
+    add(parser, "--layer", "N", text)
+    text = (
+        "attention head of the layer, from 1; 0 is the mean of all (default: the one chosen in training, otherwise 0)"
     )
-    parser.add_argument("--tgt", required=True, type=Path, metavar="FILE", help="their translations, one per line")
-    parser.add_argument(
-        "--layer",
-        type=int,
-        metavar="N",
-        help="decoder layer, from 1 (default: the one chosen in training, otherwise the last but one)",
-    )
-    parser.add_argument(
-        "--head",
-        type=int,
-        metavar="N",
-        help="attention head of the layer, from 1; 0 is the mean of all (default: the one chosen in training, "
-        "otherwise 0)",
-    )
+    add(parser, "--head", "N", text)
     parser.add_argument(
         "--row",
         choices=("output", "input"),
         help="attention of the decoder state that has a target word as its output, or as its input (default: the one "
         "chosen in training, otherwise output)",
     )
-    parser.add_argument(
+    add(
+        parser,
         "--symmetrize",
-        default="target",
-        metavar="HOW",
-        help="align each target word (target), each source word (source), or combine both: intersection, union, "
+        "HOW",
+        "align each target word (target), each source word (source), or combine both: intersection, union, "
         "grow-diag-final-and (default: %(default)s)",
+        default="target",
     )
-    parser.add_argument(
+    add(
+        parser,
         "--gold",
-        type=Path,
-        metavar="FILE",
-        help="gold alignments, sure links as i-j, possible ones as i?j or ipj; prints the alignment error rates of all "
+        "FILE",
+        "gold alignments, sure links as i-j, possible ones as i?j or ipj; prints the alignment error rates of all "
         "layers and heads to stderr",
     )
-    parser.add_argument("--gold-from-1", action="store_true", help="words in the gold file are counted from 1, not 0")
-    parser.add_argument(
-        "--gold-drop-outside", action="store_true", help="ignore gold links to words beyond the end of a sentence"
-    )
-    parser.add_argument(
-        "--npz", type=Path, metavar="FILE", help="also write the attention maps over subwords, for numpy.load"
-    )
+    add_flag(parser, "--gold-from-1", "words in the gold file are counted from 1, not 0")
+    add_flag(parser, "--gold-drop-outside", "ignore gold links to words beyond the end of a sentence")
+    add(parser, "--npz", "FILE", "also write the attention maps over subwords, for numpy.load")
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from heed.evaluation.alignment import align, format_pharaoh, match_counts, parse_pharaoh, to_gold
     from heed.evaluation.words import split_words
     from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
     from heed.inference.attention_archive import attention_archive
 
     check_symmetrization(args.symmetrize)
-    sources, targets = read_file(args.src), read_file(args.tgt)
-    check_line_counts({args.src: sources, args.tgt: targets})
+    sources, targets = read_pairs(args)
     golds = args.gold and parse_pharaoh(
         read_file(args.gold),
         [(len(split_words(src)), len(split_words(tgt))) for src, tgt in zip(sources, targets, strict=True)],
@@ -128,6 +115,3 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
     lines.append(f"written: {summary(written)}")
     lines.append(f"best:    {summary(best_extraction(rates))}  (choose on development data, not on a test set)")
     return "\n".join(lines)
-
-
-COMMAND = Command("align", "Align the words of sentence pairs by a model's cross-attention.", _add_options, _run)

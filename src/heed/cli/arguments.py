@@ -6,50 +6,49 @@ Modules that are slow to import, such as torch, are imported inside functions: `
 import argparse
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from heed.cli.lines import check_line_counts, read_file
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
 from heed.inference.searches import MBR, SAMPLE
 
 if TYPE_CHECKING:
+    from argparse import _ActionsContainer as Parser  # a parser or a group of its options
+
     from heed.inference.searches import SearchOptions
     from heed.inference.translator import Translator
 
+TYPES: Mapping[str, Any] = {"FILE": Path, "DIR": Path, "RUN": Path, "N": int, "K": int, "A": float, "P": float}
+"""Types of values by their name in help texts; others are text."""
 
-@dataclass(frozen=True)
-class Command:
-    """A subcommand of ``heed``."""
-
-    name: str
-    summary: str
-    """One sentence for ``heed --help`` and for the command's own help."""
-    add_options: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
-    parser_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of its `argparse.ArgumentParser`."""
+ENSEMBLE = "for an ensemble"
 
 
-def add_model_options(parser: argparse.ArgumentParser, *, required: bool = True, several: bool = False) -> None:
+def add(parser: "Parser", name: str, value: str, help: str, **settings: Any) -> None:
+    """Add an argument with a value, whose type follows from its name in the help text."""
+    parser.add_argument(name, metavar=value, help=help, **{"type": TYPES.get(value, str), **settings})
+
+
+def add_flag(parser: "Parser", name: str, help: str) -> None:
+    """Add an option without a value."""
+    parser.add_argument(name, action="store_true", help=help)
+
+
+def add_model_options(parser: "Parser", *, several: str = "", **settings: Any) -> None:
     """Add ``--model`` and the options of `add_batch_options`.
 
     Args:
-        several: the option may be repeated for an ensemble; its value is a list.
+        several: what several models are for. The option may then be repeated, and its value is a list.
     """
-    parser.add_argument(
-        "--model",
-        required=required,
-        type=Path,
-        action="append" if several else "store",
-        metavar="DIR",
-        help="run or model folder, or a copy of one" + ("; repeat the option for an ensemble" if several else ""),
-    )
+    repeat = f"; repeat the option {several}" if several else ""
+    settings = {"required": True, **({"action": "append"} if several else {}), **settings}
+    add(parser, "--model", "DIR", f"run or model folder, or a copy of one{repeat}", **settings)
     add_batch_options(parser)
 
 
-def add_batch_options(parser: argparse.ArgumentParser, *, direction: bool = True) -> None:
+def add_batch_options(parser: "Parser", *, direction: bool = True) -> None:
     """Add the options for batch size, sentence length and device, and for the direction."""
     if direction:
         parser.add_argument(
@@ -59,74 +58,58 @@ def add_batch_options(parser: argparse.ArgumentParser, *, direction: bool = True
             help="languages to translate from and to, such as de-en, or only the language to translate to, for a model "
             "of several directions (default: its first direction)",
         )
-    parser.add_argument(
-        "--batch-tokens",
-        type=int,
-        default=BATCH_TOKENS,
-        metavar="N",
-        help="padded source tokens per batch (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        default=MAX_TOKENS,
-        metavar="N",
-        help="maximum subwords per sentence; a longer sentence is an error (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda, cuda:1, mps (default: cuda if available, otherwise cpu)"
-    )
+    text = "padded source tokens per batch (default: %(default)s)"
+    add(parser, "--batch-tokens", "N", text, default=BATCH_TOKENS)
+    text = "maximum subwords per sentence; a longer sentence is an error (default: %(default)s)"
+    add(parser, "--max-tokens", "N", text, default=MAX_TOKENS)
+    add(parser, "--device", "NAME", "cpu, cuda, cuda:1, mps (default: cuda if available, otherwise cpu)")
+
+
+def add_pair_options(parser: "Parser", *, words: str = "") -> None:
+    """Add ``--src`` and ``--tgt``, the files that `read_pairs` reads.
+
+    Args:
+        words: how the words of a sentence are written.
+    """
+    add(parser, "--src", "FILE", f"source sentences, one per line{words}", required=True)
+    add(parser, "--tgt", "FILE", "their translations, one per line", required=True)
+
+
+def read_pairs(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Return the sources and targets of `add_pair_options`."""
+    sources, targets = read_file(args.src), read_file(args.tgt)
+    check_line_counts({args.src: sources, args.tgt: targets})
+    return sources, targets
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for beam search, sampling and minimum Bayes risk decoding; see `search_changes`."""
+    """Add the options for beam search, sampling and minimum Bayes risk decoding; see `search_options`."""
     group = parser.add_argument_group("search", "By default, the search that the model was scored with after training.")
-    group.add_argument("--beam", type=int, metavar="K", help="beam size; 1 is greedy search")
-    group.add_argument(
-        "--length-penalty",
-        type=float,
-        metavar="A",
-        help="exponent of the length penalty; 0 is none, larger values favour longer translations",
-    )
-    group.add_argument("--sample", action="store_true", help="sample translations instead of beam search")
-    group.add_argument(
-        "--temperature",
-        type=float,
-        metavar="T",
-        help=f"sampling temperature; lower values favour likely subwords (default: {SAMPLE['temperature']:g})",
-    )
-    group.add_argument("--top-k", type=int, metavar="K", help="sample from the K likeliest subwords (default: all)")
-    group.add_argument(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help="sample from the smallest set of subwords with total probability P (default: all)",
-    )
-    group.add_argument("--seed", type=int, metavar="N", help=f"random seed of sampling (default: {SAMPLE['seed']})")
-    group.add_argument(
-        "--mbr",
-        action="store_true",
-        help="minimum Bayes risk decoding: choose the candidate most similar to the others (slow)",
-    )
-    group.add_argument(
-        "--samples",
-        type=int,
-        metavar="N",
-        help=f"sampled candidates for --mbr, besides the K of --beam (default: {MBR['samples']})",
-    )
-    group.add_argument(
-        "--utility", choices=("chrf", "bleu"), help=f"similarity metric for --mbr (default: {MBR['utility']})"
-    )
+    add(group, "--beam", "K", "beam size; 1 is greedy search")
+    text = "exponent of the length penalty; 0 is none, larger values favour longer translations"
+    add(group, "--length-penalty", "A", text)
+    add_flag(group, "--sample", "sample translations instead of beam search")
+    text = f"sampling temperature; lower values favour likely subwords (default: {SAMPLE['temperature']:g})"
+    add(group, "--temperature", "T", text, type=float)
+    add(group, "--top-k", "K", "sample from the K likeliest subwords (default: all)")
+    add(group, "--top-p", "P", "sample from the smallest set of subwords with total probability P (default: all)")
+    add(group, "--seed", "N", f"random seed of sampling (default: {SAMPLE['seed']})")
+    add_flag(group, "--mbr", "minimum Bayes risk decoding: choose the candidate most similar to the others (slow)")
+    text = f"sampled candidates for --mbr, besides the K of --beam (default: {MBR['samples']})"
+    add(group, "--samples", "N", text)
+    text = f"similarity metric for --mbr (default: {MBR['utility']})"
+    group.add_argument("--utility", choices=("chrf", "bleu"), help=text)
 
 
 def search_options(args: argparse.Namespace) -> "SearchOptions":
     """Return the values of the options of `add_search_options`."""
-    names = ("beam", "length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "mbr", "samples", "utility")
-    options: Any = {name: getattr(args, name) for name in names}
-    return cast("SearchOptions", options)
+    from heed.inference.searches import SearchOptions
+
+    options: Any = {name: getattr(args, name) for name in SearchOptions.__annotations__}
+    return cast(SearchOptions, options)
 
 
-def add_engine_option(parser: argparse.ArgumentParser) -> None:
+def add_engine_option(parser: "Parser") -> None:
     """Add ``--engine``."""
     parser.add_argument(
         "--engine",
@@ -137,22 +120,26 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_translator(args: argparse.Namespace) -> "Translator":
-    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`."""
+def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
+    """Load the model or ensemble of ``--model``, with the options of `add_batch_options` and of `add_engine_option`.
+
+    Args:
+        models: instead of ``--model``.
+    """
     from heed.kernels.allocator import keep_freed_memory
 
     keep_freed_memory()
-    paths = args.model if isinstance(args.model, list) else [args.model]
-    return engine_loader(args)(*paths, direction=args.direction)
+    named = args.model if isinstance(args.model, list) else [args.model]
+    return engine_loader(args)(*(models or named), direction=args.direction)
 
 
 def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
     """Return the function that loads a translator from folders, with the options that do not name a model."""
     if getattr(args, "engine", "heed") == "ctranslate2":
-        from heed.export.ctranslate2_loading import load
+        from heed.export import ctranslate2_loading as loading
     else:
-        from heed.inference.loading import load
-    return partial(load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
+        from heed.inference import loading
+    return partial(loading.load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
 
 
 def utf8_text(argument: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heed.cli.arguments import (
-    Command,
-    add_batch_options,
+    add,
+    add_model_options,
     add_search_options,
     load_translator,
     search_options,
@@ -20,40 +20,22 @@ from heed.files import replacing, writing
 if TYPE_CHECKING:
     from heed.inference.outputs import Attended
 
+SUMMARY = "Show the attention of models as an interactive HTML page."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "sentences",
-        nargs="*",
-        type=utf8_text,
-        metavar="SENTENCE",
-        help="source sentences (default: the lines of standard input)",
-    )
-    parser.add_argument(
-        "--model",
-        required=True,
-        action="append",
-        type=Path,
-        metavar="DIR",
-        help="run or model folder, or a copy of one; repeat the option to show several models side by side",
-    )
-    parser.add_argument(
-        "--tgt",
-        action="append",
-        type=utf8_text,
-        metavar="SENTENCE",
-        help="translation; repeat the option for each sentence (default: the model's own translations)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("attention.html"), metavar="FILE", help="HTML page (default: %(default)s)"
-    )
-    parser.add_argument("--png", type=Path, metavar="DIR", help="also write PNG images of each map and of all together")
-    parser.add_argument("--npz", type=Path, metavar="FILE", help="also write the maps as arrays, for numpy.load")
-    add_batch_options(parser)
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "source sentences (default: the lines of standard input)"
+    add(parser, "sentences", "SENTENCE", text, nargs="*", type=utf8_text)
+    add_model_options(parser, several="to show several models side by side")
+    text = "translation; repeat the option for each sentence (default: the model's own translations)"
+    add(parser, "--tgt", "SENTENCE", text, action="append", type=utf8_text)
+    add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("attention.html"))
+    add(parser, "--png", "DIR", "also write PNG images of each map and of all together")
+    add(parser, "--npz", "FILE", "also write the maps as arrays, for numpy.load")
     add_search_options(parser)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from heed.report.attention import System, attention_page, model_names
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
@@ -63,7 +45,7 @@ def _run(args: argparse.Namespace) -> None:
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
     systems, pairs_by_model = [], []
     for folder, name in zip(args.model, model_names(args.model), strict=True):
-        translator = load_translator(argparse.Namespace(**{**vars(args), "model": folder}))
+        translator = load_translator(args, folder)
         pairs = translator.attend(sentences, args.tgt, **search_options(args))
         pairs_by_model.append(pairs)
         systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))
@@ -104,6 +86,3 @@ def _save_arrays(path: Path, pairs_by_model: "Sequence[Sequence[Attended]]") -> 
             prefix = f"model{model}." if len(pairs_by_model) > 1 else ""
             for number, pair in enumerate(pairs):
                 add(f"{prefix}{number}", pair)
-
-
-COMMAND = Command("attend", "Show the attention of models as an interactive HTML page.", _add_options, _run)

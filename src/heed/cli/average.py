@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import Command
+from heed.cli.arguments import add, add_flag
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError
 from heed.files import replacing
@@ -14,21 +14,19 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.runs.averaging import WeightSource
 
+SUMMARY = "Average checkpoints of a run, or models, into one model."
 
-def _average_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "sources", nargs="+", type=Path, metavar="RUN|CKPT", help="finished runs, their checkpoints, or model folders"
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add(parser, "sources", "RUN|CKPT", "finished runs, their checkpoints, or model folders", nargs="+", type=Path)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", type=int, metavar="K", help="the last K checkpoints of each run")
-    which.add_argument("--best", type=int, metavar="K", help="the best K checkpoints of each run (by its select=)")
-    which.add_argument(
-        "--ema", action="store_true", help="the moving average in each CKPT, or in the best checkpoint of each RUN"
-    )
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="the new model folder")
+    add(which, "--last", "K", "the last K checkpoints of each run")
+    add(which, "--best", "K", "the best K checkpoints of each run (by its select=)")
+    add_flag(which, "--ema", "the moving average in each CKPT, or in the best checkpoint of each RUN")
+    add(parser, "--out", "DIR", "the new model folder", required=True)
 
 
-def _average(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from heed.inference import model_folder
     from heed.runs.averaging import average
     from heed.runs.lineage import check_lineage
@@ -76,6 +74,3 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSou
     folder = model_folder.find(run)
     for checkpoint in checkpoints:
         yield checkpoint_source(checkpoint, folder, ema=args.ema)
-
-
-COMMAND = Command("average", "Average checkpoints of a run, or models, into one model.", _average_options, _average)

@@ -4,37 +4,31 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from heed.cli.arguments import Command
+from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
+SUMMARY = "Compare the translations of runs, with significance tests."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folders of finished runs, or copies of them")
-    parser.add_argument(
-        "--group",
-        nargs="+",
-        action="extend",
-        metavar="NAME=RUN,RUN",
-        help="instead of RUN: systems trained with several seeds, for example rnn=runs/a,runs/b transformer=runs/c",
-    )
-    parser.add_argument(
-        "--split",
-        metavar="NAME",
-        help="test set (default: all that all runs have translated, with details about the first)",
-    )
-    parser.add_argument(
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add(parser, "runs", "RUN", "folders of finished runs, or copies of them", nargs="*")
+    text = "instead of RUN: systems trained with several seeds, for example rnn=runs/a,runs/b transformer=runs/c"
+    add(parser, "--group", "NAME=RUN,RUN", text, nargs="+", action="extend")
+    text = "test set (default: all that all runs have translated, with details about the first)"
+    add(parser, "--split", "NAME", text)
+    add(
+        parser,
         "--challenge",
-        metavar="FILE",
-        help="challenge set in JSONL with src, good, bad and tag; none for no challenge set (default: the built-in one "
-        "for models of data=synthetic)",
+        "FILE",
+        "challenge set in JSONL with src, good, bad and tag; none for no challenge set (default: the built-in one for "
+        "models of data=synthetic)",
+        type=str,
     )
-    parser.add_argument(
-        "--out", type=Path, default=Path("comparison"), metavar="DIR", help="output folder (default: %(default)s)"
-    )
+    add(parser, "--out", "DIR", "output folder (default: %(default)s)", default=Path("comparison"))
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     groups = _parse_groups(args)
     from heed.compare.confounders import describe_options
     from heed.report.comparison import write_comparison
@@ -67,6 +61,3 @@ def _parse_groups(args: argparse.Namespace) -> list[tuple[str, Sequence[Path]]]:
     if len(groups) < 2:
         raise HeedError("--group needs two or more groups to compare: NAME=RUN,RUN NAME=RUN,RUN.")
     return list(groups.items())
-
-
-COMMAND = Command("compare", "Compare the translations of runs, with significance tests.", _add_options, _run)

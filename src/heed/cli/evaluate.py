@@ -4,11 +4,12 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heed.cli.arguments import (
-    Command,
+    ENSEMBLE,
+    add,
+    add_flag,
     add_model_options,
     add_search_options,
     load_translator,
@@ -34,38 +35,26 @@ SECONDS_PER_SENTENCE = 2e-3
 COMET_SECONDS_PER_SENTENCE = 0.5
 """Rough duration of COMET on a CPU."""
 
+SUMMARY = "Compute BLEU, chrF and TER of a model or of translations."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, required=False, several=True)
-    parser.add_argument("--hyp", type=Path, metavar="FILE", help="translations to score, instead of --model")
-    parser.add_argument("--src", type=Path, metavar="FILE", help="source sentences, for --model and --comet")
-    parser.add_argument(
-        "--ref",
-        required=True,
-        type=Path,
-        action="append",
-        metavar="FILE",
-        help="reference translations; repeat the option for several references",
-    )
-    parser.add_argument(
-        "--tgt-lang",
-        metavar="CODE",
-        help="target language, which selects the BLEU tokenizer: ja, ko, zh, … (default: the model's)",
-    )
-    parser.add_argument("--lowercase", action="store_true", help="case-insensitive BLEU and chrF")
-    parser.add_argument(
-        "--tokenize",
-        metavar="NAME",
-        help="BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)",
-    )
-    parser.add_argument(
-        "--comet", metavar="MODEL", help="also compute COMET with this checkpoint or Hugging Face model"
-    )
-    parser.add_argument("--json", action="store_true", help="print the scores as a JSON object")
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser, required=False, several=ENSEMBLE)
+    add(parser, "--hyp", "FILE", "translations to score, instead of --model")
+    add(parser, "--src", "FILE", "source sentences, for --model and --comet")
+    text = "reference translations; repeat the option for several references"
+    add(parser, "--ref", "FILE", text, required=True, action="append")
+    text = "target language, which selects the BLEU tokenizer: ja, ko, zh, … (default: the model's)"
+    add(parser, "--tgt-lang", "CODE", text)
+    add_flag(parser, "--lowercase", "case-insensitive BLEU and chrF")
+    text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)"
+    add(parser, "--tokenize", "NAME", text)
+    add(parser, "--comet", "MODEL", "also compute COMET with this checkpoint or Hugging Face model")
+    add_flag(parser, "--json", "print the scores as a JSON object")
     add_search_options(parser)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from heed.evaluation.comet import Comet
     from heed.evaluation.scores import metric_scores
 
@@ -120,6 +109,3 @@ def _format_json(args: argparse.Namespace, scores: "Mapping[str, MetricScore]") 
         "scores": {name: asdict(score) for name, score in scores.items()},
     }
     return json.dumps(plain, indent=2, ensure_ascii=False)
-
-
-COMMAND = Command("evaluate", "Compute BLEU, chrF and TER of a model or of translations.", _add_options, _run)

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import Command
+from heed.cli.arguments import add
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError
 from heed.export import QUANTIZATIONS, TARGETS
@@ -13,26 +13,21 @@ from heed.export import QUANTIZATIONS, TARGETS
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
+SUMMARY = "Write a trained model for another engine, checked against heed."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, metavar="RUN", help="run or model folder, or a copy of one")
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add(parser, "model", "RUN", "run or model folder, or a copy of one")
     parser.add_argument("--to", required=True, choices=TARGETS, help="the engine")
-    parser.add_argument(
-        "--quantization", choices=QUANTIZATIONS, help="smaller weights, for ctranslate2 and argos (default: float32)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="the new folder (default: RUN/export/ENGINE[-QUANTIZATION])"
-    )
-    parser.add_argument("--push", metavar="ORG/NAME", help="upload a huggingface export to this repository of the hub")
-    parser.add_argument(
-        "--check",
-        type=Path,
-        metavar="FILE",
-        help="source sentences on which the export is compared with heed (default: the run's validation set)",
-    )
+    text = "smaller weights, for ctranslate2 and argos (default: float32)"
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, help=text)
+    add(parser, "--out", "DIR", "the new folder (default: RUN/export/ENGINE[-QUANTIZATION])")
+    add(parser, "--push", "ORG/NAME", "upload a huggingface export to this repository of the hub")
+    text = "source sentences on which the export is compared with heed (default: the run's validation set)"
+    add(parser, "--check", "FILE", text)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from heed.export.parity import check_sentences
     from heed.inference import loading, model_folder
 
@@ -77,6 +72,3 @@ def _output(args: argparse.Namespace, translator: "Translator") -> Path:
 def _megabytes(path: Path) -> float:
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
-
-
-COMMAND = Command("export", "Write a trained model for another engine, checked against heed.", _add_options, _run)

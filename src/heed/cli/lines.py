@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from heed.errors import HeedError
 from heed.files import decompressor, writing
-from heed.progress import Progress
+from heed.progress import progress_bar
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
@@ -124,6 +124,6 @@ def translator_progress(
             nothing is reported if stdin or stdout is a terminal.
     """
     interactive = prints_results and any(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
-    with Progress(description, total=total, initial=initial, unit="lines", enabled=not interactive) as bar:
+    with progress_bar(description, total=total, initial=initial, unit="lines", enabled=not interactive) as bar:
         translator.on_batch = bar.update
         yield

@@ -3,27 +3,20 @@
 import argparse
 import sys
 
-from heed.cli.arguments import Command
+from heed.cli.arguments import add
 from heed.cli.lines import write_lines
 
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "overrides", nargs="*", metavar="OPTION=VALUE", help="options of heed train, such as data=files data.train=…"
-    )
+SUMMARY = "Read, clean and encode the corpus of a training, so that it starts at once."
 
 
-def _run(args: argparse.Namespace) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "options of heed train, such as data=files data.train=…"
+    add(parser, "overrides", "OPTION=VALUE", text, nargs="*")
+
+
+def run(args: argparse.Namespace) -> None:
     from heed.launch.program import HEED_TRAIN
     from heed.launch.run import prepare
 
     sys.argv = [HEED_TRAIN, *args.overrides]  # messages name the program whose options these are
     write_lines([prepare(args.overrides)])
-
-
-COMMAND = Command(
-    "prepare",
-    "Read, clean and encode the corpus of a training, so that it starts at once.",
-    _add_options,
-    _run,
-)

@@ -6,7 +6,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heed.cli.arguments import Command, add_batch_options, add_engine_option, engine_loader
+from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, engine_loader
+from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import ServeSettings
 
@@ -23,41 +24,35 @@ NUMBERS: dict[str, tuple[str, str]] = {
 }
 """The options that are numbers: metavar and help."""
 
+SUMMARY = "Translate over HTTP, with the API of LibreTranslate."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, nargs="+", metavar="RUN", help="run or model folder, or a copy of one")
-    parser.add_argument("--name", action="append", metavar="NAME", help="name of a model; once per RUN")
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add(parser, "model", "RUN", "run or model folder, or a copy of one", nargs="+")
+    add(parser, "--name", "NAME", "name of a model; once per RUN", action="append")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s, this machine)")
-    parser.add_argument("--port", type=int, default=5000, metavar="N", help="port; 0 for any (default: %(default)s)")
-    parser.add_argument(
-        "--api-keys", type=Path, metavar="FILE", help="ask clients for a key: one of the lines of this file"
-    )
-    parser.add_argument(
-        "--no-split-sentences", action="store_true", help="translate each line as one sentence, unless it is too long"
-    )
-    parser.add_argument(
+    add(parser, "--port", "N", "port; 0 for any (default: %(default)s)", default=5000)
+    add(parser, "--api-keys", "FILE", "ask clients for a key: one of the lines of this file")
+    add_flag(parser, "--no-split-sentences", "translate each line as one sentence, unless it is too long")
+    add(
+        parser,
         "--allow-origin",
+        "URL",
+        "let pages of this site, such as https://example.org, use the server in a browser, and accept the name of the "
+        "site for this server; * for all",
         action="append",
         default=[],
-        metavar="URL",
-        help="let pages of this site, such as https://example.org, use the server in a browser, and accept the name of "
-        "the site for this server; * for all",
     )
     add_batch_options(parser, direction=False)
     add_engine_option(parser)
     group = parser.add_argument_group("limits")
-    for name, (metavar, text) in NUMBERS.items():
+    for name, (value, text) in NUMBERS.items():
         default = getattr(ServeSettings, name)
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=type(default),
-            default=default,
-            metavar=metavar,
-            help=f"{text} (default: %(default)s)",
-        )
+        described = f"{text} (default: %(default)s)"
+        add(group, f"--{name.replace('_', '-')}", value, described, type=type(default), default=default)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     try:
         from heed.serve import server
         from heed.serve.application import create_app
@@ -107,16 +102,7 @@ def _accepted_hosts(host: str, origins: Sequence[str]) -> frozenset[str]:
 
 def _read_keys(path: Path) -> frozenset[str]:
     """Return the lines of a file; empty ones and comments (``# …``) do not count."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise HeedError(f"--api-keys {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise HeedError(f"--api-keys {path} is not UTF-8 text.") from error
-    keys = frozenset(line for line in lines if line and not line.startswith("#"))
+    keys = frozenset(line.strip() for line in read_file(path) if line.strip() and not line.strip().startswith("#"))
     if not keys:
         raise HeedError(f"--api-keys {path} has no key: write one per line.")
     return keys
-
-
-COMMAND = Command("serve", "Translate over HTTP, with the API of LibreTranslate.", _add_options, _run)

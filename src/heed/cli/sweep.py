@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import Command
+from heed.cli.arguments import add, add_flag
 from heed.cli.lines import path_text, write_lines
 from heed.errors import HeedError, missing_package
 
@@ -22,16 +22,18 @@ WATCH_INTERVAL = 5.0
 CLEAR = "\033[H\033[2J\033[3J"
 """Makes a terminal empty."""
 
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("study", type=Path, metavar="STUDY", help="folder of the study: runs/NAME")
-    parser.add_argument("--storage", metavar="URL", help="URL of the study's database (default: STUDY/study.db)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help=f"page to write (default: STUDY/{PAGE})")
-    parser.add_argument("--top", type=int, default=TOP, metavar="N", help="trials in the table (default: %(default)s)")
-    parser.add_argument("--watch", action="store_true", help="show the study again and again until it ends")
+SUMMARY = "Summarise a hyperparameter search."
 
 
-def _run(args: argparse.Namespace) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add(parser, "study", "STUDY", "folder of the study: runs/NAME", type=Path)
+    add(parser, "--storage", "URL", "URL of the study's database (default: STUDY/study.db)")
+    add(parser, "--html", "FILE", f"page to write (default: STUDY/{PAGE})")
+    add(parser, "--top", "N", "trials in the table (default: %(default)s)", default=TOP)
+    add_flag(parser, "--watch", "show the study again and again until it ends")
+
+
+def run(args: argparse.Namespace) -> None:
     if args.top < 1:
         raise HeedError(f"--top {args.top} must be at least 1.")
     try:
@@ -72,6 +74,3 @@ def _show(lines: list[str], *, again: bool) -> None:
     elif again:
         lines = ["", *lines]
     write_lines(lines)
-
-
-COMMAND = Command("sweep", "Summarise a hyperparameter search.", _add_options, _run)

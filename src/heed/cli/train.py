@@ -2,24 +2,16 @@
 
 import argparse
 
-from heed.cli.arguments import Command
+SUMMARY = "Train a translation model."
+PARSER_SETTINGS = {"add_help": False, "prefix_chars": "\0"}
+"""Hydra parses the arguments: no word is an option of argparse, not even ``--help``."""
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="OPTION=VALUE")
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     from heed.launch import main
 
     main(args.overrides)
-
-
-COMMAND = Command(
-    "train",
-    "Train a translation model.",
-    _add_options,
-    _run,
-    # Hydra parses the arguments: no word is an option of argparse, not even --help.
-    parser_settings={"add_help": False, "prefix_chars": "\0"},
-)

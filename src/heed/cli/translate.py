@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import (
-    Command,
+    ENSEMBLE,
+    add,
     add_engine_option,
+    add_flag,
     add_model_options,
     add_search_options,
     load_translator,
@@ -33,42 +35,30 @@ if TYPE_CHECKING:
     from heed.inference.outputs import Translation
     from heed.inference.translator import Translator
 
+SUMMARY = "Translate standard input or a file, line by line."
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser, several=True)
-    parser.add_argument("--input", type=Path, metavar="FILE", help="translate this file (default: standard input)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file (default: standard output)")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue the --output FILE of a command with the same options that was interrupted",
-    )
-    parser.add_argument(
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser, several=ENSEMBLE)
+    add(parser, "--input", "FILE", "translate this file (default: standard input)")
+    add(parser, "--output", "FILE", "write to this file (default: standard output)")
+    add_flag(parser, "--resume", "continue the --output FILE of a command with the same options that was interrupted")
+    add_flag(
+        parser,
         "--split-sentences",
-        action="store_true",
-        help="split lines into sentences, translate these, and join their translations; also splits sentences longer "
-        "than --max-tokens (needs the extra split)",
+        "split lines into sentences, translate these, and join their translations; also splits sentences longer than "
+        "--max-tokens (needs the extra split)",
     )
-    parser.add_argument(
-        "--n-best",
-        type=int,
-        metavar="N",
-        help="print N translations per line, as `line number from 0 ||| translation ||| score`",
-    )
-    parser.add_argument("--scores", action="store_true", help="append ` ||| score` to each translation")
-    parser.add_argument(
-        "--alignments",
-        action="store_true",
-        help="append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON object per line: source and translations with their scores"
-    )
+    add(parser, "--n-best", "N", "print N translations per line, as `line number from 0 ||| translation ||| score`")
+    add_flag(parser, "--scores", "append ` ||| score` to each translation")
+    text = "append the word alignment as ` ||| 0-0 1-2 …`: source word - target word, counted from 0"
+    add_flag(parser, "--alignments", text)
+    add_flag(parser, "--json", "print a JSON object per line: source and translations with their scores")
     add_engine_option(parser)
     add_search_options(parser)
 
 
-def _run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     _check_options(args)
     with ExitStack() as stack:
         stream = stack.enter_context(_open_input(args.input)) if args.input else standard_input()
@@ -111,7 +101,7 @@ def _translate_stream(
     lines, sources = tee(islice(read_lines(stream, str(args.input or "the input")), done, None))
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
     results = _translations(translator, lines, args, chunk=chunk)
-    cut = _CutTranslations()
+    cut, first_cut = 0, 0
     with ExitStack() as stack:
         file = stack.enter_context(output.open()) if output else None
         stack.enter_context(renumbered(lambda number: number + done))
@@ -119,7 +109,8 @@ def _translate_stream(
         stack.enter_context(bar)
         # The result first: reading its block of lines fills the buffer of the sources.
         for number, (translations, source) in enumerate(zip(results, sources, strict=False), start=done):
-            cut.add(number + 1, translations)
+            if not translations[0].finished:
+                cut, first_cut = cut + 1, first_cut or number + 1
             text = _format(args, number, source, translations)
             if file is None:
                 write_lines(text)
@@ -127,7 +118,12 @@ def _translate_stream(
             file.writelines(f"{line}\n".encode() for line in text)
             if (number + 1) % LINES_AT_ONCE == 0:
                 file.flush()
-    cut.report()
+    if cut:
+        print(
+            f"heed: {'1 translation' if cut == 1 else f'{cut:,} translations'} reached the length limit of the search "
+            f"and may be cut off, the first in line {first_cut:,} (--json marks them with finished: false).",
+            file=sys.stderr,
+        )
 
 
 def _translations(
@@ -173,30 +169,6 @@ def _pharaoh(translation: "Translation") -> str:
     return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
 
 
-class _CutTranslations:
-    """The lines whose translation reached the length limit of the search before the model ended it."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first = 0
-
-    def add(self, number: int, translations: "list[Translation]") -> None:
-        """Record the best translation of a line, counted from 1."""
-        if not translations[0].finished:
-            self.count += 1
-            self.first = self.first or number
-
-    def report(self) -> None:
-        """Print a warning to stderr if there are such lines."""
-        if self.count:
-            lines = "1 translation" if self.count == 1 else f"{self.count:,} translations"
-            print(
-                f"heed: {lines} reached the length limit of the search and may be cut off, the first in line "
-                f"{self.first:,} (--json marks them with finished: false).",
-                file=sys.stderr,
-            )
-
-
 def _open_input(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
@@ -216,6 +188,3 @@ def _settings(args: argparse.Namespace, stream: BinaryIO) -> dict[str, Any]:
             lines.update(block)
         stream.seek(0)
     return {**options, "model": [digest(folder) for folder in args.model], "input": lines.hexdigest()}
-
-
-COMMAND = Command("translate", "Translate standard input or a file, line by line.", _add_options, _run)

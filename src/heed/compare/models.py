@@ -17,7 +17,7 @@ from heed.inference import model_folder
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
-from heed.progress import Progress
+from heed.progress import progress_bar
 from heed.synthetic import ContrastivePair
 
 BATCH_TOKENS = 4096
@@ -102,7 +102,7 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
     translator = _translator(folder)
     # A contrastive pair is scored twice: the good and the bad translation.
     total = 2 * len(contrasts) + len(pairs)
-    with Progress(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
+    with progress_bar(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
         translator.on_batch = bar.update
         accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
         attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []

@@ -13,7 +13,7 @@ from pathlib import Path
 from heed.compat import replace
 from heed.errors import HeedError
 from heed.files import remove, remove_unfinished, replacing
-from heed.progress import Progress, is_first_process
+from heed.progress import is_first_process, progress_bar
 
 FORMAT = 2
 """Version of the entries. Those of another version are built again."""
@@ -108,7 +108,7 @@ def _write_manifest(folder: Path) -> None:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
     sizes = [file.stat().st_size for file in files]
     described = {}
-    with Progress(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes), unit="B") as bar:
+    with progress_bar(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes), unit="B") as bar:
         for file, size in zip(files, sizes, strict=True):
             described[file.relative_to(folder).as_posix()] = {"size": size, "digest": digest_of_file(file)}
             bar.update(size)
@@ -129,7 +129,7 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
 
     lock, owner = FileLock(f"{folder}.lock"), folder.with_name(f"{folder.name}.owner")
     start = time.monotonic()
-    with Progress(f"Waiting for another process that prepares {folder.name}", unit="attempts") as bar:
+    with progress_bar(f"Waiting for another process that prepares {folder.name}", unit="attempts") as bar:
         # The first process of a run reports the progress, so it should be the one that builds.
         while not (is_first_process() or owner.exists() or folder.exists()) and time.monotonic() < start + HEAD_START:
             time.sleep(POLL)
@@ -138,10 +138,11 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
                 lock.acquire(timeout=0)
                 break
             except Timeout:
-                bar.note = _read_owner(owner)
+                holder = _read_owner(owner)
+                bar.set_postfix_str(holder, refresh=False)
                 if time.monotonic() - start > 60 * wait_minutes:
                     raise HeedError(
-                        f"{folder} is still being prepared by {bar.note} after data.preparation.wait_minutes="
+                        f"{folder} is still being prepared by {holder} after data.preparation.wait_minutes="
                         f"{wait_minutes:g}: look whether it works, or raise the limit."
                     ) from None
                 bar.update()

@@ -205,7 +205,11 @@ class TranslationData(L.LightningDataModule):
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps, and how long training has waited for them."""
         self.cursor = (0, 0)
-        """(epoch, step) of the next training step. The training module advances it."""
+        """(epoch, step) of the next training step."""
+
+    def advance(self, trained: StepShard) -> None:
+        """Continue after a step that has updated the weights."""
+        self.cursor = (trained.epoch, trained.step + 1)
 
     def _first_pairs(self) -> Pairs:
         chunks = np.arange(len(self.train.chunk_rows))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from heed.data.directions import Direction
 from heed.data.noise import Noise
 from heed.errors import HeedError
-from heed.progress import Progress
+from heed.progress import progress_bar
 
 BLOCK = 20_000
 """Sentence pairs that are held as Python strings at a time: a few MB."""
@@ -118,7 +118,7 @@ class ParallelText:
             parts, before = source.parts(), len(src)
             size = sum(part.size for part in parts)
             names = ", ".join(part.name for part in parts)
-            with Progress(f"Reading {names:.60}", total=size, unit="B") as bar:
+            with progress_bar(f"Reading {names:.60}", total=size, unit="B") as bar:
                 for part in parts:
                     for block in part.read(bar.update):
                         src += block.src

@@ -13,8 +13,8 @@ from heed.launch.compose import Config
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems
-from heed.training.activation_checkpointing import checkpoint_layers
 from heed.training.callbacks.ema import EMA
+from heed.training.memory import checkpoint_layers
 
 Parts = dict[str, Any]
 """The parts of a run by their name in the configuration; those in `COLLECTIONS` are mappings of objects."""
@@ -24,7 +24,6 @@ PARTS = ("batching", "data", "tokenizer", "model", "module", "optimizer", "sched
 COLLECTIONS = ("callbacks", "logger")
 """Mappings of any number of objects with names; null stands for no object."""
 PASSED_LATER = {
-    "module": {"model", "tokenizer", "optimizer", "schedule", "search", "seed", "metrics"},
     "trainer": {"folder", "selection", "callbacks", "loggers"},
     "logger": {"folder", "config"},
     "optimizer": {"params"},

@@ -24,7 +24,7 @@ from heed.runs.model_card import CardSplit, write_model_card
 from heed.runs.results import build_results, scores_by_split
 from heed.runs.selection import MIN_BLEU
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
-from heed.training.callbacks.checkpoints import Checkpoints, find_checkpoints
+from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.loggers import log_results
@@ -53,7 +53,7 @@ def write_run(
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
     alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
     corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
-    checkpoints = find_checkpoints(trainer.callbacks)
+    checkpoints: Checkpoints = trainer.checkpoint_callback
     used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]
 
     for split, (_, _, translations) in module.results.items():
@@ -79,9 +79,9 @@ def write_run(
         "steps": trainer.global_step,
         "epochs": round(metrics.totals["tgt_tokens"] / data.train_tgt_tokens, 2),
         "tokens": metrics.totals["src_tokens"] + metrics.totals["tgt_tokens"],
-        "train_seconds": round(metrics.train_seconds, 1),
-        "tokens_per_second": round(metrics.tokens_per_second, 1),
-        "data_wait": round(metrics.data_wait, 4),
+        "train_seconds": round(metrics.totals["fit_seconds"], 1),
+        "tokens_per_second": round(metrics.speed()["tokens_per_second"], 1),
+        "data_wait": round(metrics.speed()["data_wait"], 4),
         "padding": round(metrics.padding, 4),
         "device": f"{trainer.world_size} × {trainer.strategy.root_device.type}, {trainer.precision}",
         "decode_seconds": {split: round(seconds, 2) for split, seconds in module.decode_seconds.items()},

@@ -35,9 +35,8 @@ from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
 from heed.runs.resume import check_start
 from heed.runs.selection import BUILT_IN, Selection
-from heed.training.callbacks.checkpoints import find_checkpoints
 from heed.training.callbacks.corpora import CountCorpora
-from heed.training.callbacks.pruning import Pruning, Report, find_pruned_step
+from heed.training.callbacks.stopping import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
@@ -93,7 +92,7 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             if trainer.is_global_zero:
                 run.write_pruned(step)
             return None
-        module.model.load_state_dict(chosen_weights(config["weights"], find_checkpoints(trainer.callbacks)))
+        module.model.load_state_dict(chosen_weights(config["weights"], trainer.checkpoint_callback))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
             results = write_run(run, trainer, module, options=differences)
@@ -147,13 +146,13 @@ def assemble(
     )
     if corpus.train.is_mixture:
         names = [part.text.name for part in corpus.train.texts]
-        trainer.callbacks.append(CountCorpora(names, config["trainer"]["log_every"]))
+        trainer.callbacks.append(CountCorpora(names))
     torch.manual_seed(config["seed"])
     model = _build_model(parts["model"], tokenizer)
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
-    module = parts["module"](model, tokenizer, seed=config["seed"], metrics=metrics, **later)
+    module = TranslationModule(model, tokenizer, parts["module"], seed=config["seed"], metrics=metrics, **later)
     return trainer, module, data
 
 

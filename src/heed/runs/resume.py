@@ -1,10 +1,14 @@
-"""Where a run starts: the run that ``resume=true`` continues, and the checkpoint that is loaded."""
+"""Where a run starts: the run that ``resume=true`` continues, and the checkpoint that is loaded and checked."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from heed.errors import HeedError
+from heed.inference.model_folder import check_architecture
+from heed.runs.checkpoint_format import check_checkpoint_format
 from heed.runs.checkpoints import CHECKPOINTS, latest_checkpoint
 from heed.runs.claim import creation_order
 from heed.runs.config import CONFIG, changed_options, read_config
@@ -75,3 +79,49 @@ def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
     if checkpoint and not checkpoint.is_file():
         raise HeedError(f"There is no checkpoint {checkpoint} (relative paths start at {Path.cwd()}).")
     return checkpoint
+
+
+def check_resumable(
+    checkpoint: Mapping[str, Any],
+    path: Path,
+    *,
+    weights: Mapping[str, Tensor],
+    tokenizer: str,
+    optimizer: str,
+    progress: Mapping[str, Any],
+) -> None:
+    """Check that training can be resumed from the content of the checkpoint ``path``.
+
+    Args:
+        weights: of the model that is to be trained, by name.
+        tokenizer: digest of its tokenizer.
+        optimizer: class of its optimizer.
+        progress: counters of training that a checkpoint must contain.
+
+    Raises:
+        HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
+    """
+    check_checkpoint_format(checkpoint, path)
+    check_architecture(checkpoint["state_dict"], weights, path)
+    if checkpoint["tokenizer"] != tokenizer:
+        raise HeedError(
+            f"{path} was trained with another tokenizer, whose token ids stand for other pieces: use the same data "
+            "and tokenizer, or start a new run from its weights with init_from=RUN."
+        )
+    if checkpoint["optimizer"] != optimizer:
+        raise HeedError(
+            f"{path} holds the optimizer state of {checkpoint['optimizer']}, which {optimizer} cannot use: choose the "
+            "same optimizer, or start a new run from its weights with init_from=RUN."
+        )
+    # Lightning ignores missing counters, and would start at step 0 with trained weights.
+    if not _has_all_keys(checkpoint["loops"]["fit_loop"], progress):
+        raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
+
+
+def _has_all_keys(found: Any, expected: Any) -> bool:
+    """Return whether a nested mapping has all keys of another one, at every level."""
+    if not isinstance(expected, Mapping):
+        return not isinstance(found, Mapping)
+    return isinstance(found, Mapping) and all(
+        key in found and _has_all_keys(found[key], value) for key, value in expected.items()
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heed.errors import HeedError
-from heed.progress import Progress, track
+from heed.progress import progress_bar, track
 from heed.synthetic.grammar import Key, Pair, detokenize
 from heed.synthetic.rules import (
     CONTRASTIVE_TAGS,
@@ -91,7 +91,7 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
     first_parts: dict[str, tuple[str, AnnotatedPair]] = {}  # by split: waiting for a second part
     seen: set[str] = set()
     failed = 0
-    with Progress("Generating the corpus", total=train + valid + test + long, unit="pairs") as bar:
+    with progress_bar("Generating the corpus", total=train + valid + test + long, unit="pairs") as bar:
         while any(len(splits[name]) < size for name, size in sizes.items()):
             failed += 1
             if failed > MAX_FAILED_DRAWS:

@@ -3,7 +3,7 @@
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -37,13 +37,16 @@ def wandb_logger(
     _replace_unwritable_directories(folder)
     wandb.setup()  # reads WANDB_SILENT before wandb prints anything
     offline = mode == "offline" or (mode == "auto" and not _logged_in())
-    name, group = _saved_names(folder, config)
+    names = _saved(
+        folder / "wandb" / "names.json", lambda: json.dumps(run_names(folder, config, read_overrides(folder)))
+    )
+    name, group = json.loads(names)
     return WandbLogger(
         name=name,
         group=group,
         project=project,
         save_dir=folder,
-        id=_run_id(folder),
+        id=_saved(folder / "wandb" / "id", _new_id),
         resume="allow",
         offline=offline,
         mode="offline" if offline else "online",  # wandb.login has read WANDB_MODE: override it
@@ -79,8 +82,12 @@ def log_images(loggers: Iterable[Logger], key: str, images: Mapping[str, Path], 
 
             logger.log_metrics({f"{key}/{name}": wandb.Image(str(path)) for name, path in images.items()}, step=step)
         elif isinstance(logger, TensorBoardLogger):
+            import numpy as np
+            from PIL import Image
+
             for name, path in images.items():
-                logger.experiment.add_image(f"{key}/{name}", _pixels(path), step, dataformats="HWC")
+                pixels = np.asarray(Image.open(path).convert("RGB"))
+                logger.experiment.add_image(f"{key}/{name}", pixels, step, dataformats="HWC")
 
 
 @rank_zero_only
@@ -122,28 +129,9 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
             wandb.finish(exit_code=exit_code)
 
 
-def _pixels(path: Path) -> Any:
-    """Read a picture as a uint8 array, "height width RGB"."""
-    import numpy as np
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return np.asarray(image.convert("RGB"))
-
-
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(str(value).replace("|", "\\|") for value in line) + " |" for line in lines)
-
-
-def _run_id(folder: Path) -> str:
-    """Return the wandb id of a run folder; a resumed run has the same one."""
-    path = folder / "wandb" / "id"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        of_agent = os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None
-        path.write_text(of_agent or secrets.token_hex(4), encoding="utf-8")
-    return path.read_text(encoding="utf-8").strip()
 
 
 def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str]) -> tuple[str | None, str | None]:
@@ -168,16 +156,16 @@ def run_names(folder: Path, config: Mapping[str, Any], overrides: Sequence[str])
     return f"{config['name']} seed {config['seed']}", None
 
 
-def _saved_names(folder: Path, config: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return `run_names` of a new run, and those it was started with for a resumed one."""
-    path = folder / "wandb" / "names.json"
+def _saved(path: Path, new: Callable[[], str]) -> str:
+    """Return the content of a file, which is ``new()`` for a new run and the same for a resumed one."""
     if not path.exists():
-        names = run_names(folder, config, read_overrides(folder))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(names), encoding="utf-8")
-        return names
-    name, group = json.loads(path.read_text(encoding="utf-8"))
-    return name, group
+        path.write_text(new(), encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _new_id() -> str:
+    return (os.environ.get("WANDB_RUN_ID") if _has_wandb_agent() else None) or secrets.token_hex(4)
 
 
 def _group(folder: Path) -> str:

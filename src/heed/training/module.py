@@ -5,14 +5,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import numpy as np
 import torch
+from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -21,20 +23,64 @@ from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Search
-from heed.errors import HeedError
-from heed.evaluation.scores import Metric, corpus_scores
-from heed.inference.model_folder import check_architecture
+from heed.evaluation.scores import Metric, Scores, corpus_scores
+from heed.inference.translator import Translator
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
-from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY, check_checkpoint_format
-from heed.training.activation_checkpointing import checkpoint_layers
+from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.runs.resume import check_resumable
 from heed.training.clipping import clip_gradients
 from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import cross_entropy, r_drop, zero_loss
-from heed.training.memory import explain_out_of_memory, find_device_tokens
+from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, step_if_finite
-from heed.training.results import SplitOutputs, SplitResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """The training loss and the update of the weights: the options ``module.*``.
+
+    Args:
+        label_smoothing: ε.
+        r_drop: α of `heed.training.loss.r_drop`; 0 turns it off.
+        embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in few
+            steps only, so they need a higher learning rate than the other weights.
+        clip_norm: largest norm of a step's gradient; 0 turns clipping off.
+        max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
+        activation_checkpointing: compute activations again in the backward pass instead of keeping them.
+        compile: train with kernels made by torch.compile.
+    """
+
+    label_smoothing: UnitInterval
+    r_drop: NotNegative
+    embedding_lr_scale: NotNegative
+    clip_norm: NotNegative
+    max_skipped_steps: AtLeast1
+    activation_checkpointing: bool
+    compile: bool
+
+
+class SplitResult(NamedTuple):
+    """The evaluation of one split, over all processes."""
+
+    scores: Scores
+    loss: float
+    """Mean negative log-likelihood in nats per target token."""
+    translations: list[str]
+    """In the order of the split."""
+
+
+@dataclass
+class SplitOutputs:
+    """What one process has computed so far on its batches of a split."""
+
+    translations: list[tuple[int, list[int]]] = field(default_factory=list)
+    """(row in the split, token ids)."""
+    nll: float = 0.0
+    """Summed over target tokens, in nats."""
+    tgt_tokens: int = 0
+    decode_seconds: float = 0.0
 
 
 class TranslationModule(L.LightningModule):
@@ -48,16 +94,10 @@ class TranslationModule(L.LightningModule):
         self,
         model: TrainableSeq2Seq,
         tokenizer: Tokenizer,
+        options: TrainingOptions,
         *,
         optimizer: Callable[[Iterable[dict[str, Any]]], Optimizer],
         schedule: Callable[[int], float],
-        label_smoothing: UnitInterval,
-        r_drop: NotNegative,
-        embedding_lr_scale: NotNegative,
-        clip_norm: NotNegative,
-        max_skipped_steps: AtLeast1,
-        activation_checkpointing: bool,
-        compile: bool,
         search: Search,
         seed: AtLeast0,
         metrics: Mapping[str, Metric] | None = None,
@@ -66,14 +106,6 @@ class TranslationModule(L.LightningModule):
         Args:
             optimizer: builds the optimizer from parameter groups.
             schedule: factor on the learning rate, by optimizer step from 0.
-            label_smoothing: ε.
-            r_drop: α of `heed.training.loss.r_drop`; 0 turns it off.
-            embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in
-                few steps only, so they need a higher learning rate than the other weights.
-            clip_norm: largest norm of a step's gradient; 0 turns clipping off.
-            max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
-            activation_checkpointing: compute activations again in the backward pass instead of keeping them.
-            compile: train with kernels made by torch.compile.
             search: for the final scores.
             seed: of dropout.
             metrics: further metrics of every validation, by name.
@@ -81,21 +113,18 @@ class TranslationModule(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.model = model
-        if activation_checkpointing:
+        self.options = options
+        if options.activation_checkpointing:
             checkpoint_layers(model)
-        self.decode_hidden = compiled_decode_hidden(model) if compile else model.decode_hidden
+        self.decode_hidden = compiled_decode_hidden(model) if options.compile else model.decode_hidden
         self.tokenizer = tokenizer
         self.make_optimizer = optimizer
         self.schedule = schedule
-        self.label_smoothing = label_smoothing
-        self.r_drop = r_drop
-        self.embedding_lr_scale = embedding_lr_scale
-        self.clip_norm = clip_norm
         self.search = search.with_text(tokenizer.decode_tgt)
         self.greedy = GreedySearch(max_length_factor=search.max_length_factor, max_length_extra=search.max_length_extra)
         self.seed = seed
         self.metrics = dict(metrics or {})
-        self.skipped = SkippedSteps(limit=max_skipped_steps)
+        self.skipped = SkippedSteps(limit=options.max_skipped_steps)
         self.training_began = False
         """Whether training has started, after restoring a checkpoint if there is one."""
         self.validation_scores: dict[str, float] = {}
@@ -113,10 +142,12 @@ class TranslationModule(L.LightningModule):
         return data
 
     @property
-    def latest_checkpoint(self) -> Path | None:
-        """The latest checkpoint of this run."""
-        saved: list[Path] = self.trainer.checkpoint_callback.last
-        return saved[0] if saved else None
+    def translator(self) -> Translator:
+        """Translates with the current weights, by greedy search."""
+        return Translator(self.model, self.data.tokenizer, self.greedy, batch_tokens=self.data.planner.device_tokens)
+
+    def configure_callbacks(self) -> list[Callback]:
+        return [self.skipped]
 
     # ---- optimizer
 
@@ -133,28 +164,29 @@ class TranslationModule(L.LightningModule):
             kind = "vector" if parameter.dim() <= 1 else "matrix" if parameter in matrices else "embedding"
             groups[kind].append(parameter)
         # No weight decay for biases and the gains of norms, as usual.
-        options = {"vector": {"weight_decay": 0.0}}
+        settings = {"vector": {"weight_decay": 0.0}}
         optimizer = self.make_optimizer(
-            [{"kind": kind, "params": params, **options.get(kind, {})} for kind, params in groups.items()]
+            [{"kind": kind, "params": params, **settings.get(kind, {})} for kind, params in groups.items()]
         )
+        scales = {"embedding": self.options.embedding_lr_scale}
         for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"] * (self.embedding_lr_scale if group["kind"] == "embedding" else 1.0)
+            group["initial_lr"] = group["lr"] * scales.get(group["kind"], 1.0)
         return optimizer
 
     # ---- training
 
     def on_fit_start(self) -> None:
-        planner = self.data.planner
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
-        if planner.auto and self.device.type == "cuda":
-            planner.device_tokens = find_device_tokens(
+        if self.data.planner.auto and self.device.type == "cuda":
+            tokens = find_device_tokens(
                 self,
                 self._autocast_loss,
                 device=self.device,
                 longest=self.data.longest,
-                multiple=planner.multiple,
+                multiple=self.data.planner.multiple,
                 max_tokens=self.data.step_tokens / self.trainer.world_size,
             )
+            self.data.planner.limit_micro_batches(tokens)
 
     def on_train_start(self) -> None:
         self.training_began = True
@@ -174,13 +206,13 @@ class TranslationModule(L.LightningModule):
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None:
             scaler.unscale_(raw_optimizer)
-        norm = clip_gradients(self.parameters(), self.clip_norm)
+        norm = clip_gradients(self.parameters(), self.options.clip_norm)
         finite = norm.detach().isfinite()
         self.skipped.count(finite)
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.schedule(self.global_step)
         step_if_finite(optimizer, raw_optimizer, finite, uses_grad_scaler=scaler is not None)
-        self.data.cursor = (shard.epoch, shard.step + 1)
+        self.data.advance(shard)
         tokens = torch.full_like(loss_sum, shard.tgt_tokens / self.trainer.world_size)
         sums = {"loss_sum": loss_sum, "nll_sum": nll_sum, "tokens": tokens}
         finite_sums = {name: value.where(finite, 0.0) for name, value in sums.items()}
@@ -219,11 +251,12 @@ class TranslationModule(L.LightningModule):
         Both are summed over target tokens.
         """
         inputs = [batch.src, batch.src_mask, batch.tgt_in, batch.src_lengths]
-        loss_of = partial(cross_entropy, label_smoothing=self.label_smoothing)
-        if self.r_drop:
+        label_smoothing, alpha = self.options.label_smoothing, self.options.r_drop
+        loss_of = partial(cross_entropy, label_smoothing=label_smoothing)
+        if alpha:
             # Both passes of R-Drop in one: every sentence twice, in neighbouring rows. One larger product is faster.
             inputs = [part.repeat_interleave(2, 0) for part in inputs]
-            loss_of = partial(r_drop, label_smoothing=self.label_smoothing, alpha=self.r_drop)
+            loss_of = partial(r_drop, label_smoothing=label_smoothing, alpha=alpha)
         src, src_mask, tgt_in, src_lengths = inputs
         # Without padding, a GPU can take its fastest attention, which knows no masks.
         mask = src_mask if batch.has_src_padding else None
@@ -265,12 +298,10 @@ class TranslationModule(L.LightningModule):
         self.log_dict(metrics, sync_dist=True, logger=False)
 
     def _validation_scores(self, name: str) -> dict[str, float]:
-        """Return the scores of a validation set, of which the results are there."""
+        """Return the scores of a validation set whose results are complete."""
         scores, loss, translations = self.results[name]
         if not math.isfinite(loss):
-            raise DivergedError(
-                "the validation loss is not finite", step=self.global_step, checkpoint=self.latest_checkpoint
-            )
+            raise DivergedError("the validation loss is not finite", self.trainer)
         found = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
         for key, metric in self.metrics.items():
             valid = self.data.texts[name]
@@ -336,47 +367,25 @@ class TranslationModule(L.LightningModule):
         checkpoint[FORMAT_KEY] = CHECKPOINT_FORMAT
         checkpoint["tokenizer"] = self.tokenizer.hash
         checkpoint["optimizer"] = type(self.trainer.optimizers[0]).__name__
-        checkpoint["skipped_steps"] = self.skipped.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Check that training can be resumed from a checkpoint, and restore the count of skipped steps.
+        """Check a checkpoint, and replace its optimizer settings (betas, weight decay, …) by those of this run.
 
         Raises:
-            HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training
-                progress.
+            HeedError: see `check_resumable`.
         """
-        path = Path(str(self.trainer.ckpt_path))
-        check_checkpoint_format(checkpoint, path)
-        check_architecture(checkpoint["state_dict"], self.state_dict(), path)
-        if checkpoint["tokenizer"] != self.tokenizer.hash:
-            raise HeedError(
-                f"{path} was trained with another tokenizer, whose token ids stand for other pieces: use the same data "
-                "and tokenizer, or start a new run from its weights with init_from=RUN."
-            )
         optimizer = self.configure_optimizers()
-        name, saved_name = type(optimizer).__name__, checkpoint["optimizer"]
-        if name != saved_name:
-            raise HeedError(
-                f"{path} holds the optimizer state of {saved_name}, which {name} cannot use: choose the same "
-                "optimizer, or start a new run from its weights with init_from=RUN."
-            )
-        # Lightning ignores missing counters, and would start at step 0 with trained weights.
-        if not _has_all_keys(checkpoint["loops"]["fit_loop"], fit_progress(self.trainer)):
-            raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
-        self.skipped.load_state_dict(checkpoint["skipped_steps"])
-        # The optimizer settings of this run (betas, weight decay, …) replace those of the checkpoint.
+        check_resumable(
+            checkpoint,
+            Path(str(self.trainer.ckpt_path)),
+            weights=self.state_dict(),
+            tokenizer=self.tokenizer.hash,
+            optimizer=type(optimizer).__name__,
+            progress=fit_progress(self.trainer),
+        )
         groups = checkpoint["optimizer_states"][0]["param_groups"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):
             saved.update({setting: value for setting, value in group.items() if setting != "params"})
-
-
-def _has_all_keys(found: Any, expected: Any) -> bool:
-    """Return whether a nested mapping has all keys of another one, at every level."""
-    if not isinstance(expected, Mapping):
-        return not isinstance(found, Mapping)
-    return isinstance(found, Mapping) and all(
-        key in found and _has_all_keys(found[key], value) for key, value in expected.items()
-    )
 
 
 def _micro_batch_seed(seed: int, epoch: int, step: int, number: int) -> int:

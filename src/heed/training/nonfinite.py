@@ -1,10 +1,11 @@
 """Skip optimizer steps whose loss or gradient is NaN or infinite, and count them without a device synchronisation."""
 
-from pathlib import Path
 from typing import Any
 
+import lightning as L
 import torch
 from jaxtyping import Bool
+from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -15,24 +16,24 @@ from heed.errors import HeedError
 class DivergedError(HeedError):
     """Training diverged to NaN or infinity. Resuming with the same options would diverge again."""
 
-    def __init__(self, reason: str, *, step: int, checkpoint: Path | None) -> None:
+    def __init__(self, reason: str, trainer: L.Trainer) -> None:
         """
         Args:
-            reason: what was observed.
-            step: the optimizer step at which it was observed.
-            checkpoint: the latest checkpoint before that step, if there is one.
+            reason: what was observed after the current step.
         """
-        restart = (
-            f"start a new run with ckpt_path='{checkpoint}'" if checkpoint else "start again (there is no checkpoint)"
-        )
+        saved = trainer.checkpoint_callback.last
+        restart = f"start a new run with ckpt_path='{saved[0]}'" if saved else "start again (there is no checkpoint)"
         super().__init__(
-            f"Training diverged: up to step {step}, {reason}. To continue, {restart}; a lower optimizer.lr, a longer "
-            "schedule.warmup_steps or a smaller clip_norm usually helps."
+            f"Training diverged: up to step {trainer.global_step}, {reason}. To continue, {restart}; a lower "
+            "optimizer.lr, a longer schedule.warmup_steps or a smaller clip_norm usually helps."
         )
 
 
-class SkippedSteps:
-    """Counts skipped optimizer steps: all of a run, and consecutive ones up to now. The counts stay on the device."""
+class SkippedSteps(Callback):
+    """Counts skipped optimizer steps, all and consecutive ones, and stops a run that has diverged.
+
+    The counts stay on the device between the reports of training.
+    """
 
     def __init__(self, *, limit: int) -> None:
         """
@@ -54,17 +55,17 @@ class SkippedSteps:
         """The number of skipped steps of the run, including those before a resume. Reading it waits for the device."""
         return int(self.counts[0])
 
-    def check(self, consecutive: int, *, step: int, checkpoint: Path | None) -> None:
-        """Raise a DivergedError if the number of consecutive skipped steps has reached the limit."""
-        if consecutive >= self.limit:
-            reason = f"{consecutive} steps in a row had a loss or gradient that is not finite"
-            raise DivergedError(reason, step=step, checkpoint=checkpoint)
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step % trainer.log_every_n_steps == 0:
+            consecutive = int(self.counts[1])
+            if consecutive >= self.limit:
+                raise DivergedError(f"{consecutive} steps in a row had a loss or gradient that is not finite", trainer)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"counts": self.counts.cpu()}
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        checkpoint["skipped_steps"] = {"counts": self.counts.cpu()}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.counts = state_dict["counts"]
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        self.counts = checkpoint["skipped_steps"]["counts"]
 
 
 def step_if_finite(

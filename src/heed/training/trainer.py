@@ -25,6 +25,7 @@ from heed.options import AtLeast1
 from heed.runs.checkpoint_format import check_undamaged
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
+from heed.training.callbacks.checkpoints import Checkpoints
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", 32]
 """Precisions of training; 32 is 32-true. The weights are fp32 in all of them."""
@@ -73,10 +74,8 @@ def build_trainer(
         callbacks: the optional ones (`build_callbacks` adds those of every run).
         precision: as in Lightning, or "auto": see `resolve_precision`.
         max_epochs: counted by the data module. Lightning sees one long epoch (data/datamodule.py).
-        validate_every: optimizer steps between two validations.
-        log_every: optimizer steps between two reports of training metrics.
-        keep_best: best checkpoints to keep.
-        keep_last: latest checkpoints to keep.
+        validate_every, log_every: optimizer steps between two validations, and two reports of training metrics.
+        keep_best, keep_last: best and latest checkpoints to keep.
         lightning: further arguments of `lightning.Trainer`; the others have the same meaning as there.
 
     Raises:
@@ -108,6 +107,7 @@ def build_trainer(
     if flag == "16-mixed":
         plugins.append(Fp16Precision("cpu" if accelerator == "cpu" else "cuda"))
         flag = None
+    checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
     try:
         return L.Trainer(
             default_root_dir=folder,
@@ -116,8 +116,8 @@ def build_trainer(
             num_nodes=num_nodes,
             strategy=strategy,
             precision=flag,
-            max_epochs=-1 if max_epochs is None else max_epochs,
-            max_steps=-1 if max_steps is None else max_steps,
+            max_epochs=max_epochs or -1,
+            max_steps=max_steps or -1,
             max_time=max_time,
             val_check_interval=validate_every,
             check_val_every_n_epoch=None,
@@ -125,16 +125,9 @@ def build_trainer(
             use_distributed_sampler=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            log_every_n_steps=1,
+            log_every_n_steps=log_every,
             logger=loggers or False,
-            callbacks=build_callbacks(
-                callbacks,
-                folder=folder,
-                selection=selection,
-                log_every=log_every,
-                keep_best=keep_best,
-                keep_last=keep_last,
-            ),
+            callbacks=build_callbacks(callbacks, checkpoints),
             plugins=plugins,
             **lightning,
         )

@@ -189,7 +189,7 @@ DEVICES = ["cpu", "cuda", "cuda:1", "mps", "meta", "cpu:1", "x", ""]
 def command_option(command: str) -> st.SearchStrategy[tuple[str, ...]]:
     """One option of a ``heed`` command with a valid or invalid value."""
     parser = argparse.ArgumentParser()
-    next(known for known in COMMANDS if known.name == command).add_options(parser)
+    COMMANDS[command].add_options(parser)
     actions = [action for action in parser._actions if action.option_strings and action.dest not in ("help", "comet")]
     return st.sampled_from(actions).flatmap(_with_value)
 

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.runs.selection import Selection
 from heed.training.callbacks.build import build_callbacks
+from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
 
 TINY = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn",
@@ -57,9 +58,9 @@ def test_the_average_comes_after_the_optional_callbacks_and_the_signals_last(tmp
     class Mine(Callback):
         pass
 
-    settings = {"folder": tmp_path, "selection": Selection(), "log_every": 1, "keep_best": 1, "keep_last": 1}
-    assert names(build_callbacks([EMA(decay=0.9), Mine()], **settings)) == [
-        "MetricsLogger", "FinalValidation", "Checkpoints", "Mine", "EMA", "StopOnSignal",
+    checkpoints = Checkpoints(tmp_path, selection=Selection(), keep_best=1, keep_last=1)
+    assert names(build_callbacks([EMA(decay=0.9), Mine()], checkpoints)) == [
+        "MetricsLogger", "DecodingProgress", "FinalValidation", "Checkpoints", "Mine", "EMA", "StopOnSignal",
     ]  # fmt: skip
 
 

@@ -16,13 +16,15 @@ STEPS = [((n % 4, 5 * (n % 4) + 1), (3, 11 + n)) for n in range(1, 14)]
 """Sentences and target tokens of each corpus, in every step."""
 
 
-def take_steps(callback: CountCorpora, first: int, last: int, *, part: float = 1.0) -> list[dict[str, float]]:
+def take_steps(
+    callback: CountCorpora, first: int, last: int, *, part: float = 1.0, log_every: int = 5
+) -> list[dict[str, float]]:
     """Count some steps that this process shares with others, and return what is logged."""
     logged: list[dict[str, float]] = []
     logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.append({"step": step, **metrics}))
     for number in range(first, last + 1):
         nll = torch.tensor([part * 0.3 * number, part * 7.1 / number])
-        trainer = Mock(spec=L.Trainer, global_step=number, loggers=[logger])
+        trainer = Mock(spec=L.Trainer, global_step=number, loggers=[logger], log_every_n_steps=log_every)
         shard = StepShard(0, number, 0, 0, 0, (), last=False, corpora=STEPS[number - 1])
         callback.on_train_batch_end(trainer, L.LightningModule(), {"nll_of_corpora": nll}, shard, number)
     return logged
@@ -30,7 +32,7 @@ def take_steps(callback: CountCorpora, first: int, last: int, *, part: float = 1
 
 def resume(callback: CountCorpora, *, rank: int = 0) -> CountCorpora:
     """Return a new callback with the state of another one."""
-    resumed = CountCorpora(callback.names, callback.log_every)
+    resumed = CountCorpora(callback.names)
     resumed.load_state_dict(deepcopy(callback.state_dict()))
     start(resumed, rank=rank)
     return resumed
@@ -42,7 +44,7 @@ def start(callback: CountCorpora, *, rank: int = 0) -> None:
 
 @pytest.mark.parametrize("stop", [1, 5, 7, 12])
 def test_a_resumed_run_reports_the_losses_of_an_uninterrupted_one(stop: int) -> None:
-    whole, first = CountCorpora(["a", "b"], log_every=5), CountCorpora(["a", "b"], log_every=5)
+    whole, first = CountCorpora(["a", "b"]), CountCorpora(["a", "b"])
     start(whole)
     start(first)
     logged = take_steps(whole, 1, 13)
@@ -54,14 +56,14 @@ def test_a_resumed_run_reports_the_losses_of_an_uninterrupted_one(stop: int) -> 
 
 
 def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = CountCorpora(["a", "b"], log_every=5)
+    whole = CountCorpora(["a", "b"])
     take_steps(whole, 1, 5)
     # Only the first process reports here, after the other one has counted the step.
-    ranks = [CountCorpora(["a", "b"], log_every) for log_every in (5, 100)]
+    ranks = [CountCorpora(["a", "b"]) for _ in range(2)]
     monkeypatch.setattr(corpora, "_sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
-    for rank, part in ((1, 0.75), (0, 0.25)):
-        take_steps(ranks[rank], 1, 3, part=part)
+    for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
+        take_steps(ranks[rank], 1, 3, part=part, log_every=log_every)
     ranks[:] = [resume(callback, rank=rank) for rank, callback in enumerate(ranks)]
-    for rank, part in ((1, 0.75), (0, 0.25)):
-        take_steps(ranks[rank], 4, 5, part=part)
+    for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
+        take_steps(ranks[rank], 4, 5, part=part, log_every=log_every)
     assert ranks[0].nll == pytest.approx(whole.nll)

@@ -1,15 +1,15 @@
 """Training stops after a number of validations without an improvement."""
 
-import lightning as L
-from lightning.pytorch.trainer.states import TrainerFn
+from types import SimpleNamespace
 
-from heed.training.callbacks.early_stopping import EarlyStopping
+from heed.runs.selection import Selection
+from heed.training.callbacks.stopping import EarlyStopping
 
 
 def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float]]) -> int:
     """Return the index of the validation, (BLEU, loss), after which training stops; their number if it does not."""
-    trainer, module = L.Trainer(accelerator="cpu", barebones=True), L.LightningModule()
-    trainer.state.fn = TrainerFn.FITTING
+    checkpoints = SimpleNamespace(selection=Selection())
+    trainer, module = SimpleNamespace(checkpoint_callback=checkpoints, should_stop=False), SimpleNamespace()
     for number, (bleu, loss) in enumerate(scores):
         module.validation_scores = {"bleu": bleu, "chrf": 10.0, "loss": loss}
         callback.on_validation_end(trainer, module)

@@ -11,7 +11,7 @@ import numpy as np
 from heed.data.formats.compression import DAMAGED, find_compression, opened
 from heed.data.text import BLOCK, Advance
 from heed.errors import HeedError, first_line
-from heed.progress import Progress
+from heed.progress import progress_bar
 
 PART = 2**24
 """Bytes of the largest part of a file that is not compressed."""
@@ -75,8 +75,8 @@ def cut_file(file: Path) -> list[LineRange]:
     """Cut a file into ranges of about ``PART`` bytes; a compressed file is one range."""
     if find_compression(file) is not None or file.stat().st_size <= PART:
         return [LineRange(file)]
-    with Progress(f"Looking for line ends in {file.name:.60}", total=file.stat().st_size, unit="B") as bar:
-        cuts, _ = _find_cuts(file, PART, bar)
+    with progress_bar(f"Looking for line ends in {file.name:.60}", total=file.stat().st_size, unit="B") as bar:
+        cuts, _ = _find_cuts(file, PART, bar.update)
     return _ranges(file, cuts)
 
 
@@ -90,9 +90,9 @@ def cut_files(src: Path, tgt: Path) -> list[tuple[LineRange, LineRange]]:
     is_compressed = any(find_compression(file) is not None for file in (src, tgt))
     if is_compressed or sum(sizes) <= PART:
         return [(LineRange(src), LineRange(tgt))]
-    with Progress(f"Counting the lines of {src.name:.30} and {tgt.name:.30}", total=sum(sizes), unit="B") as bar:
-        cuts, src_lines = _find_cuts(src, max(1, PART * sizes[0] // sum(sizes)), bar)
-        offsets, tgt_lines = _find_lines(tgt, [line for _, line in cuts], bar)
+    with progress_bar(f"Counting the lines of {src.name:.30} and {tgt.name:.30}", total=sum(sizes), unit="B") as bar:
+        cuts, src_lines = _find_cuts(src, max(1, PART * sizes[0] // sum(sizes)), bar.update)
+        offsets, tgt_lines = _find_lines(tgt, [line for _, line in cuts], bar.update)
     if src_lines != tgt_lines:
         raise different_lengths(src, src_lines, tgt, tgt_lines)
     tgt_cuts = [(offset, line) for offset, (_, line) in zip(offsets, cuts, strict=True)]
@@ -116,21 +116,21 @@ def _ranges(file: Path, cuts: Sequence[Cut]) -> list[LineRange]:
     return [LineRange(file, start, stop, first) for (start, first), (stop, _) in pairwise(ends)]
 
 
-def _line_ends(file: Path, bar: Progress) -> Iterator[np.ndarray]:
+def _line_ends(file: Path, advance: Advance) -> Iterator[np.ndarray]:
     """Yield the positions after the line ends of a file, block by block."""
     with file.open("rb") as stream:
         position = 0
         while block := stream.read(SCANNED):
             yield np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + position + 1
             position += len(block)
-            bar.update(len(block))
+            advance(len(block))
 
 
-def _find_cuts(file: Path, size: int, bar: Progress) -> tuple[list[Cut], int]:
+def _find_cuts(file: Path, size: int, advance: Advance) -> tuple[list[Cut], int]:
     """Return cuts about every ``size`` ≥ 1 bytes, and the number of lines."""
     cuts: list[Cut] = []
     lines, end, length = 0, 0, file.stat().st_size
-    for ends in _line_ends(file, bar):
+    for ends in _line_ends(file, advance):
         while True:
             index = int(np.searchsorted(ends, (cuts[-1][0] if cuts else 0) + size))
             if index == len(ends) or ends[index] >= length:
@@ -141,11 +141,11 @@ def _find_cuts(file: Path, size: int, bar: Progress) -> tuple[list[Cut], int]:
     return cuts, lines + (end < length)
 
 
-def _find_lines(file: Path, numbers: Sequence[int], bar: Progress) -> tuple[list[int], int]:
+def _find_lines(file: Path, numbers: Sequence[int], advance: Advance) -> tuple[list[int], int]:
     """Return the bytes before which there are these numbers of lines, and the number of all lines."""
     offsets: list[int] = []
     lines, end = 0, 0
-    for ends in _line_ends(file, bar):
+    for ends in _line_ends(file, advance):
         while len(offsets) < len(numbers) and numbers[len(offsets)] <= lines + len(ends):
             offsets.append(int(ends[numbers[len(offsets)] - lines - 1]))
         lines += len(ends)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from heed.data.text import Advance
 from heed.errors import HeedError
-from heed.progress import Progress
+from heed.progress import progress_bar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ class Workers:
             function: called with a task and with a function that reports the units of work done.
             description, total, unit, initial: of the progress bar.
         """
-        with Progress(description, total=total, unit=unit, initial=initial) as bar:
+        with progress_bar(description, total=total, unit=unit, initial=initial) as bar:
             if self._pool is None:
                 return [function(task, bar.update) for task in tasks]
             assert self._counter is not None
@@ -88,7 +88,7 @@ class Workers:
             pending = set(futures)
             while pending:
                 finished, pending = wait(pending, timeout=POLL, return_when=FIRST_COMPLETED)
-                bar.update(initial + self._counter.value - bar.count)
+                bar.update(initial + self._counter.value - bar.n)
                 for future in finished:
                     future.result()  # raises the error of the task
             return [future.result() for future in futures]

@@ -20,10 +20,8 @@ from heed.evaluation.alignment import (
     candidate_maps,
     match_counts,
 )
-from heed.inference.translator import Translator
 from heed.options import AtLeast0
 from heed.synthetic import split_punctuation
-from heed.training.module import TranslationModule
 
 METRIC = "valid/aer"
 
@@ -77,16 +75,12 @@ class AlignmentErrorRate(Callback):
         """Return `matches` of all extractions, "2 L H 4", summed over sentences; None if there is nothing to count."""
         if not trainer.is_global_zero:
             return None
-        assert isinstance(module, TranslationModule)
         pairs = _aligned_pairs(module.data.texts[split], self.sentences)
         if not pairs:
             return None
-        translator = Translator(
-            module.model, module.data.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
-        )
         sources, targets = [src for src, _, _ in pairs], [tgt for _, tgt, _ in pairs]
         counts = []
-        for attended, (src, tgt, gold) in zip(translator.attend(sources, targets), pairs, strict=True):
+        for attended, (src, tgt, gold) in zip(module.translator.attend(sources, targets), pairs, strict=True):
             if attended.cross is None:
                 return None
             maps = candidate_maps(

@@ -11,14 +11,11 @@ import lightning as L
 import numpy as np
 import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.data.text import ParallelText
-from heed.inference.translator import Translator
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_informative_head, save_png
 from heed.training.loggers import log_images
-from heed.training.module import TranslationModule
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
 """Phenomena of the synthetic corpus whose translation depends on a distant word, the most instructive first."""
@@ -47,32 +44,23 @@ class DrawAttentionMaps(Callback):
             sentences: about how many (`choose_sentences`); 0: none.
         """
         self.sentences = sentences
-        self.folder = Path("attention")
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self.folder = Path(trainer.default_root_dir) / "attention"
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.is_global_zero:
-            # A resumed run repeats the steps after its checkpoint.
-            self.remove_after(trainer.global_step)
-
-    def remove_after(self, step: int) -> None:
-        """Remove the maps of validations after a step."""
-        for folder in self._validation_folders():
-            if int(folder.name) > step:
+        for folder in _validation_folders(trainer) if trainer.is_global_zero else ():
+            if int(folder.name) > trainer.global_step:  # a resumed run repeats the steps after its checkpoint
                 shutil.rmtree(folder)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn == TrainerFn.FITTING and trainer.is_global_zero:
-            pictures = self._draw(pl_module, self.folder / f"{trainer.global_step:07d}", history=[])
+        if trainer.is_global_zero:
+            folder = _folder(trainer) / f"{trainer.global_step:07d}"
+            pictures = self._draw(pl_module, folder, history=[])
             log_images(trainer.loggers, "attention", pictures, step=trainer.global_step)
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero and trainer.global_step > 0:  # not the scores before fine-tuning
-            validations = self._validation_folders()
+            validations = _validation_folders(trainer)
             stride = math.ceil(len(validations) / MAX_FRAMES) or 1
-            pictures = self._draw(pl_module, self.folder / "final", history=validations[::-stride][::-1])
+            pictures = self._draw(pl_module, _folder(trainer) / "final", history=validations[::-stride][::-1])
             log_images(trainer.loggers, "attention/final", pictures, step=trainer.global_step)
 
     def _draw(self, module: L.LightningModule, folder: Path, *, history: Sequence[Path]) -> dict[str, Path]:
@@ -84,21 +72,15 @@ class DrawAttentionMaps(Callback):
         Returns:
             The pictures by name; none for a model without attention.
         """
-        assert isinstance(module, TranslationModule)
         name = module.data.validated[0]
         valid, translations = module.data.texts[name], module.results[name].translations
         sentences = choose_sentences(valid, module.data.encoded[name].src_lengths, self.sentences)
         if not sentences:
             return {}
-        translator = Translator(
-            module.model, module.data.tokenizer, module.greedy, batch_tokens=module.data.planner.device_tokens
-        )
-        attended_pairs = translator.attend(
-            [valid.src[row] for row in sentences.values()], [valid.tgt[row] for row in sentences.values()]
-        )
+        src, tgt = ([side[row] for row in sentences.values()] for side in (valid.src, valid.tgt))
         pictures: dict[str, Path] = {}
         arrays: dict[str, Any] = {}
-        for (name, row), attended in zip(sentences.items(), attended_pairs, strict=True):
+        for (name, row), attended in zip(sentences.items(), module.translator.attend(src, tgt), strict=True):
             sets = map_sets(attended)
             if not sets:
                 return {}
@@ -118,10 +100,6 @@ class DrawAttentionMaps(Callback):
         np.savez_compressed(folder / ARRAYS, **arrays)
         return pictures
 
-    def _validation_folders(self) -> list[Path]:
-        """The folders of all validations so far, the earliest first."""
-        return sorted(self.folder.glob("[0-9]*"))
-
 
 def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], count: int) -> dict[str, int]:
     """Choose about ``count`` sentences of a split, always the same ones.
@@ -140,7 +118,8 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
     groups: dict[str, list[int]] = {}
     if text.meta is not None:
         tags = [json.loads(meta).get("tag", "") for meta in text.meta]
-        for tag in sorted(set(tags), key=_preference):
+        preferred = [tag for tag in PREFERRED_PHENOMENA if tag in tags]
+        for tag in [*preferred, *sorted(set(tags) - set(preferred))]:
             groups[tag] = [row for row in by_length if tags[row] == tag]
     else:
         groups["sentence"] = by_length
@@ -153,10 +132,13 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
     return chosen
 
 
-def _preference(tag: str) -> tuple[int, str]:
-    """Sort key: preferred phenomena first, the others by name."""
-    preferred = PREFERRED_PHENOMENA
-    return (preferred.index(tag) if tag in preferred else len(preferred), tag)
+def _folder(trainer: L.Trainer) -> Path:
+    return Path(trainer.default_root_dir, "attention")
+
+
+def _validation_folders(trainer: L.Trainer) -> list[Path]:
+    """Return the folders of all validations so far, the earliest first."""
+    return sorted(_folder(trainer).glob("[0-9]*"))
 
 
 def _load_arrays(folder: Path) -> dict[str, npt.NDArray[np.float16]]:

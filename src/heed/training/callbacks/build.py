@@ -1,33 +1,22 @@
 """The callbacks of a run: those of every run, and the optional ones of ``conf/callbacks``, in the right order."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from lightning.pytorch.callbacks import Callback
 
-from heed.runs.selection import Selection
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
-from heed.training.callbacks.final_validation import FinalValidation
 from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.progress import DecodingProgress
 from heed.training.callbacks.signals import StopOnSignal
+from heed.training.callbacks.stopping import FinalValidation
 
 
-def build_callbacks(
-    optional: Iterable[Callback], *, folder: Path, selection: Selection, log_every: int, keep_best: int, keep_last: int
-) -> list[Callback]:
-    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, and `Checkpoints` last.
-
-    Args:
-        folder: of the run.
-        selection: compares validations.
-        log_every: optimizer steps between two reports of training metrics.
-        keep_best: best checkpoints to keep; -1: all.
-        keep_last: latest checkpoints to keep; -1: all.
-    """
-    checkpoints = Checkpoints(folder / "checkpoints", selection=selection, keep_best=keep_best, keep_last=keep_last)
+def build_callbacks(optional: Iterable[Callback], checkpoints: Checkpoints) -> list[Callback]:
+    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, `Checkpoints` last."""
     return [
-        MetricsLogger(folder, log_every=log_every),
+        MetricsLogger(),
+        DecodingProgress(),
         FinalValidation(),
         checkpoints,
         # EMA after the callbacks that use the averaged weights when a validation ends.

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback, Checkpoint
-from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.callbacks import Checkpoint
 
 from heed.files import replacing
 from heed.runs.checkpoints import checkpoint_step
@@ -19,11 +18,9 @@ class Checkpoints(Checkpoint):
     """Writes ``best-STEP.ckpt`` and ``last-STEP.ckpt`` after each validation, and ``last-STEP.ckpt`` at a signal.
 
     Lightning's ModelCheckpoint compares one number, so it cannot break ties, and it never removes a file that a kill
-    left behind. This callback first writes the new file, then removes the files that are neither among the best nor
-    among the latest. A run killed at any time therefore has all files that its newest checkpoint refers to, and the
-    resumed run removes the others.
-
-    Lightning calls a `Checkpoint` after all other callbacks, so it saves their states after the step.
+    left behind. This callback first writes the new file, then removes those that are neither among the best nor among
+    the latest: a run killed at any time has all files that its newest checkpoint refers to, and the resumed run removes
+    the others. Lightning calls a `Checkpoint` after all other callbacks, so it saves their states after the step.
     """
 
     def __init__(self, folder: Path, *, selection: Selection, keep_best: int, keep_last: int) -> None:
@@ -77,8 +74,7 @@ class Checkpoints(Checkpoint):
             self._remove_others(trainer.global_step)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn == TrainerFn.FITTING:
-            self.save(trainer, pl_module.validation_scores)
+        self.save(trainer, pl_module.validation_scores)
 
     def save(self, trainer: L.Trainer, scores: Mapping[str, float] | None = None) -> None:
         """Save a checkpoint of the current step, if it is to be kept. All processes have to call it.
@@ -112,11 +108,6 @@ class Checkpoints(Checkpoint):
             # On Windows, a file that another program reads cannot be removed: try again after the next checkpoint.
             with suppress(PermissionError):
                 path.unlink(missing_ok=True)
-
-
-def find_checkpoints(callbacks: list[Callback]) -> Checkpoints:
-    """Return the `Checkpoints` callback of a trainer."""
-    return next(callback for callback in callbacks if isinstance(callback, Checkpoints))
 
 
 def _link(file: Path, copy: Path) -> None:

@@ -7,7 +7,6 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.datamodule import StepShard
-from heed.options import AtLeast1
 
 
 class CountCorpora(Callback):
@@ -15,11 +14,10 @@ class CountCorpora(Callback):
 
     Args:
         names: of the corpora.
-        log_every: steps between two reports.
     """
 
-    def __init__(self, names: list[str], log_every: AtLeast1) -> None:
-        self.names, self.log_every = names, log_every
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
         self.sentences = torch.zeros(len(names), dtype=torch.int64)
         """Sentences drawn so far, from each corpus."""
         self.tokens = torch.zeros(len(names), dtype=torch.int64)
@@ -48,13 +46,11 @@ class CountCorpora(Callback):
         own = self._sums if trainer.is_global_zero else torch.zeros_like(self._sums)
         self._sums = own.to(pl_module.device)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
         drawn = torch.tensor(batch.corpora)
         self.sentences, self.tokens = self.sentences + drawn[:, 0], self.tokens + drawn[:, 1]
         self._sums = self._sums + outputs["nll_of_corpora"]
-        if trainer.global_step % self.log_every == 0:
+        if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report(trainer)
 
     def _report(self, trainer: L.Trainer) -> None:

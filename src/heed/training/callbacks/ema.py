@@ -10,7 +10,6 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
 from heed.compat import lerp_all_
-from heed.data.datamodule import StepShard
 from heed.runs import averaging
 
 
@@ -63,9 +62,7 @@ class EMA(Callback):
             self._restored = None
 
     @torch.no_grad()
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
         if self.decay is None:
             return
         assert self._average is not None
@@ -77,13 +74,11 @@ class EMA(Callback):
         if self._average is not None:
             self._swap(pl_module.model)
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: BaseException) -> None:
         if self._is_swapped:
             self._swap(pl_module.model)
 
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        if self._is_swapped:
-            self._swap(pl_module.model)
+    on_exception = on_validation_end
 
     @torch.no_grad()
     def _swap(self, model: nn.Module) -> None:

@@ -2,19 +2,19 @@
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from heed.data.batch import Batch
 from heed.data.datamodule import StepShard
+from heed.progress import print_line
 from heed.training.callbacks.metrics_csv import MetricsCSV
-from heed.training.callbacks.progress import TerminalProgress
+from heed.training.callbacks.progress import TrainingProgress, validation_line
 
 
 class MetricsLogger(Callback):
@@ -27,29 +27,18 @@ class MetricsLogger(Callback):
     SUMS = ("loss_sum", "nll_sum", "tokens")
     """Outputs of the training step that are summed between two reports, on the device, for each process."""
 
-    def __init__(self, folder: Path, *, log_every: int) -> None:
-        """
-        Args:
-            folder: of the run.
-            log_every: optimizer steps between two reports.
-        """
-        self.log_every = log_every
-        self.totals = {
-            "src_tokens": 0,
-            "tgt_tokens": 0,
-            "padded_tokens": 0,
-            "step_seconds": 0.0,
-            "wait_seconds": 0.0,
-            "fit_seconds": 0.0,
-        }
+    def __init__(self) -> None:
+        counts = dict.fromkeys(("src_tokens", "tgt_tokens", "padded_tokens"), 0)
+        self.totals: dict[str, float] = counts | dict.fromkeys(("step_seconds", "wait_seconds", "fit_seconds"), 0.0)
         """Over all processes and all resumes of the run."""
         self.epoch = 0
-        self._csv = MetricsCSV(folder / "metrics.csv")
-        self._progress = TerminalProgress()
+        self._csv = MetricsCSV(Path("metrics.csv"))
+        self._progress = TrainingProgress()
         self._sums = torch.zeros(len(self.SUMS))
         self._restored_sums: Tensor | None = None
         self._grad_norm = torch.zeros(())
-        self._tokens, self._seconds, self._waited = 0, 0.0, 0.0  # since the last report
+        self._reported = self.totals.copy()
+        """The totals at the last report."""
         self._wait_clock = 0.0
         self._fit_clock = 0.0
         self._step_clock: float | None = None
@@ -57,29 +46,25 @@ class MetricsLogger(Callback):
 
     # ---- totals
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Non-pad source and target tokens, EOS included, per second of training.
+    def speed(self, since: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Return ``tokens_per_second``, and ``data_wait``: the fraction of the time in which training waited for data.
 
-        Waiting for data and for the device, other callbacks and loggers are included, validation is not.
+        The tokens are non-pad source and target tokens, EOS included. The time includes waiting for data and for the
+        device, other callbacks and loggers, but no validation.
+
+        Args:
+            since: totals to subtract; None: of the whole run.
         """
-        return (self.totals["src_tokens"] + self.totals["tgt_tokens"]) / max(self.totals["step_seconds"], 1e-9)
-
-    @property
-    def data_wait(self) -> float:
-        """The fraction of the time of training in which it waited for data."""
-        return self.totals["wait_seconds"] / max(self.totals["step_seconds"], 1e-9)
+        new = {name: total - (since[name] if since else 0) for name, total in self.totals.items()}
+        seconds = max(new["step_seconds"], 1e-9)
+        tokens = new["src_tokens"] + new["tgt_tokens"]
+        return {"tokens_per_second": tokens / seconds, "data_wait": new["wait_seconds"] / seconds}
 
     @property
     def padding(self) -> float:
         """The fraction of padding among all token positions of all batches."""
         used = self.totals["src_tokens"] + self.totals["tgt_tokens"]
         return 1 - used / max(self.totals["padded_tokens"], 1)
-
-    @property
-    def train_seconds(self) -> float:
-        """Wall time of training and validation, summed over resumes."""
-        return self.totals["fit_seconds"]
 
     # ---- state
 
@@ -98,7 +83,7 @@ class MetricsLogger(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._fit_clock = time.perf_counter()
         self._wait_clock, self._step_clock = 0.0, None
-        self._progress.start_training(trainer)
+        self._progress.start(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
             # With as many processes as before, each one continues its own sums; otherwise the first continues all.
@@ -106,114 +91,67 @@ class MetricsLogger(Callback):
             own = saved[rank] if len(saved) == trainer.world_size else saved.sum(0) * (rank == 0)
             self._sums += own.to(self._sums)
             self._restored_sums = None
+        self._csv = MetricsCSV(Path(trainer.default_root_dir, "metrics.csv"))
         if trainer.is_global_zero:
             self._csv.start(after_step=trainer.global_step, metrics=pl_module.metrics)
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: StepShard, _: int) -> None:
         if self._step_clock is None:
             self._step_clock = time.perf_counter() - (trainer.datamodule.reading.wait_seconds - self._wait_clock)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: StepShard, _: int) -> None:
         self.epoch = batch.epoch
-        for key in ("src_tokens", "tgt_tokens", "padded_tokens"):
-            self.totals[key] += getattr(batch, key)
-        self._tokens += batch.src_tokens + batch.tgt_tokens
+        for name in ("src_tokens", "tgt_tokens", "padded_tokens"):
+            self.totals[name] += getattr(batch, name)
         self._sums += torch.stack([outputs[name] for name in self.SUMS])
         self._grad_norm = outputs["grad_norm"]
-        if trainer.global_step % self.log_every == 0:
+        self._progress.update()
+        if trainer.global_step % trainer.log_every_n_steps == 0:
             self._report_training(trainer, pl_module)
         else:
             self._count_seconds(trainer)
-        self._progress.update_training(trainer.global_step)
 
     def _count_seconds(self, trainer: L.Trainer) -> None:
         """Add the time since the last step ended, in which training may have waited for data."""
         assert self._step_clock is not None
-        now, clock = time.perf_counter(), trainer.datamodule.reading.wait_seconds
-        seconds, waited = now - self._step_clock, clock - self._wait_clock
-        self._step_clock, self._wait_clock = now, clock
-        self.totals["step_seconds"] += seconds
-        self.totals["wait_seconds"] += waited
-        self._seconds += seconds
-        self._waited += waited
+        now, waited = time.perf_counter(), trainer.datamodule.reading.wait_seconds
+        self.totals["step_seconds"] += now - self._step_clock
+        self.totals["wait_seconds"] += waited - self._wait_clock
+        self._step_clock, self._wait_clock = now, waited
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._step_clock = None
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING or not trainer.is_global_zero:
+        if not trainer.is_global_zero:
             return
-        found = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        found = {name: float(v) for name, v in trainer.callback_metrics.items() if name.startswith("valid/")}
+        for logger in trainer.loggers:
+            logger.log_metrics(found, step=trainer.global_step)
         names = ("loss", "bleu", "chrf", *pl_module.metrics, "aer")
         scores = {key: found[f"valid/{key}"] for key in names if f"valid/{key}" in found}
         row = {f"valid_{key}": value for key, value in scores.items()}
         self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **row})
-        for logger in trainer.loggers:
-            logged = {name: value for name, value in found.items() if name.startswith("valid/")}
-            logger.log_metrics(logged, step=trainer.global_step)
         self._update_fit_seconds()
-        self._progress.print_validation(trainer, scores, epoch=self.epoch, train_seconds=self.train_seconds)
+        print_line(
+            validation_line(trainer.global_step, scores, epoch=self.epoch, train_seconds=self.totals["fit_seconds"])
+        )
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.end_training()
+        self._progress.close()
         self._update_fit_seconds()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._progress.abort()
-
-    # ---- progress of decoding
-
-    def on_validation_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self._progress.start_decoding(trainer, trainer.datamodule.validated[dataloader_idx])
-
-    def on_validation_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._progress.update_decoding(trainer, batch)
-
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.end_decoding()
-
-    def on_test_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Batch, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self._progress.start_decoding(trainer, trainer.datamodule.evaluated[dataloader_idx])
-
-    def on_test_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._progress.update_decoding(trainer, batch)
-
-    def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._progress.end_decoding()
+        self._progress.close()
 
     # ---- reports
 
     def _report_training(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        """Report the metrics since the last report, and stop a run that has diverged.
+        """Report the metrics since the last report. All processes have to call it.
 
-        All processes have to call it. It is the only place where training waits for the device.
+        Training waits for the device only here and in `SkippedSteps`, at the same steps.
         """
         loss_sum, nll_sum, tokens = _all_gather(self._sums).sum(0).tolist()
-        skipped, consecutively_skipped = module.skipped.counts.tolist()
         self._count_seconds(trainer)  # after waiting for the device, which may be several steps behind
         metrics = {
             "loss": loss_sum / tokens if tokens else math.nan,
@@ -221,42 +159,26 @@ class MetricsLogger(Callback):
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
             "grad_norm": self._grad_norm.item(),
         }
-        speed = {
-            "tokens_per_second": self._tokens / max(self._seconds, 1e-9),
-            "data_wait": self._waited / max(self._seconds, 1e-9),
-        }
+        speed = self.speed(since=self._reported)
         self._reset_sums(module.device)
-        if trainer.is_global_zero:
-            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-            self._write_training(trainer, finite, speed, skipped)
-        if consecutively_skipped:
-            module.skipped.check(consecutively_skipped, step=trainer.global_step, checkpoint=module.latest_checkpoint)
-
-    def _write_training(
-        self, trainer: L.Trainer, metrics: dict[str, float], speed: dict[str, float], skipped_steps: int
-    ) -> None:
-        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **metrics})
-        logged = {f"train/{key}": value for key, value in metrics.items()}
-        logged |= {
-            **{f"train/{key}": value for key, value in speed.items()},
-            "train/padding": self.padding,
-            "train/epoch": self.epoch,
-        }
-        logged |= {"train/skipped_steps": skipped_steps} if skipped_steps else {}
+        if not trainer.is_global_zero:
+            return
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **finite})
+        skipped = module.skipped.total
+        logged = {**finite, **speed, "padding": self.padding, "epoch": self.epoch}
+        logged |= {"skipped_steps": skipped} if skipped else {}
         for logger in trainer.loggers:
-            logger.log_metrics(logged, step=trainer.global_step)
+            logger.log_metrics({f"train/{key}": value for key, value in logged.items()}, step=trainer.global_step)
         self._update_fit_seconds()
-        self._progress.describe_training(
-            metrics,
-            epoch=self.epoch,
-            tokens_per_second=speed["tokens_per_second"],
-            skipped_steps=skipped_steps,
+        self._progress.describe(
+            trainer, finite, epoch=self.epoch, speed=speed["tokens_per_second"], skipped_steps=skipped
         )
 
     def _reset_sums(self, device: torch.device) -> None:
         dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
         self._sums = torch.zeros(len(self.SUMS), device=device, dtype=dtype)
-        self._tokens, self._seconds, self._waited = 0, 0.0, 0.0
+        self._reported = self.totals.copy()
 
     def _update_fit_seconds(self) -> None:
         now = time.perf_counter()

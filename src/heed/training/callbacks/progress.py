@@ -2,119 +2,106 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Timer
+from lightning.pytorch.callbacks import Callback, Timer
+from tqdm import tqdm
 
 from heed.data.batch import Batch
 from heed.data.datamodule import TranslationData
-from heed.progress import Progress, duration, print_line
+from heed.progress import progress_bar
 
 
-class TerminalProgress:
-    """Reports the progress of a run: one bar for training, and one for every evaluation set that is decoded."""
+class TrainingProgress:
+    """Reports the progress of training, with its latest metrics."""
 
     def __init__(self) -> None:
-        self._training: Progress | None = None
-        self._decoding: Progress | None = None
+        self._bars = ExitStack()
+        self._bar: Any = None
         self._is_first = True
 
-    # ---- training
+    def start(self, trainer: L.Trainer) -> None:
+        """Start to count optimizer steps."""
+        total, is_first_process = planned_steps(trainer, trainer.datamodule), trainer.is_global_zero
+        bar = progress_bar("Training", total=total, unit="steps", initial=trainer.global_step, enabled=is_first_process)
+        self._bar, self._is_first = self._bars.enter_context(bar), True
 
-    def start_training(self, trainer: L.Trainer) -> None:
-        """Read the limits of the run."""
-        self._training = Progress(
-            "Training",
-            total=planned_steps(trainer, trainer.datamodule),
-            unit="steps",
-            initial=trainer.global_step,
-            enabled=trainer.is_global_zero,
-        ).start()
-        timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]  # trainer.max_time
-        if timers:
-            self._training.time_limit = lambda: min(timer.time_remaining() for timer in timers)
-        self._is_first = True
+    def update(self) -> None:
+        """Count an optimizer step."""
+        self._bar.update()
 
-    def update_training(self, step: int) -> None:
-        """Report that ``step`` optimizer steps have been taken. A log file always gets a line about the first loss."""
-        if self._training is None:
-            return
-        if self._is_first and self._training.note:
-            self._training.count = step
-            self._training.report()
-            self._is_first = False
-        else:
-            self._training.update_to(step)
-
-    def describe_training(
-        self, metrics: Mapping[str, float], *, epoch: int, tokens_per_second: float, skipped_steps: int
+    def describe(
+        self, trainer: L.Trainer, metrics: Mapping[str, float], *, epoch: int, speed: float, skipped_steps: int
     ) -> None:
-        """Show metrics in the next reports.
+        """Show metrics in the next reports; the first ones at once.
 
         Args:
             metrics: "lr" and, if it is finite, "loss".
+            speed: tokens per second.
             skipped_steps: all skipped steps of the run.
         """
-        if self._training is None:
-            return
         loss = f"{metrics['loss']:.3f}" if "loss" in metrics else "not finite"
-        skipped = f", {skipped_steps:,} steps skipped" if skipped_steps else ""
-        self._training.note = (
-            f"loss {loss}, {tokens_per_second:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}{skipped}"
-        )
+        note = f"loss {loss}, {speed:,.0f} tokens/s, epoch {epoch}, lr {metrics['lr']:.2e}"
+        if skipped_steps:
+            note += f", {skipped_steps:,} steps skipped"
+        for timer in trainer.callbacks:
+            if isinstance(timer, Timer):  # trainer.max_time
+                note += f", {tqdm.format_interval(timer.time_remaining())} until trainer.max_time"
+        self._bar.set_postfix_str(note, refresh=False)
+        if self._is_first:
+            self._bar.delay, self._is_first = 0, False
+            self._bar.refresh()
 
-    def end_training(self) -> None:
-        """End the reports about training."""
-        if self._training is not None:
-            self._training.close()
-            self._training = None
+    def close(self) -> None:
+        """End the reports."""
+        self._bars.close()
 
-    # ---- evaluation
 
-    def print_validation(
-        self, trainer: L.Trainer, scores: Mapping[str, float], *, epoch: int, train_seconds: float
+class DecodingProgress(Callback):
+    """Reports the progress of decoding validation and test sets."""
+
+    def __init__(self) -> None:
+        self._bars = ExitStack()
+        self._bar: Any = None
+        self._split = ""
+
+    def on_validation_batch_start(
+        self, trainer: L.Trainer, pl_module: Any, _: Batch, __: int, dataloader_idx: int = 0
     ) -> None:
-        """Print a line about a validation.
+        split = trainer.datamodule.evaluated[dataloader_idx]  # starts with the validation sets
+        if split != self._split:
+            self._end()
+            total = int((trainer.datamodule.encoded[split].src_lengths + 1).sum())  # + 1 for EOS
+            bar = progress_bar(f"Decoding {split}", total=total, unit="tokens", enabled=trainer.is_global_zero)
+            self._bar, self._split = self._bars.enter_context(bar), split
 
-        Args:
-            scores: "loss", "bleu", "chrf" and, if it was measured, "aer".
-            train_seconds: duration of the run up to now.
-        """
-        aer = f"  AER {scores['aer']:.3f}" if "aer" in scores else ""
-        print_line(
-            f"step {trainer.global_step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  "
-            f"BLEU {scores['bleu']:.2f}  chrF {scores['chrf']:.2f}{aer}  after {duration(train_seconds)}"
-        )
+    def on_validation_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, *_: int) -> None:
+        if trainer.is_global_zero:  # the mask may be on a device: read it only where it is reported
+            self._bar.update(int(batch.src_mask.sum()) * trainer.world_size)
 
-    def start_decoding(self, trainer: L.Trainer, split: str) -> None:
-        """Report the decoding of an evaluation set, if it is not reported yet."""
-        description = f"Decoding {split}"
-        if self._decoding is not None and self._decoding.description == description:
-            return
-        self.end_decoding()
-        lengths = trainer.datamodule.encoded[split].src_lengths
-        total = int(lengths.sum()) + len(lengths)  # + 1 for EOS
-        self._decoding = Progress(description, total=total, unit="tokens", enabled=trainer.is_global_zero).start()
+    def _end(self, *_: Any) -> None:
+        self._bars.close()
+        self._split = ""
 
-    def update_decoding(self, trainer: L.Trainer, batch: Batch) -> None:
-        """Count a decoded batch, and as much for every other process."""
-        if self._decoding is not None:
-            # The mask is read only where it is reported, because it may be on a device.
-            tokens = int(batch.src_mask.sum()) if trainer.is_global_zero else 0
-            self._decoding.update(tokens * trainer.world_size)
+    on_test_batch_start = on_validation_batch_start
+    on_test_batch_end = on_validation_batch_end
+    on_validation_epoch_end = on_test_epoch_end = on_exception = _end
 
-    def end_decoding(self) -> None:
-        """End the reports about an evaluation set."""
-        if self._decoding is not None:
-            self._decoding.close()
-            self._decoding = None
 
-    def abort(self) -> None:
-        """Erase all bars after an exception."""
-        for bar in (self._decoding, self._training):
-            if bar is not None:
-                bar.close(finished=False)
-        self._decoding = self._training = None
+def validation_line(step: int, scores: Mapping[str, float], *, epoch: int, train_seconds: float) -> str:
+    """Return the line that is printed after a validation.
+
+    Args:
+        scores: "loss", "bleu", "chrf" and, if it was measured, "aer".
+        train_seconds: duration of the run up to now.
+    """
+    aer = f"  AER {scores['aer']:.3f}" if "aer" in scores else ""
+    return (
+        f"step {step:>6}  epoch {epoch}  valid: loss {scores['loss']:.3f}  BLEU {scores['bleu']:.2f}  "
+        f"chrF {scores['chrf']:.2f}{aer}  after {tqdm.format_interval(train_seconds)}"
+    )
 
 
 def planned_steps(trainer: L.Trainer, data: TranslationData) -> int | None:

@@ -4,7 +4,6 @@ import math
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 
 from heed.options import AtLeast0
 from heed.training.loggers import log_table
@@ -21,7 +20,7 @@ class SampleTranslations(Callback):
         self.sentences = sentences
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.state.fn != TrainerFn.FITTING or self.sentences == 0:
+        if self.sentences == 0:
             return
         for name in pl_module.data.validated:
             valid, translations = pl_module.data.texts[name], pl_module.results[name].translations

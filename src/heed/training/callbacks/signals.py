@@ -122,9 +122,7 @@ class StopOnSignal(Callback):
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._install_handlers()
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: StepShard, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: StepShard, _: int) -> None:
         """Stop after the previous step, if requested. Lightning has finished counting that step only now."""
         if interruption := self._agreed_interruption():
             # Otherwise a resumed run would validate one step too early.
