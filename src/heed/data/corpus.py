@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from heed.data.cleaning import CleaningReport
 from heed.data.digests import text_fingerprint
 from heed.data.directions import Direction
-from heed.data.text import ParallelText
+from heed.data.text import ParallelText, Source
 from heed.data.training_texts import TrainingTexts
 
 
@@ -18,6 +18,11 @@ class EvaluationSet(NamedTuple):
 
     text: ParallelText
     direction: Direction
+
+    @classmethod
+    def read(cls, sources: Iterable[Source], direction: Direction) -> "EvaluationSet":
+        """Read a set into memory, see `ParallelText.read`."""
+        return cls(ParallelText.read(sources), direction)
 
     def reversed(self) -> "EvaluationSet":
         """Return the set with source and target swapped."""

@@ -1,7 +1,7 @@
 """What all kinds of corpora share: their options, and the steps from texts and sets to a corpus."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,6 @@ class CorpusOptions:
 
     def __post_init__(self) -> None:
         parse_noise(self.noise)
-
-    def shared(self) -> dict[str, Any]:
-        """Return these options by name, for another kind of corpus."""
-        return {field.name: getattr(self, field.name) for field in fields(CorpusOptions)}
 
     def build(
         self,

@@ -11,15 +11,17 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
 from heed.compat import WINDOWS
 from heed.data.cache import build_once
-from heed.data.corpora.files import FilesCorpus
 from heed.data.corpora.options import CorpusOptions
-from heed.data.corpus import Corpus
+from heed.data.corpus import Corpus, EvaluationSet
+from heed.data.directions import Direction
+from heed.data.formats.text_files import TextFiles
+from heed.data.text import Text
 from heed.errors import HeedError, missing_package
 from heed.files import replacing
 from heed.options import AtLeast1, validated
@@ -30,21 +32,6 @@ ROLES = {"train": "train-parts", "dev": "tests", "test": "tests"}
 
 DOWNLOAD = "download.json"
 """File of the cache that lists the files of a download."""
-
-PairsByID = dict[str, list[str]]
-"""The source and the target file of each corpus, relative to the folder of the download."""
-
-
-@dataclass(frozen=True)
-class Download:
-    """A finished download: the files of each corpus, by role."""
-
-    folder: Path
-    files: Mapping[str, PairsByID]
-
-    def entries(self, role: str) -> dict[str, list[str]]:
-        """Return pairs of files by ID."""
-        return {name: [str(self.folder / file) for file in pair] for name, pair in self.files[role].items()}
 
 
 @validated("data.")
@@ -91,22 +78,19 @@ class OpusCorpus(CorpusOptions):
             HeedError: if mtdata is not installed or fails, or a file is invalid.
         """
         folder = build_once(self.folder, self._download, wait_minutes=self.preparation.wait_minutes)
-        content = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
-        download = Download(folder / content["folder"], content["files"])
-        files = FilesCorpus(
-            train=list(download.entries("train").values()),
-            valid=list(download.entries("dev").values()),
-            test={name: [pair] for name, pair in download.entries("test").items()} or None,
-            temperature=None,
-            src_field="src",
-            tgt_field="tgt",
-            score_field=None,
-            min_score=None,
-            src_lang=self.src_lang,
-            tgt_lang=self.tgt_lang,
-            **self.shared(),
+        download = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
+        root = folder / download["folder"]
+        sources = {
+            role: {name: TextFiles(root / src, root / tgt) for name, (src, tgt) in files.items()}
+            for role, files in download["files"].items()
+        }
+        direction = Direction(self.src_lang, self.tgt_lang)
+        return self.build(
+            "opus",
+            [Text(list(sources["train"].values()), direction)],
+            {"valid": EvaluationSet.read(sources["dev"].values(), direction)},
+            {name: EvaluationSet.read([source], direction) for name, source in sources["test"].items()},
         )
-        return replace(files.load(), name="opus")
 
     def command_line(self, folder: Path) -> list[str]:
         """Return the command line that downloads the corpora to a folder."""
@@ -171,7 +155,7 @@ def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
             seen[name] = option
 
 
-def _find_files(folder: Path) -> dict[str, PairsByID]:
+def _find_files(folder: Path) -> dict[str, dict[str, list[str]]]:
     """Return the files of a download by role and ID, the source first.
 
     mtdata 0.5 ends with mtdata.signature.txt: a command line, with standard language codes and IDs, that repeats it.
