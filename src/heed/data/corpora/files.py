@@ -126,13 +126,15 @@ class FilesCorpus(CorpusOptions):
         known = {own, *self.valid_entries, *(text.languages for text in self.texts.values())} - {None}
         if self.both_directions:
             known |= {direction.reversed() for direction in known if direction}
-        named = [direction for direction in known if re.search(rf"(^|[-.]){re.escape(str(direction))}$", name)]
-        if not named and len(self.valid_entries) > 1:
+        found = re.search(r"(?:^|[-.])([^-.]+)-([^-.]+)$", name)
+        if found and (direction := Direction(*found.groups())) in known:
+            return direction
+        if len(self.valid_entries) > 1:
             raise HeedError(
                 f"data.test: the name of the test set {name} must end with its direction, such as {name}-{own}: there "
                 f"are {', '.join(sorted(map(str, known)))}."
             )
-        return max(filter(None, named), key=lambda direction: len(str(direction)), default=own)
+        return own
 
     def _check_suffixes(self, own: Direction, test_directions: Mapping[str, Direction]) -> None:
         """Check that the suffixes of no pair of files say that its sides are swapped.

@@ -48,12 +48,12 @@ class Fields:
         Raises:
             ValueError: if one is not text or not a number, or has a lone surrogate.
         """
-        for value, name in zip(values[:2], self.names, strict=False):
+        src, tgt, *scores = values
+        for name, value in ((self.src, src), (self.tgt, tgt)):
             if not isinstance(value, str):
                 raise HeedError(f"field {name!r} is {value!r:.40}, which is not text.")
             value.encode()  # a lone surrogate, which JSON can contain, raises UnicodeEncodeError
-        scores = [_parse_score(value, self.names[2]) for value in values[2:]]
-        return [*map(one_line, values[:2]), *scores]
+        return [one_line(src), one_line(tgt), *(_parse_score(score, str(self.score)) for score in scores)]
 
 
 @dataclass(frozen=True)
