@@ -90,7 +90,7 @@ def training_text(
     return TrainingText(
         Text([text], directions[0]),
         directions=directions,
-        held_out=[source_digests(held_out)],
+        held_out=[source_digests(src for text in held_out for src in text.src)],
         cleaning=Cleaning(**rules),
         at_most=at_most,
         swapped=False,

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from annotated_types import Interval
 
 from heed.data.corpora.options import CorpusOptions, parse_noise
-from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
+from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
 from heed.data.formats.entries import Entry, FileEntry, find_sources, parse_entries
 from heed.data.formats.fields import Fields
 from heed.data.formats.files import without_compression
 from heed.data.text import ParallelText, Text
 from heed.errors import HeedError
-from heed.options import AtLeast0, AtLeast1, Positive, find_problems, raise_problems, validated
+from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
 
 Field = str | AtLeast1
 """The name of a field, or the number of a column from 1."""
@@ -82,7 +82,7 @@ class FilesCorpus(CorpusOptions):
         if self.temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
         self.valid_entries = _parse_valid(self.valid)
-        self.test_entries = _parse_tests(self.test)
+        self.test_entries = {} if self.test is None else _parse_tests(self.test)
         self.given_direction = next(iter(self.valid_entries))
         if self.given_direction and (self.src_lang or self.tgt_lang):
             raise HeedError("data.valid names its directions: leave out data.src_lang and data.tgt_lang.")
@@ -110,7 +110,7 @@ class FilesCorpus(CorpusOptions):
             name: EvaluationSet(self._read(self.test_entries[name], direction), direction)
             for name, direction in test_directions.items()
         }
-        return self.build("files", train, name_validation_sets(sets), tests, temperature=self.temperature or 1.0)
+        return self.build("files", train, sets, tests, temperature=self.temperature or 1.0)
 
     def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
         """Read an evaluation set. It has no scores, which are for training."""
@@ -145,11 +145,12 @@ class FilesCorpus(CorpusOptions):
         first = next(iter(self.texts.values()))
         is_given = first.languages or any(self.fields.languages)
         origin = "" if is_given else f", that of [{','.join(first.entries[0])}] in data.train"
-        sets = [("train", text.entries, text.languages or own) for text in self.texts.values()]
-        sets += [("valid", entries, direction or own) for direction, entries in self.valid_entries.items()]
-        sets += [("test", self.test_entries[name], direction) for name, direction in test_directions.items()]
-        for key, entry, direction in ((key, entry, direction) for key, entries, direction in sets for entry in entries):
-            src, tgt = _languages_of_names([_suffix(file) for file in entry] if len(entry) == 2 else ["", ""])
+        sets = [("train", text.languages or own, text.entries) for text in self.texts.values()]
+        sets += [("valid", direction or own, entries) for direction, entries in self.valid_entries.items()]
+        sets += [("test", direction, self.test_entries[name]) for name, direction in test_directions.items()]
+        pairs = [(key, direction, entry) for key, direction, entries in sets for entry in entries if len(entry) == 2]
+        for key, direction, entry in pairs:
+            src, tgt = _languages_of_names(entry)
             if src and tgt and (src == direction.tgt_lang or tgt == direction.src_lang):
                 raise HeedError(
                     f"data.{key}: [{','.join(entry)}] is {src}-{tgt} by its suffixes, but its direction is "
@@ -161,9 +162,8 @@ class FilesCorpus(CorpusOptions):
         first = next(iter(self.texts.values()))
         if first.languages:
             return first.languages
-        files = first.entries[0]
-        fields = [field.split(".")[-1] for field in (self.fields.src, self.fields.tgt)]
-        named = _languages_of_names([_suffix(file) for file in files] if len(files) == 2 else fields)
+        fields = (f".{field}" for field in (self.fields.src, self.fields.tgt))
+        named = _languages_of_names(first.entries[0] if len(first.entries[0]) == 2 else fields)
         sides = zip(self.fields.languages, named, (valid.src, valid.tgt), strict=True)
         return Direction(*(given or guess or _language_of_script(sentences) for given, guess, sentences in sides))
 
@@ -243,14 +243,9 @@ class TextOptions:
 
 def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, TextOptions]:
     """Return the options of each text of a mixture."""
-    mixture: dict[str, TextOptions] = {}
-    for name, given in train.items():
-        if not str(name):
-            raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
-        if not isinstance(given, Mapping):
-            raise HeedError(f"data.train.{name}={given} must be a mapping such as {{files: [[a.en,a.de]], weight: 2}}.")
-        raise_problems(find_problems(TextOptions, given, where=f"data.train.{name}."))
-        mixture[str(name)] = TextOptions(**given)
+    if "" in map(str, train):
+        raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
+    mixture = {str(name): from_plain(TextOptions, given, where=f"data.train.{name}.") for name, given in train.items()}
     if not mixture:
         raise HeedError("data.train is empty: give a list of pairs such as '[[a.en,a.de]]', or named texts.")
     if len({text.weight is None for text in mixture.values()}) > 1:
@@ -272,12 +267,8 @@ def _parse_valid(
     }
 
 
-def _parse_tests(
-    test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
-) -> dict[str, list[Entry]]:
+def _parse_tests(test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]]) -> dict[str, list[Entry]]:
     """Return the entries of the test sets by name."""
-    if test is None:
-        return {}
     if isinstance(test, Mapping):
         tests = {str(name): parse_entries(f"test.{name}", entries) for name, entries in test.items()}
     else:
@@ -312,16 +303,10 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
 # ---- languages
 
 
-def _suffix(file: str) -> str:
-    return Path(without_compression(file)).suffix[1:]
-
-
-def _languages_of_names(names: Sequence[str]) -> tuple[str | None, str | None]:
-    """Return two names that are language codes. None: the name is none, or both are the same."""
-    src, tgt = (
-        name if re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]+)*", name) and name not in {"src", "tgt", "trg", "txt"} else None
-        for name in names
-    )
+def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
+    """Return the suffixes of two names if they are language codes. None: a suffix is none, or both are the same."""
+    found = [re.search(r"\.([a-z]{2,3}([-_][A-Za-z]+)*)$", without_compression(name)) for name in names]
+    src, tgt = (code[1] if code and code[1] not in {"src", "tgt", "trg", "txt"} else None for code in found)
     return (src, tgt) if src != tgt else (None, None)
 
 

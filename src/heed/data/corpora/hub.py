@@ -59,11 +59,10 @@ class HubCorpus(CorpusOptions):
             HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
         direction = Direction(self.src_lang, self.tgt_lang)
-        valid, tests = (
-            {name: EvaluationSet.read([source], direction) for name, source in self._sources(split).items()}
-            for split in ("valid", "test")
-        )
-        return self.build(self.name, [Text([self._sources("train")["train"]], direction)], valid, tests)
+        train = Text([self._sources("train")["train"]], direction)
+        valid = EvaluationSet.read([self._sources("valid")["valid"]], direction)
+        tests = {name: EvaluationSet.read([source], direction) for name, source in self._sources("test").items()}
+        return self.build(self.name, [train], [valid], tests)
 
     def _sources(self, split: str) -> dict[str, Source]:
         """Return the sets of a split: one, or of a folder several test sets; none if there is no test set."""

@@ -88,7 +88,7 @@ class OpusCorpus(CorpusOptions):
         return self.build(
             "opus",
             [Text(list(sources["train"].values()), direction)],
-            {"valid": EvaluationSet.read(sources["dev"].values(), direction)},
+            [EvaluationSet.read(sources["dev"].values(), direction)],
             {name: EvaluationSet.read([source], direction) for name, source in sources["test"].items()},
         )
 

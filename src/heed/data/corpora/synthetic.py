@@ -51,7 +51,7 @@ class SyntheticCorpus(CorpusOptions):
         sets = {name: EvaluationSet(text, Direction("en", "de")) for name, text in self._splits().items()}
         train, valid, test, long = (sets[name] for name in ("train", "valid", "test", "long"))
         texts = [Text([train.text], train.direction)]
-        return self.build("synthetic", texts, {"valid": valid}, {"test": test, "long": long})
+        return self.build("synthetic", texts, [valid], {"test": test, "long": long})
 
     def _splits(self) -> dict[str, ParallelText]:
         """Generate the splits, or read them where an earlier run with this version of the grammar has written them."""

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,43 +102,35 @@ class TsvFile(RecordFile):
     """A table with tabs between columns and without quotes: one pair per line. Empty lines are skipped."""
 
     def parts(self) -> Sequence[Part]:
-        ranges = cut_files(self.file)
-        header = next(map(_split, ranges[0][0].read(lambda _: None)), [])
+        ranges = self._ranges()
+        _, header = next(self._rows(ranges[0], lambda _: None), (1, []))
         read = partial(self._read, find_columns(self.file, header, self.fields))
-        return [Part(lines.name, lines.size, partial(read, lines)) for (lines,) in ranges]
+        return [Part(lines.name, lines.size, partial(read, lines)) for lines in ranges]
 
     def _read(self, columns: Columns, lines: LineRange, advance: Advance) -> Iterator[Block]:
-        rows = enumerate(map(_split, lines.read(advance)), lines.first + 1)
+        rows = self._rows(lines, advance)
         if columns.header and not lines.first:
             next(rows)
         return read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
 
+    def _ranges(self) -> list[LineRange]:
+        return [lines for (lines,) in cut_files(self.file)]
 
-def _split(line: str) -> list[str]:
-    """Return the columns of a line of a TSV file; none for an empty one."""
-    line = line.rstrip("\r")
-    return line.split("\t") if line else []
+    def _rows(self, lines: LineRange, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows, each with the number of its first line. An empty one has no columns."""
+        rows = (line.rstrip("\r") for line in lines.read(advance))
+        return enumerate((row.split("\t") if row else [] for row in rows), lines.first + 1)
 
 
 @dataclass(frozen=True)
-class CsvFile(RecordFile):
+class CsvFile(TsvFile):
     """A table with commas between columns; quoted fields may contain commas and line breaks."""
 
-    def parts(self) -> Sequence[Part]:
-        lines = whole_file(self.file)
-        return [Part(lines.name, lines.size, partial(self._read, lines))]
+    def _ranges(self) -> list[LineRange]:
+        return [whole_file(self.file)]
 
-    def _read(self, lines: LineRange, advance: Advance) -> Iterator[Block]:
-        rows = self._rows(lines.read(advance))
-        first, header = next(rows, (1, []))
-        columns = find_columns(self.file, header, self.fields)
-        if columns.header is None:
-            rows = chain([(first, header)], rows)
-        return read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
-
-    def _rows(self, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows, each with the number of its first line."""
-        rows = csv.reader((f"{line}\n" for line in lines), strict=True)  # quoted fields may contain line ends
+    def _rows(self, lines: LineRange, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+        rows = csv.reader((f"{line}\n" for line in lines.read(advance)), strict=True)
         start = 1
         try:
             for row in rows:

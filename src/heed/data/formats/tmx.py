@@ -19,10 +19,7 @@ CODES = ("bpt", "ept", "ph", "it", "ut", "sub")
 
 @dataclass(frozen=True)
 class TmxFile(RecordFile):
-    """A translation memory (TMX 1.4). Units without both languages are skipped, and so are formatting codes.
-
-    It has no scores.
-    """
+    """A translation memory (TMX 1.4), without scores. Formatting codes and units without both languages are skipped."""
 
     def parts(self) -> Sequence[Part]:
         find_compression(self.file)
@@ -31,28 +28,27 @@ class TmxFile(RecordFile):
         return [Part(str(self.file), self.file.stat().st_size, self._read)]
 
     def _read(self, advance: Advance) -> Iterator[Block]:
-        found, languages = 0, set[str]()
+        src, tgt = (_normal_code(str(language)) for language in self.fields.languages)
+        languages, found = set[str](), False
 
-        def sides(unit: Element) -> list[str] | None:
-            nonlocal found
+        def pair(unit: Element) -> list[str] | None:
             texts = {tuv.get(LANGUAGE) or tuv.get("lang") or "": tuv.find("seg") for tuv in unit.iter("tuv")}
             languages.update(texts)
-            src, tgt = (_find_language(texts, str(language)) for language in self.fields.languages)
-            if src is None or tgt is None or src is tgt:
+            sides = _find_language(texts, src), _find_language(texts, tgt)
+            if sides[0] is None or sides[1] is None or sides[0] is sides[1]:
                 return None
-            found += 1
-            return [_text(src).strip(), _text(tgt).strip()]
+            return [_text(sides[0]).strip(), _text(sides[1]).strip()]
 
-        yield from read_records(
-            enumerate(self._units(advance), 1), sides, replace(self.fields, score=None), where=f"{self.file}, unit"
-        )
+        units = enumerate(self._units(advance), 1)
+        for block in read_records(units, pair, replace(self.fields, score=None), where=f"{self.file}, unit"):
+            found = True
+            yield block
         if not found:
-            known = ", ".join(sorted(languages)) or "none"
-            wanted = " and ".join(map(str, self.fields.languages))
+            known, wanted = ", ".join(sorted(languages)) or "none", " and ".join(map(str, self.fields.languages))
             raise HeedError(f"{self.file} has no unit in both {wanted} (its languages: {known}).")
 
     def _units(self, advance: Advance) -> Iterator[Element]:
-        """Yield the units of a file one by one, so that memory does not grow with the file."""
+        """Yield the units one by one, so that memory does not grow with the file."""
         parser: Any = XMLPullParser(("start", "end"))
         body = Element("body")
         try:
@@ -72,15 +68,15 @@ class TmxFile(RecordFile):
 
 def _text(element: Element) -> str:
     """Return the text of a segment without formatting codes."""
-    inner = ((child.tail or "") if child.tag in CODES else _text(child) + (child.tail or "") for child in element)
+    inner = (("" if child.tag in CODES else _text(child)) + (child.tail or "") for child in element)
     return (element.text or "") + "".join(inner)
 
 
 def _find_language(texts: Mapping[str, Element | None], wanted: str) -> Element | None:
     """Return the text in a language: "en", or otherwise a variant of it such as "en-us"."""
     codes = {_normal_code(code): text for code, text in texts.items()}
-    variants = (text for code, text in codes.items() if code.split("-")[0] == _normal_code(wanted))
-    return codes.get(_normal_code(wanted), next(variants, None))
+    variants = (text for code, text in codes.items() if code.split("-")[0] == wanted)
+    return codes.get(wanted, next(variants, None))
 
 
 def _normal_code(code: str) -> str:
