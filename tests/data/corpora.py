@@ -21,7 +21,7 @@ from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, unflatten
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.steps import Planner, Step
-from heed.data.text import Block, ParallelText, Text, TextInMemory
+from heed.data.text import Block, ParallelText, Text
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
 from heed.data.training_texts import TrainingTexts
@@ -88,9 +88,9 @@ def training_text(
 ) -> TrainingText:
     """Select the training pairs of a text in memory, without cleaning rules."""
     return TrainingText(
-        Text([TextInMemory(text, ("test", text.src, text.tgt))], directions[0]),
+        Text([text], directions[0]),
         directions=directions,
-        held_out=[source_digests(held_out)],
+        held_out=[source_digests(src for text in held_out for src in text.src)],
         cleaning=Cleaning(**rules),
         at_most=at_most,
         swapped=False,

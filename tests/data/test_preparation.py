@@ -101,7 +101,7 @@ def write_text(path: Path, pairs: int) -> str:
     return f"[['{path}/t.en','{path}/t.de']]"
 
 
-# Prepares a text in parts of 20 kB and prints the digest. Arguments: folder, cache, number of processes.
+# Prepares a text in parts of 300 lines and prints the digest. Arguments: folder, cache, number of processes.
 PREPARE = """
 import sys
 from pathlib import Path
@@ -116,7 +116,7 @@ from tests.data.corpora import NO_RULES
 
 if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    lines.PART, training_text.SMALL = 20_000, 0
+    lines.PART, lines.SCANNED, training_text.SMALL = 300, 20_000, 0
     text = training_text.TrainingText(
         Text([TextFiles(folder / "t.en", folder / "t.de")], Direction("en", "de")),
         directions=(Direction("en", "de"),),
@@ -373,7 +373,8 @@ def test_the_report_is_the_same_for_parts_of_any_size(tmp_path: Path, monkeypatc
     (manifest,) = (tmp_path / "whole").glob("text/*/text.json")
     sizes = [(tmp_path / f"t.{language}").stat().st_size for language in ("en", "de")]
     assert json.loads(manifest.read_text())["inputs"] == {f"{tmp_path}/t.en and {tmp_path}/t.de": sum(sizes)}
-    monkeypatch.setattr("heed.data.formats.lines.PART", 3000)
+    monkeypatch.setattr("heed.data.formats.lines.PART", 60)
+    monkeypatch.setattr("heed.data.formats.lines.SCANNED", 1000)
     monkeypatch.setattr("heed.data.text.BLOCK", 7)
     monkeypatch.setattr(module, "SMALL", 0)
     assert text_of_files(tmp_path, "parts", rules).report == whole

@@ -7,6 +7,7 @@ import argparse
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -135,11 +136,8 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
 
 def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
     """Return the function that loads a translator from folders, with the options that do not name a model."""
-    if getattr(args, "engine", "heed") == "ctranslate2":
-        from heed.export import ctranslate2_loading as loading
-    else:
-        from heed.inference import loading
-    return partial(loading.load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
+    room = "export.ctranslate2_loading" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
+    return partial(import_module(f"heed.{room}").load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
 
 
 def utf8_text(argument: str) -> str:

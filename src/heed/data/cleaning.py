@@ -65,6 +65,7 @@ class CleaningReport:
 
 
 @validated("data.cleaning.")
+@dataclass(kw_only=True)
 class Cleaning:
     """Cleaning rules for training pairs. Validation and test sets are never changed, so their scores stay comparable.
 
@@ -83,22 +84,12 @@ class Cleaning:
         HeedError: if ``max_chars`` or ``max_ratio`` is out of range.
     """
 
-    def __init__(
-        self,
-        *,
-        drop_empty: bool,
-        drop_placeholders: bool,
-        max_chars: AtLeast1 | None,
-        max_ratio: Annotated[float, Interval(gt=1)] | None,
-        drop_leaked: bool,
-        drop_duplicates: bool,
-    ) -> None:
-        self.drop_empty = drop_empty
-        self.drop_placeholders = drop_placeholders
-        self.max_chars = max_chars
-        self.max_ratio = max_ratio
-        self.drop_leaked = drop_leaked
-        self.drop_duplicates = drop_duplicates
+    drop_empty: bool
+    drop_placeholders: bool
+    max_chars: AtLeast1 | None
+    max_ratio: Annotated[float, Interval(gt=1)] | None
+    drop_leaked: bool
+    drop_duplicates: bool
 
     def violations(self, block: Block, held_out: Sequence[Digests], *, min_score: float | None = None) -> Violations:
         """Return the first rule that each pair violates, of the rules that need only the pair itself.

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from heed.data.cleaning import CleaningReport
 from heed.data.digests import text_fingerprint
 from heed.data.directions import Direction
-from heed.data.text import ParallelText
+from heed.data.text import ParallelText, Source
 from heed.data.training_texts import TrainingTexts
 
 
@@ -18,6 +18,11 @@ class EvaluationSet(NamedTuple):
 
     text: ParallelText
     direction: Direction
+
+    @classmethod
+    def read(cls, sources: Iterable[Source], direction: Direction) -> "EvaluationSet":
+        """Read a set into memory, see `ParallelText.read`."""
+        return cls(ParallelText.read(sources), direction)
 
     def reversed(self) -> "EvaluationSet":
         """Return the set with source and target swapped."""
@@ -30,11 +35,9 @@ class EvaluationSet(NamedTuple):
             ParallelText(text.src[:pairs], text.tgt[:pairs], text.meta and text.meta[:pairs]), self.direction
         )
 
-    def from_language(self, lang: str) -> ParallelText | None:
-        """Return the text with the sentences of a language as sources; None if it is in other languages."""
-        if self.direction.src_lang == lang:
-            return self.text
-        return _swap_sides(self.text) if self.direction.tgt_lang == lang else None
+    def sentences(self, lang: str) -> list[str]:
+        """Return the sentences in a language."""
+        return {self.direction.tgt_lang: self.text.tgt, self.direction.src_lang: self.text.src}.get(lang, [])
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,6 @@ class Corpus:
     def all_tags(self) -> tuple[str, ...]:
         """The language tags and those of the training texts."""
         return self.tags + self.train.tags
-
-
-def name_validation_sets(sets: Sequence[EvaluationSet]) -> dict[str, EvaluationSet]:
-    """Return validation sets by name: "valid", or of several directions "valid-en-de" and so on."""
-    return {"valid" if len(sets) == 1 else f"valid-{part.direction}": part for part in sets}
 
 
 def _swap_sides(text: ParallelText) -> ParallelText:

@@ -26,9 +26,9 @@ def pair_digests(block: Block) -> Digests:
     return text_digests(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(block.src, block.tgt, strict=True))
 
 
-def source_digests(texts: Iterable[ParallelText]) -> Digests:
-    """Return the sorted digests of the sources of several sets."""
-    return np.unique(text_digests(src.strip() for text in texts for src in text.src))
+def source_digests(sources: Iterable[str]) -> Digests:
+    """Return the sorted digests of sentences; white space around them does not count."""
+    return np.unique(text_digests(map(str.strip, sources)))
 
 
 def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:

@@ -38,30 +38,26 @@ class Block:
         return replace(self, src=self.tgt, tgt=self.src)
 
 
-class Part(Protocol):
-    """Consecutive pairs of one input, read by one process. It must be picklable."""
+@dataclass(frozen=True)
+class Part:
+    """Consecutive pairs of one source, read by one process. It must be picklable.
 
-    @property
-    def name(self) -> str:
-        """What it is called in messages: the file, and the lines if it is not the whole file."""
+    Args:
+        name: what it is called in messages: the file, and the first line if it is not the start of the file.
+        size: about how many bytes it has, which ``advance`` counts.
+        read: yields the pairs, about ``BLOCK`` at a time, or raises a HeedError that names file and line.
+    """
 
-    @property
-    def size(self) -> int:
-        """About how many bytes it has: what ``advance`` counts."""
-
-    def read(self, advance: Advance) -> Iterator[Block]:
-        """Yield the pairs, about ``BLOCK`` at a time.
-
-        Raises:
-            HeedError: naming file and line, if the input is invalid.
-        """
+    name: str
+    size: int
+    read: Callable[[Advance], Iterator[Block]]
 
 
 class Source(Protocol):
-    """One entry of ``data.train``, ``data.valid`` or ``data.test``."""
+    """One input of a text, such as a file or a pair of files."""
 
     def identity(self) -> tuple[Any, ...]:
-        """Return what the prepared corpus is cached by: paths, sizes and times of the files, and how they are read."""
+        """Return what the prepared text is cached by: paths, sizes and times of the files, and how they are read."""
 
     def parts(self) -> Sequence[Part]:
         """Check the input and cut it into parts.
@@ -98,7 +94,7 @@ class Text:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Sentence pairs in memory: an evaluation set, or a generated corpus."""
+    """Sentence pairs in memory: an evaluation set, or a generated corpus, which is a source too."""
 
     src: list[str]
     tgt: list[str]
@@ -116,19 +112,29 @@ class ParallelText:
         tgt: list[str] = []
         for source in sources:
             parts, before = source.parts(), len(src)
-            size = sum(part.size for part in parts)
             names = ", ".join(part.name for part in parts)
-            with progress_bar(f"Reading {names:.60}", total=size, unit="B") as bar:
-                for part in parts:
-                    for block in part.read(bar.update):
-                        src += block.src
-                        tgt += block.tgt
+            with progress_bar(f"Reading {names:.60}", total=sum(part.size for part in parts), unit="B") as bar:
+                for block in (block for part in parts for block in part.read(bar.update)):
+                    src += block.src
+                    tgt += block.tgt
             if len(src) == before:
                 raise HeedError(f"{names}: no sentences.")
         return cls(src, tgt)
 
     def __len__(self) -> int:
         return len(self.src)
+
+    def identity(self) -> tuple[Any, ...]:
+        return "memory", self.src, self.tgt
+
+    def parts(self) -> Sequence[Part]:
+        return [Part("the generated corpus", sum(map(len, (*self.src, *self.tgt))), self._blocks)]
+
+    def _blocks(self, advance: Advance) -> Iterator[Block]:
+        for start in range(0, len(self), BLOCK):
+            block = Block(self.src[start : start + BLOCK], self.tgt[start : start + BLOCK])
+            advance(sum(map(len, (*block.src, *block.tgt))))
+            yield block
 
 
 @dataclass
@@ -150,40 +156,3 @@ class WordCounts:
         self.src.update(other.src)
         self.tgt.update(other.tgt)
         self.pairs += other.pairs
-
-
-@dataclass(frozen=True)
-class TextInMemory:
-    """The source of a corpus that is generated, not read.
-
-    Args:
-        text: the pairs.
-        key: identifies them.
-    """
-
-    text: ParallelText
-    key: tuple[Any, ...]
-
-    def identity(self) -> tuple[Any, ...]:
-        return self.key
-
-    def parts(self) -> Sequence[Part]:
-        return [PartInMemory(self.text)]
-
-
-@dataclass(frozen=True)
-class PartInMemory:
-    """The only part of `TextInMemory`."""
-
-    text: ParallelText
-    name: str = "the generated corpus"
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, (*self.text.src, *self.text.tgt)))
-
-    def read(self, advance: Advance) -> Iterator[Block]:
-        for start in range(0, len(self.text), BLOCK):
-            block = Block(self.text.src[start : start + BLOCK], self.text.tgt[start : start + BLOCK])
-            advance(sum(map(len, (*block.src, *block.tgt))))
-            yield block

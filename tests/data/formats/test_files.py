@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from heed.data.formats.entries import find_sources, name_test_sets, parse_entries
+from heed.data.corpora.files import name_test_sets
+from heed.data.formats.entries import find_sources, parse_entries
 from heed.data.formats.fields import Fields
 from heed.data.text import ParallelText
 from heed.errors import HeedError

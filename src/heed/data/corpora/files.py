@@ -1,28 +1,29 @@
 """``data=files``: the user's files, as one training text or a mixture."""
 
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Interval
 
 from heed.data.corpora.options import CorpusOptions, parse_noise
-from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
+from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
-from heed.data.formats.entries import (
-    Entry,
-    FileEntry,
-    find_sources,
-    guess_language_from_script,
-    guess_languages_from_names,
-    name_test_sets,
-    parse_entries,
-)
+from heed.data.formats.entries import Entry, FileEntry, find_sources, parse_entries
 from heed.data.formats.fields import Fields
-from heed.data.text import ParallelText, Source, Text
+from heed.data.formats.files import without_compression
+from heed.data.text import ParallelText, Text
 from heed.errors import HeedError
-from heed.options import AtLeast0, AtLeast1, Positive, find_problems, raise_problems, validated
+from heed.options import AtLeast0, AtLeast1, Positive, from_plain, validated
+
+Field = str | AtLeast1
+"""The name of a field, or the number of a column from 1."""
+
+UNKNOWN_LANGUAGE = "und"
+"""The ISO 639-2 code for an undetermined language. BLEU then uses its default tokenizer, 13a."""
 
 
 @validated("data.")
@@ -60,9 +61,9 @@ class FilesCorpus(CorpusOptions):
     temperature: Annotated[float, Interval(ge=1)] | None
     valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]]
     test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None
-    src_field: str | AtLeast1
-    tgt_field: str | AtLeast1
-    score_field: str | AtLeast1 | None
+    src_field: Field
+    tgt_field: Field
+    score_field: Field | None
     min_score: float | None
     src_lang: str | None
     tgt_lang: str | None
@@ -81,12 +82,17 @@ class FilesCorpus(CorpusOptions):
         if self.temperature is not None and any(text.weight for text in self.texts.values()):
             raise HeedError("data.temperature decides the weights of a mixture without weights: leave out one of them.")
         self.valid_entries = _parse_valid(self.valid)
-        self.test_entries = _parse_tests(self.test)
-        if None not in self.valid_entries and (self.src_lang or self.tgt_lang):
+        self.test_entries = {} if self.test is None else _parse_tests(self.test)
+        self.given_direction = next(iter(self.valid_entries))
+        if self.given_direction and (self.src_lang or self.tgt_lang):
             raise HeedError("data.valid names its directions: leave out data.src_lang and data.tgt_lang.")
         score = None if self.score_field is None else str(self.score_field)
-        self.fields = Fields(str(self.src_field), str(self.tgt_field), score, (self.src_lang, self.tgt_lang))
-        _check_fields(self.texts, self.fields, self.min_score)
+        languages = self.given_direction or (self.src_lang, self.tgt_lang)
+        self.fields = Fields(str(self.src_field), str(self.tgt_field), score, languages)
+        for name, text in self.texts.items():
+            text.check(f"data.train.{name}." if name else "data.", self.fields)
+        if self.min_score is not None and not any(text.fields(self.fields).score for text in self.texts.values()):
+            raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
 
     def load(self) -> Corpus:
         """Read all files and clean the training pairs.
@@ -95,35 +101,21 @@ class FilesCorpus(CorpusOptions):
             HeedError: naming the invalid file, and its line if possible.
         """
         valid = {direction: self._read(entries, direction) for direction, entries in self.valid_entries.items()}
-        own = next(iter(self.valid_entries)) or self._guess_direction(valid[None])
-        self._check_suffixes(own)
-        train = [
-            Text(
-                _find_all(text.entries, text.fields(self._fields_of(text.direction))),
-                text.direction or own,
-                name,
-                text.weight,
-                text.from_step,
-                text.tag,
-                text.noise,
-                self.min_score if text.min_score is None else text.min_score,
-            )
-            for name, text in self.texts.items()
-        ]
-        tests = {}
-        for name, entries in self.test_entries.items():
-            direction = self._direction_of_test(name, own)
-            tests[name] = EvaluationSet(self._read(entries, direction), direction)
+        own = self.given_direction or self._guess_direction(valid[None])
         sets = [EvaluationSet(text, direction or own) for direction, text in valid.items()]
-        return self.build("files", train, name_validation_sets(sets), tests, temperature=self.temperature or 1.0)
+        test_directions = {name: self._direction_of_test(name, own) for name in self.test_entries}
+        self._check_suffixes(own, test_directions)
+        train = [text.build(name, own, self.fields, self.min_score) for name, text in self.texts.items()]
+        tests = {
+            name: EvaluationSet(self._read(self.test_entries[name], direction), direction)
+            for name, direction in test_directions.items()
+        }
+        return self.build("files", train, sets, tests, temperature=self.temperature or 1.0)
 
     def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
         """Read an evaluation set. It has no scores, which are for training."""
-        return ParallelText.read(_find_all(entries, replace(self._fields_of(direction), score=None)))
-
-    def _fields_of(self, direction: Direction | None) -> Fields:
-        """Return the fields of files of a direction; None: of that of the corpus, as far as it is given."""
-        return replace(self.fields, languages=direction or next(iter(self.valid_entries)) or self.fields.languages)
+        fields = replace(self.fields, score=None, languages=direction or self.fields.languages)
+        return ParallelText.read(source for entry in entries for source in find_sources(entry, fields))
 
     def _direction_of_test(self, name: str, own: Direction) -> Direction:
         """Return the direction of a test set: the one that its name ends with, or the only one.
@@ -131,51 +123,52 @@ class FilesCorpus(CorpusOptions):
         Raises:
             HeedError: if the name does not end with one of several directions.
         """
-        known = {own, *self.valid_entries, *(text.direction for text in self.texts.values())} - {None}
+        known = {own, *self.valid_entries, *(text.languages for text in self.texts.values())} - {None}
         if self.both_directions:
             known |= {direction.reversed() for direction in known if direction}
-        named = [direction for direction in known if re.search(rf"(^|[-.]){re.escape(str(direction))}$", name)]
-        if not named and len(self.valid_entries) > 1:
+        found = re.search(r"(?:^|[-.])([^-.]+)-([^-.]+)$", name)
+        if found and (direction := Direction(*found.groups())) in known:
+            return direction
+        if len(self.valid_entries) > 1:
             raise HeedError(
                 f"data.test: the name of the test set {name} must end with its direction, such as {name}-{own}: there "
                 f"are {', '.join(sorted(map(str, known)))}."
             )
-        return max(filter(None, named), key=lambda direction: len(str(direction)), default=own)
+        return own
 
-    def _check_suffixes(self, own: Direction) -> None:
+    def _check_suffixes(self, own: Direction, test_directions: Mapping[str, Direction]) -> None:
         """Check that the suffixes of no pair of files say that its sides are swapped.
 
         Raises:
             HeedError: naming the pair, and the training files from whose suffixes its direction was guessed.
         """
         first = next(iter(self.texts.values()))
-        is_guessed = None in self.valid_entries and not (first.direction or any(self.fields.languages))
-        origin = f", that of [{','.join(first.entries[0])}] in data.train" if is_guessed else ""
-        sets = [("train", text.entries, text.direction or own) for text in self.texts.values()]
-        sets += [("valid", entries, direction or own) for direction, entries in self.valid_entries.items()]
-        sets += [("test", entries, self._direction_of_test(name, own)) for name, entries in self.test_entries.items()]
-        for key, entries, direction in sets:
-            for entry in entries:
-                src, tgt = guess_languages_from_names(entry, self.fields) if len(entry) == 2 else (None, None)
-                if src and tgt and (src == direction.tgt_lang or tgt == direction.src_lang):
-                    raise HeedError(
-                        f"data.{key}: [{','.join(entry)}] is {src}-{tgt} by its suffixes, but its direction is "
-                        f"{direction}{origin}: swap the two files."
-                    )
+        is_given = first.languages or any(self.fields.languages)
+        origin = "" if is_given else f", that of [{','.join(first.entries[0])}] in data.train"
+        sets = [("train", text.languages or own, text.entries) for text in self.texts.values()]
+        sets += [("valid", direction or own, entries) for direction, entries in self.valid_entries.items()]
+        sets += [("test", direction, self.test_entries[name]) for name, direction in test_directions.items()]
+        pairs = [(key, direction, entry) for key, direction, entries in sets for entry in entries if len(entry) == 2]
+        for key, direction, entry in pairs:
+            src, tgt = _languages_of_names(entry)
+            if src and tgt and (src == direction.tgt_lang or tgt == direction.src_lang):
+                raise HeedError(
+                    f"data.{key}: [{','.join(entry)}] is {src}-{tgt} by its suffixes, but its direction is "
+                    f"{direction}{origin}: swap the two files."
+                )
 
     def _guess_direction(self, valid: ParallelText) -> Direction:
         """Return the languages of the first training text: given, or guessed from names or from the script."""
         first = next(iter(self.texts.values()))
-        if first.direction:
-            return first.direction
-        guesses = guess_languages_from_names(first.entries[0], self.fields)
-        languages = [
-            given or guess or guess_language_from_script((valid.src, valid.tgt)[side])
-            for side, (given, guess) in enumerate(zip(self.fields.languages, guesses, strict=True))
-        ]
-        return Direction(*languages)
+        if first.languages:
+            return first.languages
+        fields = (f".{field}" for field in (self.fields.src, self.fields.tgt))
+        named = _languages_of_names(first.entries[0] if len(first.entries[0]) == 2 else fields)
+        sides = zip(self.fields.languages, named, (valid.src, valid.tgt), strict=True)
+        return Direction(*(given or guess or _language_of_script(sentences) for given, guess, sentences in sides))
 
 
+@dataclass(kw_only=True)
 class TextOptions:
     """The options of a text of a mixture.
 
@@ -190,29 +183,26 @@ class TextOptions:
         src_field, tgt_field, score_field, min_score: None: those of the corpus.
     """
 
-    def __init__(
-        self,
-        *,
-        files: Sequence[FileEntry],
-        direction: str | None = None,
-        weight: Positive | None = None,
-        from_step: AtLeast0 = 0,
-        tag: str | None = None,
-        noise: Mapping[str, Any] | None = None,
-        src_field: str | AtLeast1 | None = None,
-        tgt_field: str | AtLeast1 | None = None,
-        score_field: str | AtLeast1 | None = None,
-        min_score: float | None = None,
-    ) -> None:
-        self.entries = parse_entries("train", files)
-        self.direction = None if direction is None else Direction.parse(direction, where="data.train: direction=")
-        self.noise = parse_noise(noise)
-        self.weight, self.from_step, self.tag = weight, from_step, tag
-        self.src_field, self.tgt_field, self.score_field, self.min_score = src_field, tgt_field, score_field, min_score
-        if tag is not None and not re.fullmatch(r"<(?!2|0x|/|(s|pad|unk)>)[^<>\s]+>", tag):
+    files: Sequence[FileEntry]
+    direction: str | None = None
+    weight: Positive | None = None
+    from_step: AtLeast0 = 0
+    tag: str | None = None
+    noise: Mapping[str, Any] | None = None
+    src_field: Field | None = None
+    tgt_field: Field | None = None
+    score_field: Field | None = None
+    min_score: float | None = None
+
+    def __post_init__(self) -> None:
+        self.entries = parse_entries("train", self.files)
+        where = "data.train: direction="
+        self.languages = None if self.direction is None else Direction.parse(self.direction, where=where)
+        parse_noise(self.noise)
+        if self.tag is not None and not re.fullmatch(r"<(?!2|0x|/|(s|pad|unk)>)[^<>\s]+>", self.tag):
             raise HeedError(
-                f"data.train: tag={tag} must be a word in angle brackets, such as <crawl>, but no special token: not "
-                "<s>, <unk> or <pad>, and not starting with 2, 0x or /."
+                f"data.train: tag={self.tag} must be a word in angle brackets, such as <crawl>, but no special token: "
+                "not <s>, <unk> or <pad>, and not starting with 2, 0x or /."
             )
 
     def fields(self, default: Fields) -> Fields:
@@ -222,41 +212,40 @@ class TextOptions:
             src=str(self.src_field or default.src),
             tgt=str(self.tgt_field or default.tgt),
             score=default.score if self.score_field is None else str(self.score_field),
+            languages=self.languages or default.languages,
         )
 
-
-def _check_fields(texts: Mapping[str, TextOptions], default: Fields, min_score: float | None) -> None:
-    """Raise a HeedError if a text has one field for both sides, or a threshold and no scores.
-
-    Args:
-        texts: by name.
-        default: the fields that a text does not name.
-        min_score: the threshold of the texts that have none.
-    """
-    for name, text in texts.items():
-        where, fields = f"data.train.{name}." if name else "data.", text.fields(default)
+    def check(self, where: str, default: Fields) -> None:
+        """Raise a HeedError if it has one field for both sides, or a threshold and no scores."""
+        fields = self.fields(default)
         if fields.src == fields.tgt:
             raise HeedError(
                 f"{where}src_field and {where}tgt_field are both {fields.src}: give the field of the source and that "
                 "of the target."
             )
-        if text.min_score is not None and fields.score is None:
+        if self.min_score is not None and fields.score is None:
             raise HeedError(f"{where}min_score needs {where}score_field, the field or column of the scores.")
-    if min_score is not None and not any(text.fields(default).score for text in texts.values()):
-        raise HeedError("data.min_score needs data.score_field, the field or column of the scores.")
+
+    def build(self, name: str, direction: Direction, fields: Fields, min_score: float | None) -> Text:
+        """Return the text. What it does not name is that of the corpus."""
+        fields = self.fields(fields)
+        return Text(
+            [source for entry in self.entries for source in find_sources(entry, fields)],
+            self.languages or direction,
+            name,
+            self.weight,
+            self.from_step,
+            self.tag,
+            parse_noise(self.noise),
+            min_score if self.min_score is None else self.min_score,
+        )
 
 
 def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, TextOptions]:
     """Return the options of each text of a mixture."""
-    mixture: dict[str, TextOptions] = {}
-    for name, given in train.items():
-        where = f"data.train.{name}."
-        if not str(name):
-            raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
-        if not isinstance(given, Mapping):
-            raise HeedError(f"data.train.{name}={given} must be a mapping such as {{files: [[a.en,a.de]], weight: 2}}.")
-        raise_problems(find_problems(TextOptions, given, where=where))
-        mixture[str(name)] = TextOptions(**given)
+    if "" in map(str, train):
+        raise HeedError("data.train: a text of a mixture needs a name: {news: {files: [[a.en,a.de]]}}.")
+    mixture = {str(name): from_plain(TextOptions, given, where=f"data.train.{name}.") for name, given in train.items()}
     if not mixture:
         raise HeedError("data.train is empty: give a list of pairs such as '[[a.en,a.de]]', or named texts.")
     if len({text.weight is None for text in mixture.values()}) > 1:
@@ -278,12 +267,8 @@ def _parse_valid(
     }
 
 
-def _parse_tests(
-    test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]] | None,
-) -> dict[str, list[Entry]]:
+def _parse_tests(test: Sequence[FileEntry] | Mapping[str | int, Sequence[FileEntry]]) -> dict[str, list[Entry]]:
     """Return the entries of the test sets by name."""
-    if test is None:
-        return {}
     if isinstance(test, Mapping):
         tests = {str(name): parse_entries(f"test.{name}", entries) for name, entries in test.items()}
     else:
@@ -299,5 +284,36 @@ def _parse_tests(
     return tests
 
 
-def _find_all(entries: Sequence[Entry], fields: Fields) -> list[Source]:
-    return [source for entry in entries for source in find_sources(entry, fields)]
+def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
+    """Name test sets: "test" if there is one, otherwise the stems of their (source) files, numbered to be unique."""
+    if len(entries) == 1:
+        return {"test": entries}
+    named: dict[str, list[Entry]] = {}
+    for entry in entries:
+        stem = re.sub(r"\.\w+$", "", without_compression(Path(entry[0]).name))
+        # Results are UTF-8, file names may not be; and the name of a test set is part of file names.
+        stem = re.sub(r"[\ud800-\udfff*?\[\]]", "_", stem)[:80] or "test"
+        name, number = stem, 2
+        while name in {"train", "valid", *named}:
+            name, number = f"{stem}-{number}", number + 1
+        named[name] = [entry]
+    return named
+
+
+# ---- languages
+
+
+def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
+    """Return the suffixes of two names if they are language codes. None: a suffix is none, or both are the same."""
+    found = [re.search(r"\.([a-z]{2,3}([-_][A-Za-z]+)*)$", without_compression(name)) for name in names]
+    src, tgt = (code[1] if code and code[1] not in {"src", "tgt", "trg", "txt"} else None for code in found)
+    return (src, tgt) if src != tgt else (None, None)
+
+
+def _language_of_script(sentences: Sequence[str]) -> str:
+    """Recognise Japanese, Korean and Chinese, which have their own BLEU tokenizers, by script; otherwise "und"."""
+    scripts = [unicodedata.name(letter, "").split(" ")[0] for letter in "".join(sentences[:200]) if letter.isalpha()]
+    for language, script in (("ja", "HIRAGANA"), ("ko", "HANGUL"), ("zh", "CJK")):
+        if scripts.count(script) > 0.2 * len(scripts):
+            return language
+    return UNKNOWN_LANGUAGE

@@ -9,7 +9,7 @@ from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
 from heed.data.formats.hub import DatasetSource, load_split
 from heed.data.formats.text_files import TextFiles
-from heed.data.text import ParallelText, Source, Text
+from heed.data.text import Source, Text
 from heed.errors import HeedError
 from heed.options import validated
 
@@ -59,36 +59,24 @@ class HubCorpus(CorpusOptions):
             HeedError: if the hub cannot be reached, or if a file of the folder is missing or invalid.
         """
         direction = Direction(self.src_lang, self.tgt_lang)
-        valid = {"valid": self._source("valid")}
-        tests = {} if self.splits["test"] is None else self._tests()
-        sets = [
-            {name: EvaluationSet(ParallelText.read([source]), direction) for name, source in sources.items()}
-            for sources in (valid, tests)
-        ]
-        return self.build(self.name, [Text([self._source("train")], direction)], *sets)
+        train = Text([self._sources("train")["train"]], direction)
+        valid = EvaluationSet.read([self._sources("valid")["valid"]], direction)
+        tests = {name: EvaluationSet.read([source], direction) for name, source in self._sources("test").items()}
+        return self.build(self.name, [train], [valid], tests)
 
-    def _tests(self) -> dict[str, Source]:
-        """Return the test sets: the first, and of a folder also the others whose files are there."""
-        stems = self.stems["test"]
-        if self.root is None or isinstance(stems, str):
-            return {"test": self._source("test")}
-        files = {name: self._files(stem) for name, stem in stems.items()}
-        first = next(iter(files))
-        return {
-            name: pair for name, pair in files.items() if name == first or (pair.src.exists() and pair.tgt.exists())
-        }
-
-    def _files(self, stem: str) -> TextFiles:
-        root = Path(str(self.root)).expanduser()
-        return TextFiles(root / f"{stem}.{self.src_lang}", root / f"{stem}.{self.tgt_lang}")
-
-    def _source(self, split: str) -> Source:
-        stem = self.stems[split]
-        stem = stem if isinstance(stem, str) else next(iter(stem.values()))
-        if self.root is not None:
-            return self._files(stem)
+    def _sources(self, split: str) -> dict[str, Source]:
+        """Return the sets of a split: one, or of a folder several test sets; none if there is no test set."""
+        if self.splits[split] is None:
+            return {}
+        stems = self.stems[split]
+        stems = {split: stems} if isinstance(stems, str) else stems
+        first = next(iter(stems))
         src, tgt = self.src_lang, self.tgt_lang
-        use_folder = f"set data.root=DIR to a folder with {stem}.{src}, {stem}.{tgt} and so on."
+        if self.root is not None:
+            root = Path(self.root).expanduser()
+            files = {name: TextFiles(root / f"{stem}.{src}", root / f"{stem}.{tgt}") for name, stem in stems.items()}
+            return {name: p for name, p in files.items() if name == first or (p.src.exists() and p.tgt.exists())}
+        use_folder = f"set data.root=DIR to a folder with {stems[first]}.{src}, {stems[first]}.{tgt} and so on."
         if self.repository is None:
             raise HeedError(
                 f"{self.name} is in no hub repository that keeps its test set apart from training: {use_folder}"
@@ -96,4 +84,4 @@ class HubCorpus(CorpusOptions):
         dataset = load_split(
             self.repository, str(self.splits[split]), config=self.config, revision=self.revision, otherwise=use_folder
         )
-        return DatasetSource(dataset, self.repository, (src, tgt))
+        return {split: DatasetSource(dataset, self.repository, (src, tgt))}

@@ -1,19 +1,19 @@
 """What all kinds of corpora share: their options, and the steps from texts and sets to a corpus."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heed.data.cleaning import Cleaning
-from heed.data.corpus import Corpus, EvaluationSet, name_validation_sets
+from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.digests import source_digests
 from heed.data.noise import Noise
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import Text
 from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
-from heed.options import AtLeast1, find_problems, raise_problems
+from heed.options import AtLeast1, from_plain
 
 
 @dataclass(kw_only=True)
@@ -45,16 +45,12 @@ class CorpusOptions:
     def __post_init__(self) -> None:
         parse_noise(self.noise)
 
-    def shared(self) -> dict[str, Any]:
-        """Return these options by name, for another kind of corpus."""
-        return {field.name: getattr(self, field.name) for field in fields(CorpusOptions)}
-
     def build(
         self,
         name: str,
         train: Sequence[Text],
-        valid: dict[str, EvaluationSet],
-        tests: dict[str, EvaluationSet],
+        valid: Sequence[EvaluationSet],
+        tests: Mapping[str, EvaluationSet],
         *,
         temperature: float = 1.0,
     ) -> Corpus:
@@ -62,22 +58,28 @@ class CorpusOptions:
 
         Args:
             train: the texts of a mixture, or one with the name "".
-            valid, tests: sets by name.
+            valid: one set, or one for each direction.
+            tests: sets by name.
             temperature: see `TrainingTexts`.
         """
         if self.reverse:
             train = [replace(text, direction=text.direction.reversed()) for text in train]
-            valid = name_validation_sets([part.reversed() for part in valid.values()])
-            tests = {split: part.reversed() for split, part in tests.items()}
+            valid = [part.reversed() for part in valid]
+            tests = {name: part.reversed() for name, part in tests.items()}
         if self.both_directions and (same := [t.direction for t in train if len(set(t.direction)) == 1]):
             raise HeedError(
                 f"data.both_directions=true needs two different languages, but both are {same[0].src_lang!r}: set "
                 "data.src_lang and data.tgt_lang."
             )
         # The whole sets, so that the training text does not depend on `max_eval`.
-        selected = self._select(train, [*valid.values(), *tests.values()])
-        valid, tests = ({split: part.first(self.max_eval) for split, part in sets.items()} for sets in (valid, tests))
-        corpus = Corpus(name, TrainingTexts(selected, temperature), valid, tests, self.max_eval_tokens)
+        texts = TrainingTexts(self._select(train, [*valid, *tests.values()]), temperature)
+        corpus = Corpus(
+            name,
+            texts,
+            {"valid" if len(valid) == 1 else f"valid-{part.direction}": part.first(self.max_eval) for part in valid},
+            {name: part.first(self.max_eval) for name, part in tests.items()},
+            self.max_eval_tokens,
+        )
         _check_targets(corpus)
         return corpus
 
@@ -86,12 +88,12 @@ class CorpusOptions:
         default = parse_noise(self.noise)
         selected: dict[str, TrainingText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
-            directions = (text.direction, *([text.direction.reversed()] if self.both_directions else []))
+            directions = [text.direction, text.direction.reversed()][: 1 + self.both_directions]
             found = TrainingText(
                 replace(text, noise=text.noise or default),
-                directions=directions,
+                directions=tuple(directions),
                 held_out=[
-                    source_digests(filter(None, [part.from_language(direction.src_lang) for part in held_out]))
+                    source_digests(sentence for part in held_out for sentence in part.sentences(direction.src_lang))
                     for direction in directions
                 ],
                 cleaning=self.cleaning,
@@ -117,10 +119,7 @@ def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:
     Raises:
         HeedError: if an argument is unknown or out of range.
     """
-    if given is None:
-        return None
-    raise_problems(find_problems(Noise, given, where="data.noise."))
-    return Noise(**given)
+    return None if given is None else from_plain(Noise, given, where="data.noise.")
 
 
 def _check_targets(corpus: Corpus) -> None:

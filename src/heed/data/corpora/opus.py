@@ -11,15 +11,17 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
 from heed.compat import WINDOWS
 from heed.data.cache import build_once
-from heed.data.corpora.files import FilesCorpus
 from heed.data.corpora.options import CorpusOptions
-from heed.data.corpus import Corpus
+from heed.data.corpus import Corpus, EvaluationSet
+from heed.data.directions import Direction
+from heed.data.formats.text_files import TextFiles
+from heed.data.text import Text
 from heed.errors import HeedError, missing_package
 from heed.files import replacing
 from heed.options import AtLeast1, validated
@@ -30,21 +32,6 @@ ROLES = {"train": "train-parts", "dev": "tests", "test": "tests"}
 
 DOWNLOAD = "download.json"
 """File of the cache that lists the files of a download."""
-
-PairsByID = dict[str, list[str]]
-"""The source and the target file of each corpus, relative to the folder of the download."""
-
-
-@dataclass(frozen=True)
-class Download:
-    """A finished download: the files of each corpus, by role."""
-
-    folder: Path
-    files: Mapping[str, PairsByID]
-
-    def entries(self, role: str) -> dict[str, list[str]]:
-        """Return pairs of files by ID."""
-        return {name: [str(self.folder / file) for file in pair] for name, pair in self.files[role].items()}
 
 
 @validated("data.")
@@ -91,37 +78,31 @@ class OpusCorpus(CorpusOptions):
             HeedError: if mtdata is not installed or fails, or a file is invalid.
         """
         folder = build_once(self.folder, self._download, wait_minutes=self.preparation.wait_minutes)
-        content = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
-        download = Download(folder / content["folder"], content["files"])
-        files = FilesCorpus(
-            train=list(download.entries("train").values()),
-            valid=list(download.entries("dev").values()),
-            test={name: [pair] for name, pair in download.entries("test").items()} or None,
-            temperature=None,
-            src_field="src",
-            tgt_field="tgt",
-            score_field=None,
-            min_score=None,
-            src_lang=self.src_lang,
-            tgt_lang=self.tgt_lang,
-            **self.shared(),
+        download = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
+        root = folder / download["folder"]
+        sources = {
+            role: {name: TextFiles(root / src, root / tgt) for name, (src, tgt) in files.items()}
+            for role, files in download["files"].items()
+        }
+        direction = Direction(self.src_lang, self.tgt_lang)
+        return self.build(
+            "opus",
+            [Text(list(sources["train"].values()), direction)],
+            [EvaluationSet.read(sources["dev"].values(), direction)],
+            {name: EvaluationSet.read([source], direction) for name, source in sources["test"].items()},
         )
-        return replace(files.load(), name="opus")
-
-    def command_line(self, folder: Path) -> list[str]:
-        """Return the command line that downloads the corpora to a folder."""
-        # Without --merge, which writes all training text a second time; heed itself drops duplicates.
-        line = [*self.program, "-no-pb", "get", "--langs", f"{self.src_lang}-{self.tgt_lang}"]
-        for role, ids in self.ids.items():
-            line += [f"--{role}", *ids] if ids else []
-        return [*line, "--fail", "--n-jobs", str(self.num_jobs), "--out", str(folder)]
 
     def _download(self, folder: Path) -> None:
         for earlier in folder.glob("download-*"):  # of an interrupted attempt, whose mtdata may still be writing
             shutil.rmtree(earlier, ignore_errors=True)
         download = Path(mkdtemp(prefix="download-", dir=folder))
+        # Without --merge, which writes all training text a second time; heed itself drops duplicates.
+        command = [*self.program, "-no-pb", "get", "--langs", f"{self.src_lang}-{self.tgt_lang}"]
+        for role, ids in self.ids.items():
+            command += [f"--{role}", *ids] if ids else []
+        command += ["--fail", "--n-jobs", str(self.num_jobs), "--out", str(download)]
         try:
-            self._run(self.command_line(download), self.folder.with_suffix(".log"))
+            self._run(command, self.folder.with_suffix(".log"))
             files = _find_files(download)
         except HeedError:
             shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
@@ -171,7 +152,7 @@ def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
             seen[name] = option
 
 
-def _find_files(folder: Path) -> dict[str, PairsByID]:
+def _find_files(folder: Path) -> dict[str, dict[str, list[str]]]:
     """Return the files of a download by role and ID, the source first.
 
     mtdata 0.5 ends with mtdata.signature.txt: a command line, with standard language codes and IDs, that repeats it.
@@ -179,40 +160,26 @@ def _find_files(folder: Path) -> dict[str, PairsByID]:
     Raises:
         HeedError: if it wrote something else.
     """
-    signature = folder / "mtdata.signature.txt"
     try:
-        languages, ids = _parse_signature(signature.read_text(encoding="utf-8"))
-        return {role: {name: _pair(folder, role, name, languages[0]) for name in ids[role]} for role in ROLES}
-    except (OSError, ValueError, KeyError) as error:
+        signature = (folder / "mtdata.signature.txt").read_text(encoding="utf-8").splitlines()[0]
+        options = {name: values.split() for name, values in re.findall(r"--?(\w+)((?: (?!-)\S+)+)", signature)}
+        src_lang = options["l"][0].split("-")[0]
+        files = {
+            role: {name: _pair(f"{place}/{name}", src_lang) for name in options.get(role, [])}
+            for role, place in ROLES.items()
+        }
+        for file in (file for pairs in files.values() for pair in pairs.values() for file in pair):
+            (folder / file).stat()
+        return files
+    except (OSError, IndexError, KeyError) as error:
         raise HeedError(
             f"{folder} is not as mtdata 0.5 writes it ({error}): install this version, and set data.command to it."
         ) from error
 
 
-def _parse_signature(text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Return the languages and the IDs of each role."""
-    words = text.splitlines()[0].split()
-    languages = words[words.index("-l") + 1].split("-")
-    ids: dict[str, list[str]] = {role: [] for role in ROLES}
-    role = ""
-    for word in words:
-        if word.startswith("-"):
-            role = word.removeprefix("--")
-        elif role in ids:
-            ids[role].append(word)
-    return languages, ids
-
-
-def _pair(folder: Path, role: str, name: str, src_lang: str) -> list[str]:
-    """Return the source and the target file of a corpus, whose ID ends with their languages in any order.
-
-    Raises:
-        ValueError: if one is missing.
-    """
+def _pair(name: str, src_lang: str) -> list[str]:
+    """Return the source and the target file of a corpus, whose ID ends with their languages in any order."""
     languages = name.split("-")[-2:]
     if languages[0].split("_")[0] != src_lang.split("_")[0]:
         languages.reverse()
-    files = [f"{ROLES[role]}/{name}.{language}" for language in languages]
-    if missing := [file for file in files if not (folder / file).is_file()]:
-        raise ValueError(f"{missing[0]} is missing")
-    return files
+    return [f"{name}.{language}" for language in languages]

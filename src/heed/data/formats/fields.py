@@ -1,12 +1,16 @@
-"""Fields of records: which hold source, target and score."""
+"""Records with several fields, of which some hold source, target and score."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from heed.data.formats.lines import one_line
-from heed.data.text import Block
+from heed.data.formats.files import file_identity
+from heed.data.text import BLOCK, Block
+from heed.errors import HeedError
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -30,57 +34,85 @@ class Fields:
         """All fields that are read."""
         return (self.src, self.tgt) if self.score is None else (self.src, self.tgt, self.score)
 
+    def values(self, record: Any) -> list[Any]:
+        """Return the values of the fields in nested mappings.
 
-class BlockBuilder:
-    """Collects records as a block.
+        Raises:
+            HeedError: if there is no such field.
+        """
+        return [_get_field(record, name) for name in self.names]
+
+    def check(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values of the fields as they are stored: sentences of one line, and a number.
+
+        Raises:
+            ValueError: if one is not text or not a number, or has a lone surrogate.
+        """
+        src, tgt, *scores = values
+        for name, value in ((self.src, src), (self.tgt, tgt)):
+            if not isinstance(value, str):
+                raise HeedError(f"field {name!r} is {value!r:.40}, which is not text.")
+            value.encode()  # a lone surrogate, which JSON can contain, raises UnicodeEncodeError
+        return [one_line(src), one_line(tgt), *(_parse_score(score, str(self.score)) for score in scores)]
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A file of records with both sides."""
+
+    file: Path
+    fields: Fields
+
+    def identity(self) -> tuple[Any, ...]:
+        return type(self).__name__, file_identity(self.file), self.fields
+
+
+def one_line(text: str) -> str:
+    """Return the text without a line end, and with a space for every line break inside."""
+    return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+def read_records(
+    records: Iterable[tuple[int, Record]],
+    parse: Callable[[Record], Sequence[Any] | None],
+    fields: Fields,
+    *,
+    where: str,
+) -> Iterator[Block]:
+    """Yield the pairs of records.
 
     Args:
-        fields: the fields of the records.
-    """
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
-        self.src: list[str] = []
-        self.tgt: list[str] = []
-        self.scores: list[float] | None = None if fields.score is None else []
-
-    def add(self, record: Any) -> None:
-        """Add a nested mapping.
-
-        Raises:
-            KeyError: with a message for users, if a field is missing or of another kind.
-            ValueError: if a text has a lone surrogate.
-        """
-        self.add_values(*(get_field(record, name) for name in self.fields.names))
-
-    def add_values(self, src: Any, tgt: Any, score: Any = None) -> None:
-        """Add a source, a target and a score.
-
-        Raises:
-            KeyError, ValueError: as `add`.
-        """
-        pair = [_check_text(value, name) for value, name in zip((src, tgt), self.fields.names, strict=False)]
-        if self.scores is not None:
-            self.scores.append(_check_score(score, str(self.fields.score)))
-        self.src.append(pair[0])
-        self.tgt.append(pair[1])
-
-    def block(self) -> Block:
-        """Return the records so far."""
-        return Block(self.src, self.tgt, self.scores)
-
-
-def get_field(record: Any, field: str) -> Any:
-    """Return the value at a dotted path in nested mappings.
+        records: their numbers, for messages, and their content.
+        parse: returns the values of the fields of a record, or None for one that is skipped. It may raise ValueError.
+        where: what is numbered: "a.tsv, line".
 
     Raises:
-        KeyError: with a message for users, if there is no such field.
+        HeedError: naming the record that is invalid.
     """
+    rows: list[list[Any]] = []
+    for number, record in records:
+        try:
+            values = parse(record)
+            if values is not None:
+                rows.append(fields.check(values))
+        except RecursionError as error:
+            raise HeedError(f"{where} {number:,}: the JSON value is nested too deeply.") from error
+        except ValueError as error:
+            raise HeedError(f"{where} {number:,}: {' '.join(str(error).split())}") from error
+        if len(rows) == BLOCK:
+            yield Block(*map(list, zip(*rows, strict=True)))
+            rows = []
+    if rows:
+        yield Block(*map(list, zip(*rows, strict=True)))
+
+
+def _get_field(record: Any, field: str) -> Any:
+    """Return the value at a dotted path in nested mappings."""
     value = record
     for key in field.split("."):
         if not isinstance(value, Mapping) or key not in value:
             found = f"{', '.join(map(str, value)):.200}" if isinstance(value, Mapping) else f"{value!r:.40}"
-            raise KeyError(
+            raise HeedError(
                 f"no field {field!r} (found: {found}); data.src_field, data.tgt_field and data.score_field choose the "
                 "fields."
             )
@@ -88,25 +120,9 @@ def get_field(record: Any, field: str) -> Any:
     return value
 
 
-def _check_text(value: Any, field: str) -> str:
-    if not isinstance(value, str):
-        raise KeyError(f"field {field!r} is {value!r:.40}, which is not text.")
-    value.encode()  # a lone surrogate, which JSON can contain, raises UnicodeEncodeError, a ValueError
-    return one_line(value)
-
-
-def _check_score(value: Any, field: str) -> float:
+def _parse_score(value: Any, field: str) -> float:
     """Return a score. A missing one is NaN, which is below every threshold."""
-    if value is None or value == "":
-        return math.nan
     try:
-        return float(value)
+        return math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError):
-        raise KeyError(f"field {field!r} is {value!r:.40}, which is not a number.") from None
-
-
-def explain(error: Exception) -> str:
-    """Return the message of an error that a record raised."""
-    if isinstance(error, RecursionError):
-        return "the JSON value is nested too deeply."
-    return str(error.args[0]) if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise HeedError(f"field {field!r} is {value!r:.40}, which is not a number.") from None

@@ -1,12 +1,13 @@
-"""Text of datasets of the Hugging Face hub."""
+"""Datasets of the Hugging Face hub."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.compat import dataset_fingerprint
-from heed.data.formats.lines import one_line
+from heed.data.formats.fields import Fields, read_records
 from heed.data.text import BLOCK, Advance, Block, Part
 from heed.errors import HeedError
 from heed.progress import announced, reports_on_terminal
@@ -35,6 +36,7 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
     """
     from datasets import config as settings
     from datasets import disable_progress_bars, load_dataset
+    from datasets.exceptions import DatasetGenerationError
     from huggingface_hub import HfApi
 
     if not reports_on_terminal():
@@ -50,18 +52,13 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
         ):
             return load_dataset(repository, config, split=split, revision=revision)
     except Exception as error:  # the class depends on the versions of several HTTP libraries
+        cause = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
+        # All lines of the message, because only the second one names the configurations to choose from.
+        reason = " ".join(str(cause).split()) or type(cause).__name__
         raise HeedError(
-            f"{repository} could not be loaded from the Hugging Face hub ({_reason(error):.300}): choose another "
-            f"data.config or data.splits, or {otherwise}"
+            f"{repository} could not be loaded from the Hugging Face hub ({reason:.300}): choose another data.config "
+            f"or data.splits, or {otherwise}"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return all lines of an error's message, because only the second one names the configurations to choose from."""
-    from datasets.exceptions import DatasetGenerationError
-
-    told = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
-    return " ".join(str(told).split()) or type(told).__name__
 
 
 @dataclass(frozen=True)
@@ -82,67 +79,60 @@ class DatasetSource:
         return "hub", self.repository, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
 
     def parts(self) -> Sequence[Part]:
+        columns = self._columns()
+        rows, size = len(self.dataset), self.dataset.data.nbytes
+        bounds = [(start, min(start + PART, rows)) for start in range(0, rows, PART)]
+        return [
+            Part(
+                f"{self.repository}, rows {start + 1:,} to {stop:,}",
+                max(1, size * (stop - start) // rows),
+                partial(self._read, columns, start, stop),
+            )
+            for start, stop in bounds
+        ]
+
+    def _columns(self) -> list[str]:
+        """Return the columns to read.
+
+        Raises:
+            HeedError: if there are none of these languages, or they do not hold text.
+        """
         features = self.dataset.features
-        is_nested = TRANSLATION in features and not set(self.languages) <= set(features)
-        if not is_nested:
-            if missing := sorted(set(self.languages) - set(features)):
+        missing = sorted(set(self.languages) - set(features))
+        if missing and TRANSLATION in features:
+            return [TRANSLATION]
+        if missing:
+            raise HeedError(
+                f"{self.repository} has no column {' or '.join(missing)}: set data.src_lang and data.tgt_lang to two "
+                f"of {', '.join(features)}."
+            )
+        for column in self.languages:
+            if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
+                raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
+        return list(self.languages)
+
+    def _read(self, columns: list[str], start: int, stop: int, advance: Advance) -> Iterator[Block]:
+        dataset = self.dataset.select_columns(columns).with_format("arrow")
+        bytes_per_row = self.dataset.data.nbytes / len(self.dataset)
+
+        def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+            for first in range(start, stop, BLOCK):
+                block = dataset[first : min(first + BLOCK, stop)].to_pylist()
+                yield from enumerate(block, first + 1)
+                advance(int(bytes_per_row * len(block)))
+
+        parse = self._translations if columns == [TRANSLATION] else self._sides
+        return read_records(rows(), parse, Fields(*self.languages), where=f"{self.repository}, row")
+
+    def _translations(self, row: Mapping[str, Any]) -> list[str]:
+        found = row[TRANSLATION]
+        for language in self.languages:
+            if not isinstance(found, Mapping) or language not in found:
+                names = ", ".join(found) if isinstance(found, Mapping) else f"{found!r:.40}"
                 raise HeedError(
-                    f"{self.repository} has no column {' or '.join(missing)}: "
-                    f"set data.src_lang and data.tgt_lang to two of {', '.join(features)}."
+                    f"no translation into {language!r} (found: {names}): set data.src_lang and data.tgt_lang."
                 )
-            for column in self.languages:
-                if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
-                    raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
-        starts = range(0, len(self.dataset), PART)
-        return [DatasetPart(self, start, min(start + PART, len(self.dataset)), is_nested) for start in starts]
+        return self._sides(found)
 
-
-@dataclass(frozen=True)
-class DatasetPart:
-    """Consecutive rows of a split.
-
-    Args:
-        source: the split.
-        start, stop: the rows.
-        is_nested: whether the sentences are in the column "translation".
-    """
-
-    source: DatasetSource
-    start: int
-    stop: int
-    is_nested: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.source.repository}, rows {self.start + 1:,} to {self.stop:,}"
-
-    @property
-    def size(self) -> int:
-        dataset = self.source.dataset
-        return max(1, int(dataset.data.nbytes * (self.stop - self.start) / len(dataset)))
-
-    def read(self, advance: Advance) -> Iterator[Block]:
-        done = 0
-        dataset = self.source.dataset.select_columns([TRANSLATION] if self.is_nested else list(self.source.languages))
-        for start in range(self.start, self.stop, BLOCK):
-            stop = min(start + BLOCK, self.stop)
-            rows = dataset[start:stop]
-            src, tgt = (self._column(rows, language, start) for language in self.source.languages)
-            yield Block(src, tgt)
-            advanced = self.size * (stop - self.start) // (self.stop - self.start)
-            advance(advanced - done)
-            done = advanced
-
-    def _column(self, rows: Mapping[str, list[Any]], language: str, first: int) -> list[str]:
-        if not self.is_nested:
-            return [one_line(text or "") for text in rows[language]]
-        texts = []
-        for row, translation in enumerate(rows[TRANSLATION]):
-            if not isinstance(translation, Mapping) or language not in translation:
-                found = ", ".join(translation) if isinstance(translation, Mapping) else f"{translation!r:.40}"
-                raise HeedError(
-                    f"{self.source.repository}, row {first + row + 1:,}: no translation into {language!r} (found: "
-                    f"{found}): set data.src_lang and data.tgt_lang."
-                )
-            texts.append(one_line(translation[language] or ""))
-        return texts
+    def _sides(self, row: Mapping[str, Any]) -> list[str]:
+        return [row[language] or "" for language in self.languages]

@@ -1,23 +1,25 @@
 """Lines of text files, in ranges that processes read independently."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from heed.data.formats.compression import DAMAGED, find_compression, opened
-from heed.data.text import BLOCK, Advance
-from heed.errors import HeedError, first_line
+from heed.data.formats.files import find_compression, read_bytes
+from heed.data.text import Advance
+from heed.errors import HeedError
 from heed.progress import progress_bar
 
-PART = 2**24
-"""Bytes of the largest part of a file that is not compressed."""
+PART = 100_000
+"""Lines of the largest part of a file that is not compressed."""
 
 SCANNED = 2**24
-"""Bytes that are searched for line ends at a time."""
+"""Bytes that are searched for line ends at a time. Smaller files are not cut."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -26,77 +28,99 @@ class LineRange:
 
     Args:
         file: the file.
-        start, stop: bytes. stop None: the end; the whole file if it is compressed.
+        start, stop: bytes on the disk; of a compressed file, all of them.
         first: lines before it.
     """
 
     file: Path
-    start: int = 0
-    stop: int | None = None
+    start: int
+    stop: int
     first: int = 0
 
     @property
     def name(self) -> str:
         """What the range is called in messages."""
-        return f"{self.file} from line {self.first + 1:,}" if self.start else str(self.file)
+        return f"{self.file} from line {self.first + 1:,}" if self.first else str(self.file)
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return (self.file.stat().st_size if self.stop is None else self.stop) - self.start
+        """Bytes on the disk."""
+        return self.stop - self.start
 
-    def read(self, advance: Advance) -> Iterator[list[str]]:
-        """Yield ``BLOCK`` lines at a time. Only "\\n" ends a line; Python's text mode would also split at "\\r".
+    def read(self, advance: Advance) -> Iterator[str]:
+        """Yield the lines. Only "\\n" ends a line; Python's text mode would also split at "\\r".
 
         Raises:
             HeedError: naming the file, and the line that is not UTF-8.
         """
+        return chain.from_iterable(self._read(advance))
+
+    def _read(self, advance: Advance) -> Iterator[list[str]]:
         number = self.first
-        with opened(self.file) as (content, disk):
-            if self.start:
-                content.seek(self.start)
-            position = self.start
-            lines = content if self.stop is None else _until(content, self.stop - self.start)
-            while raw := _take(lines, self.file):
-                decoded = []
-                for line in raw:
-                    number += 1
-                    try:
-                        decoded.append(_decode(line, self.file, first=number == 1))
-                    except ValueError as error:
-                        raise HeedError(f"{self.file}, line {number:,}: {error}") from error
-                read = disk.tell() if content is not disk else position + sum(map(len, raw))
-                advance(read - position)
-                position = read
-                yield decoded
+        for content in self._whole_lines(advance):
+            if number == 0:
+                content = content.removeprefix(BYTE_ORDER_MARK)
+            lines = _decode(content, self.file, number).split("\n")
+            if not lines[-1]:  # after the last line end
+                lines.pop()
+            number += len(lines)
+            yield lines
+
+    def _whole_lines(self, advance: Advance) -> Iterator[bytes]:
+        rest: list[bytes] = []
+        for chunk in read_bytes(self.file, advance, self.start, self.stop):
+            if end := chunk.rfind(b"\n") + 1:
+                yield b"".join([*rest, chunk[:end]])
+                rest = []
+            rest.append(chunk[end:])
+        yield b"".join(rest)
 
 
-def cut_file(file: Path) -> list[LineRange]:
-    """Cut a file into ranges of about ``PART`` bytes; a compressed file is one range."""
-    if find_compression(file) is not None or file.stat().st_size <= PART:
-        return [LineRange(file)]
-    with progress_bar(f"Looking for line ends in {file.name:.60}", total=file.stat().st_size, unit="B") as bar:
-        cuts, _ = _find_cuts(file, PART, bar.update)
-    return _ranges(file, cuts)
-
-
-def cut_files(src: Path, tgt: Path) -> list[tuple[LineRange, LineRange]]:
-    """Cut two files at the same lines into ranges of about ``PART`` bytes together.
+def whole_file(file: Path) -> LineRange:
+    """Return all lines of a file.
 
     Raises:
-        HeedError: if the files have different numbers of lines and are large; of small files, the reader finds out.
+        HeedError: see `find_compression`.
     """
-    sizes = [file.stat().st_size for file in (src, tgt)]
-    is_compressed = any(find_compression(file) is not None for file in (src, tgt))
-    if is_compressed or sum(sizes) <= PART:
-        return [(LineRange(src), LineRange(tgt))]
-    with progress_bar(f"Counting the lines of {src.name:.30} and {tgt.name:.30}", total=sum(sizes), unit="B") as bar:
-        cuts, src_lines = _find_cuts(src, max(1, PART * sizes[0] // sum(sizes)), bar.update)
-        offsets, tgt_lines = _find_lines(tgt, [line for _, line in cuts], bar.update)
-    if src_lines != tgt_lines:
-        raise different_lengths(src, src_lines, tgt, tgt_lines)
-    tgt_cuts = [(offset, line) for offset, (_, line) in zip(offsets, cuts, strict=True)]
-    return list(zip(_ranges(src, cuts), _ranges(tgt, tgt_cuts), strict=True))
+    find_compression(file)
+    return LineRange(file, 0, file.stat().st_size)
+
+
+def cut_files(*files: Path) -> list[tuple[LineRange, ...]]:
+    """Cut files at the same lines into ranges of ``PART`` lines. Small and compressed files are one range each.
+
+    Raises:
+        HeedError: if the files have different numbers of lines and are cut; otherwise the reader finds out.
+    """
+    whole = tuple(map(whole_file, files))
+    if sum(lines.size for lines in whole) <= SCANNED or any(map(find_compression, files)):
+        return [whole]
+    scanned = [_find_lines(file) for file in files]
+    if len({lines for _, lines in scanned}) > 1:
+        src_lines, tgt_lines = (lines for _, lines in scanned)
+        raise different_lengths(files[0], src_lines, files[1], tgt_lines)
+    ranges = (
+        [LineRange(file, *ends, number * PART) for number, ends in enumerate(pairwise(offsets))]
+        for file, (offsets, _) in zip(files, scanned, strict=True)
+    )
+    return list(zip(*ranges, strict=True))
+
+
+def _find_lines(file: Path) -> tuple[list[int], int]:
+    """Return the bytes between which there are ``PART`` lines or, at the end, fewer; and the number of all lines."""
+    offsets, lines, position, last = [0], 0, 0, b"\n"
+    with (
+        file.open("rb") as stream,
+        progress_bar(f"Counting the lines of {file.name:.60}", total=file.stat().st_size, unit="B") as bar,
+    ):
+        while block := stream.read(SCANNED):
+            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + position + 1
+            offsets += ends[PART - 1 - lines % PART :: PART].tolist()
+            lines, position, last = lines + len(ends), position + len(block), block[-1:]
+            bar.update(len(block))
+    if offsets[-1] < position or not position:
+        offsets.append(position)
+    return offsets, lines + (last != b"\n")
 
 
 def different_lengths(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> HeedError:
@@ -107,92 +131,31 @@ def different_lengths(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> H
     )
 
 
-Cut = tuple[int, int]
-"""A place between two lines: the bytes and the lines before it."""
-
-
-def _ranges(file: Path, cuts: Sequence[Cut]) -> list[LineRange]:
-    ends: list[Cut] = [(0, 0), *cuts, (file.stat().st_size, 0)]
-    return [LineRange(file, start, stop, first) for (start, first), (stop, _) in pairwise(ends)]
-
-
-def _line_ends(file: Path, advance: Advance) -> Iterator[np.ndarray]:
-    """Yield the positions after the line ends of a file, block by block."""
-    with file.open("rb") as stream:
-        position = 0
-        while block := stream.read(SCANNED):
-            yield np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + position + 1
-            position += len(block)
-            advance(len(block))
-
-
-def _find_cuts(file: Path, size: int, advance: Advance) -> tuple[list[Cut], int]:
-    """Return cuts about every ``size`` ≥ 1 bytes, and the number of lines."""
-    cuts: list[Cut] = []
-    lines, end, length = 0, 0, file.stat().st_size
-    for ends in _line_ends(file, advance):
-        while True:
-            index = int(np.searchsorted(ends, (cuts[-1][0] if cuts else 0) + size))
-            if index == len(ends) or ends[index] >= length:
-                break
-            cuts.append((int(ends[index]), lines + index + 1))
-        lines += len(ends)
-        end = int(ends[-1]) if len(ends) else end
-    return cuts, lines + (end < length)
-
-
-def _find_lines(file: Path, numbers: Sequence[int], advance: Advance) -> tuple[list[int], int]:
-    """Return the bytes before which there are these numbers of lines, and the number of all lines."""
-    offsets: list[int] = []
-    lines, end = 0, 0
-    for ends in _line_ends(file, advance):
-        while len(offsets) < len(numbers) and numbers[len(offsets)] <= lines + len(ends):
-            offsets.append(int(ends[numbers[len(offsets)] - lines - 1]))
-        lines += len(ends)
-        end = int(ends[-1]) if len(ends) else end
-    length = file.stat().st_size
-    return offsets + [length] * (len(numbers) - len(offsets)), lines + (end < length)
-
-
-def _until(lines: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield lines until they have ``size`` bytes."""
-    for line in lines:
-        yield line
-        size -= len(line)
-        if size <= 0:
-            return
-
-
-def _take(lines: Iterable[bytes], file: Path) -> list[bytes]:
-    try:
-        return list(islice(lines, BLOCK))
-    except DAMAGED as error:
-        raise HeedError(f"{file} cannot be read: {first_line(error)}") from error
-
-
-def _decode(line: bytes, file: Path, *, first: bool) -> str:
-    """Return the text of a line without its line end.
+def _decode(content: bytes, file: Path, first: int) -> str:
+    """Return the text of some lines.
 
     Args:
-        first: whether it is the first line, which may start with a byte order mark.
+        first: lines before them.
 
     Raises:
-        ValueError: with a message for users, if the line is not UTF-8 text.
+        HeedError: naming the line that is not UTF-8 text.
     """
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
-        raise ValueError(
-            "not UTF-8 text, but UTF-16 or binary data (it has a UTF-16 byte order mark or zero bytes). Convert UTF-16 "
-            f"with: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(file))}"
-        )
     try:
-        return line.decode("utf-8-sig" if first else "utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x}). "
-            f"Convert it first, for instance: iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(str(file))}"
-        ) from error
-
-
-def one_line(text: str) -> str:
-    """Return the text without a line end, and with a space for every line break inside."""
-    return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+        if b"\0" not in content:
+            return content.decode()
+    except UnicodeDecodeError:
+        pass
+    for number, line in enumerate(content.split(b"\n"), first + 1):
+        if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
+            raise HeedError(
+                f"{file}, line {number:,}: not UTF-8 text, but UTF-16 or binary data (it has a UTF-16 byte order mark "
+                f"or zero bytes). Convert UTF-16 with: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(file))}"
+            )
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            raise HeedError(
+                f"{file}, line {number:,}: not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x}). Convert it "
+                f"first, for instance: iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(str(file))}"
+            ) from error
+    raise AssertionError("every line is UTF-8 text")

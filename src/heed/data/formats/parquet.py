@@ -1,86 +1,57 @@
 """Parquet files."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from heed.data.formats.fields import BlockBuilder, Fields, explain
-from heed.data.formats.identity import file_identity
+from heed.data.formats.fields import RecordFile, read_records
+from heed.data.formats.files import find_compression
 from heed.data.text import BLOCK, Advance, Block, Part
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError
 
 
 @dataclass(frozen=True)
-class ParquetFile:
-    """A parquet file."""
-
-    file: Path
-    fields: Fields
-
-    def identity(self) -> tuple[Any, ...]:
-        return "parquet", file_identity(self.file), self.fields
+class ParquetFile(RecordFile):
+    """A parquet file. Each of its row groups is a part."""
 
     def parts(self) -> Sequence[Part]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        file_identity(self.file)
-        try:
-            # An open file, because Arrow opens only UTF-8 paths.
-            with self.file.open("rb") as stream, pq.ParquetFile(stream) as table:
-                groups = [table.metadata.row_group(number) for number in range(table.num_row_groups)]
-                sizes = [(group.num_rows, group.total_byte_size) for group in groups]
-        except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:
-            raise HeedError(f"{self.file} cannot be read as parquet: {first_line(error)} (a damaged file?).") from error
+        find_compression(self.file)
         first, parts = 0, []
-        for number, (rows, size) in enumerate(sizes):
-            parts.append(ParquetPart(self.file, self.fields, [number], first, size))
-            first += rows
-        return parts or [ParquetPart(self.file, self.fields, [], 0, 0)]
+        with self._open() as table:
+            for number in range(table.num_row_groups):
+                group = table.metadata.row_group(number)
+                name = f"{self.file} from row {first + 1:,}" if first else str(self.file)
+                parts.append(Part(name, group.total_byte_size, partial(self._read, number, first)))
+                first += group.num_rows
+        return parts or [Part(str(self.file), 0, _read_nothing)]
 
+    def _read(self, group: int, first: int, advance: Advance) -> Iterator[Block]:
+        with self._open() as table:
+            roots = {name.split(".")[0] for name in self.fields.names}
+            columns = [name for name in table.schema_arrow.names if name in roots]
+            batches = table.iter_batches(BLOCK, row_groups=[group], columns=columns)
+            rows = enumerate((row for batch in batches for row in batch.to_pylist()), first + 1)
+            yield from read_records(rows, self.fields.values, self.fields, where=f"{self.file}, row")
+            advance(table.metadata.row_group(group).total_byte_size)
 
-@dataclass(frozen=True)
-class ParquetPart:
-    """A row group of a parquet file, or an empty file.
-
-    Args:
-        groups: its number.
-        first: rows before it.
-        size: bytes.
-    """
-
-    file: Path
-    fields: Fields
-    groups: Sequence[int]
-    first: int
-    size: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.file} from row {self.first + 1:,}" if self.first else str(self.file)
-
-    def read(self, advance: Advance) -> Iterator[Block]:
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        """Yield the open file, and turn the errors of Arrow, which has several classes, into a HeedError."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        number = self.first
         try:
-            # Checksums are verified if the file contains them.
+            # An open file, because Arrow opens only UTF-8 paths. Checksums are verified if the file contains them.
             with self.file.open("rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as table:
-                roots = {name.split(".")[0] for name in self.fields.names}
-                columns = [name for name in table.schema_arrow.names if name in roots]
-                for batch in table.iter_batches(BLOCK, row_groups=self.groups, columns=columns):
-                    block = BlockBuilder(self.fields)
-                    for record in batch.to_pylist():
-                        number += 1
-                        block.add(record)
-                    yield block.block()
-        except KeyError as error:  # from the fields; Arrow raises several other classes
-            raise HeedError(f"{self.file}, row {number:,}: {explain(error)}") from error
+                yield table
+        except HeedError:
+            raise
         except (pa.ArrowException, OSError, ValueError, NotImplementedError, TypeError, MemoryError) as error:
-            raise HeedError(
-                f"{self.file} cannot be read as parquet: {explain(error)} (a damaged file? Rows read so far: "
-                f"{number:,})."
-            ) from error
-        advance(self.size)
+            reason = " ".join(str(error).split())
+            raise HeedError(f"{self.file} cannot be read as parquet: {reason} (a damaged file?).") from error
+
+
+def _read_nothing(_: Advance) -> Iterator[Block]:
+    return iter(())

@@ -8,13 +8,13 @@ import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from heed.data.formats.fields import BlockBuilder, Fields, explain
-from heed.data.formats.identity import file_identity
-from heed.data.formats.lines import LineRange, cut_file
-from heed.data.text import BLOCK, Advance, Block, Part
+from heed.data.formats.fields import Fields, RecordFile, read_records
+from heed.data.formats.lines import LineRange, cut_files, whole_file
+from heed.data.text import Advance, Block, Part
 from heed.errors import HeedError, first_line
 from heed.progress import print_line
 
@@ -23,67 +23,18 @@ DEFAULT_NAMES = ("src", "tgt")
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(RecordFile):
     """A JSONL file: one JSON object per line. Empty lines are skipped."""
 
-    file: Path
-    fields: Fields
-
-    def identity(self) -> tuple[Any, ...]:
-        return "jsonl", file_identity(self.file), self.fields
-
     def parts(self) -> Sequence[Part]:
-        return [JsonPart(lines, self.fields) for lines in cut_file(self.file)]
+        return [Part(lines.name, lines.size, partial(self._read, lines)) for (lines,) in cut_files(self.file)]
 
+    def _read(self, lines: LineRange, advance: Advance) -> Iterator[Block]:
+        numbered = enumerate(lines.read(advance), lines.first + 1)
+        return read_records(numbered, self._parse, self.fields, where=f"{self.file}, line")
 
-@dataclass(frozen=True)
-class LinesPart:
-    """Lines of a file with a record in each."""
-
-    lines: LineRange
-    fields: Fields
-
-    @property
-    def name(self) -> str:
-        return self.lines.name
-
-    @property
-    def size(self) -> int:
-        return self.lines.size
-
-
-@dataclass(frozen=True)
-class JsonPart(LinesPart):
-    """Lines of a JSONL file."""
-
-    def read(self, advance: Advance) -> Iterator[Block]:
-        number = self.lines.first
-        for lines in self.lines.read(advance):
-            block = BlockBuilder(self.fields)
-            for line in lines:
-                number += 1
-                if line.strip():
-                    try:
-                        block.add(json.loads(line))
-                    except (ValueError, KeyError, RecursionError) as error:
-                        raise HeedError(f"{self.lines.file}, line {number:,}: {explain(error)}") from error
-            yield block.block()
-
-
-@dataclass(frozen=True)
-class TsvFile:
-    """A table with tabs between columns and without quotes: one pair per line. Empty lines are skipped."""
-
-    file: Path
-    fields: Fields
-
-    def identity(self) -> tuple[Any, ...]:
-        return "tsv", file_identity(self.file), self.fields
-
-    def parts(self) -> Sequence[Part]:
-        header = next((block[0].split("\t") for block in LineRange(self.file).read(lambda _: None)), [])
-        columns = find_columns(self.file, header, self.fields)
-        return [TsvPart(lines, self.fields, columns) for lines in cut_file(self.file)]
+    def _parse(self, line: str) -> list[Any] | None:
+        return self.fields.values(json.loads(line)) if line.strip() else None
 
 
 @dataclass(frozen=True)
@@ -98,6 +49,25 @@ class Columns:
     indices: tuple[int, ...]
     header: int | None
 
+    def values(self, row: Sequence[str]) -> list[str] | None:
+        """Return the values of the fields in a row; None for an empty row.
+
+        Raises:
+            HeedError: if the row has too few or too many columns.
+        """
+        if not row:
+            return None
+        if len(row) <= max(self.indices):
+            raise HeedError(
+                f"{len(row)} columns, but column {max(self.indices) + 1} is needed (data.src_field, data.tgt_field and "
+                "data.score_field choose the columns)."
+            )
+        if self.header and any(row[self.header :]):  # part of a sentence may be in the wrong column
+            raise HeedError(
+                f"{len(row)} columns, but the first line names {self.header} (a separator inside a sentence?)."
+            )
+        return [row[index] for index in self.indices]
+
 
 def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
     """Return the columns of a table: by number, or by the names in the first line.
@@ -105,7 +75,7 @@ def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
     A table of two columns that has neither of the default names is read as source and target, with a line that says so.
 
     Raises:
-        HeedError: if there is no column of this name.
+        HeedError: if there is no column of this name, or several.
     """
     if all(name.isdecimal() and int(name) > 0 for name in fields.names):
         return Columns(tuple(int(name) - 1 for name in fields.names), header=None)
@@ -128,91 +98,45 @@ def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
 
 
 @dataclass(frozen=True)
-class TsvPart(LinesPart):
-    """Lines of a TSV file."""
+class TsvFile(RecordFile):
+    """A table with tabs between columns and without quotes: one pair per line. Empty lines are skipped."""
 
-    columns: Columns
+    def parts(self) -> Sequence[Part]:
+        ranges = self._ranges()
+        _, header = next(self._rows(ranges[0], lambda _: None), (1, []))
+        read = partial(self._read, find_columns(self.file, header, self.fields))
+        return [Part(lines.name, lines.size, partial(read, lines)) for lines in ranges]
 
-    def read(self, advance: Advance) -> Iterator[Block]:
-        number = self.lines.first
-        for lines in self.lines.read(advance):
-            block = BlockBuilder(self.fields)
-            for line in lines:
-                number += 1
-                if (row := line.rstrip("\r")) and not (number == 1 and self.columns.header):
-                    add_row(block, row.split("\t"), self.columns, self.lines.file, number)
-            yield block.block()
+    def _read(self, columns: Columns, lines: LineRange, advance: Advance) -> Iterator[Block]:
+        rows = self._rows(lines, advance)
+        if columns.header and not lines.first:
+            next(rows)
+        return read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
 
+    def _ranges(self) -> list[LineRange]:
+        return [lines for (lines,) in cut_files(self.file)]
 
-def add_row(block: BlockBuilder, row: Sequence[str], columns: Columns, file: Path, number: int) -> None:
-    """Add a row of a table to a block.
-
-    Raises:
-        HeedError: naming the line, if the row has too few or too many columns or the score is not a number.
-    """
-    if len(row) <= max(columns.indices):
-        raise HeedError(
-            f"{file}, line {number:,}: {len(row)} columns, but column {max(columns.indices) + 1} is needed "
-            "(data.src_field, data.tgt_field and data.score_field choose the columns)."
-        )
-    if (
-        columns.header and len(row) > columns.header and any(row[columns.header :])
-    ):  # part of a sentence may be in the wrong column
-        raise HeedError(
-            f"{file}, line {number:,}: {len(row)} columns, but the first line names {columns.header} (a separator "
-            "inside a sentence?)."
-        )
-    try:
-        block.add_values(*(row[index] for index in columns.indices))
-    except (KeyError, ValueError) as error:
-        raise HeedError(f"{file}, line {number:,}: {explain(error)}") from error
+    def _rows(self, lines: LineRange, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows, each with the number of its first line. An empty one has no columns."""
+        rows = (line.rstrip("\r") for line in lines.read(advance))
+        return enumerate((row.split("\t") if row else [] for row in rows), lines.first + 1)
 
 
 @dataclass(frozen=True)
-class CsvFile:
+class CsvFile(TsvFile):
     """A table with commas between columns; quoted fields may contain commas and line breaks."""
 
-    file: Path
-    fields: Fields
+    def _ranges(self) -> list[LineRange]:
+        return [whole_file(self.file)]
 
-    @property
-    def name(self) -> str:
-        return str(self.file)
-
-    @property
-    def size(self) -> int:
-        return self.file.stat().st_size
-
-    def identity(self) -> tuple[Any, ...]:
-        return "csv", file_identity(self.file), self.fields
-
-    def parts(self) -> Sequence[Part]:
-        file_identity(self.file)
-        return [self]
-
-    def read(self, advance: Advance) -> Iterator[Block]:
-        columns, start = None, 1
-        block = BlockBuilder(self.fields)
-        rows = csv.reader(self._lines(advance), strict=True)
+    def _rows(self, lines: LineRange, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+        rows = csv.reader((f"{line}\n" for line in lines.read(advance)), strict=True)
+        start = 1
         try:
             for row in rows:
-                if columns is None and (columns := find_columns(self.file, row, self.fields)).header:
-                    start = rows.line_num + 1
-                    continue
-                if row:
-                    add_row(block, row, columns, self.file, start)
+                yield start, row
                 start = rows.line_num + 1
-                if len(block.src) == BLOCK:
-                    yield block.block()
-                    block = BlockBuilder(self.fields)
         except csv.Error as error:
             raise HeedError(
                 f"{self.file}, line {start:,}: {first_line(error)} (a quote that is not closed or not doubled?)."
             ) from error
-        yield block.block()
-
-    def _lines(self, advance: Advance) -> Iterator[str]:
-        """Yield the lines with their ends, which quoted fields may contain."""
-        for lines in LineRange(self.file).read(advance):
-            for line in lines:
-                yield f"{line}\n"

@@ -1,0 +1,137 @@
+"""Input files as bytes. Compressed files are recognised by their first bytes and decompressed."""
+
+import bz2
+import lzma
+import re
+import shlex
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from heed.data.text import Advance
+from heed.errors import HeedError, first_line, missing_package
+
+COMPRESSIONS = {
+    "gzip": rb"\x1f\x8b\x08",
+    "xz": rb"\xfd7zXZ\x00",
+    "bzip2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",  # a frame, or one that is skipped, with which pzstd starts
+    "lz4": rb"\x04\x22\x4d\x18",
+    "zip": rb"PK\x03\x04",
+}
+"""Compressed formats: a regular expression for the first bytes."""
+
+UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
+"""Formats that are not read, and the command that decompresses them."""
+
+SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
+"""Suffixes of compressed files."""
+
+CHUNK = 2**16
+"""Bytes that are read from the disk at a time."""
+
+
+def file_identity(*files: Path) -> tuple[Any, ...]:
+    """Return paths, sizes and times of files: as long as they are the same, the content is assumed to be.
+
+    Raises:
+        HeedError: see `find_compression`.
+    """
+    for file in files:
+        find_compression(file)
+    return tuple((str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+
+
+def find_compression(file: Path) -> str | None:
+    """Return the compressed format of a file; None if it is not compressed.
+
+    Raises:
+        HeedError: if the file is missing, is not a regular file or cannot be read, or if the format is not supported.
+    """
+    try:
+        mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):  # reading could block (named pipe) or never end (/dev/zero)
+            kind = "a folder" if stat.S_ISDIR(mode) else "a named pipe, a device or a socket"
+            raise HeedError(f"{file} is {kind}: give a regular file.")
+        with file.open("rb") as stream:
+            start = stream.read(16)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise HeedError(f"{file} does not exist (relative paths start at {Path.cwd()}).") from error
+    except OSError as error:
+        raise HeedError(f"{file} cannot be read: {error.strerror}.") from error
+    found = next((name for name, magic in COMPRESSIONS.items() if re.match(magic, start)), None)
+    if found in UNSUPPORTED:
+        raise HeedError(
+            f"{file} is compressed with {found}, which is not supported: decompress it first, for instance: "
+            f"{UNSUPPORTED[found]} {shlex.quote(str(file))}"
+        )
+    return found
+
+
+def without_compression(name: str) -> str:
+    """Return a file name without the suffix of a compressed file."""
+    return name[: -len(Path(name).suffix)] if name.lower().endswith(SUFFIXES) else name
+
+
+def read_bytes(file: Path, advance: Advance, start: int = 0, stop: int = sys.maxsize) -> Iterator[bytes]:
+    """Yield the content of a file, decompressed, in chunks.
+
+    Args:
+        advance: is called with the number of bytes read from the disk.
+        start, stop: bytes of a file that is not compressed.
+
+    Raises:
+        HeedError: naming the file, if it is damaged.
+    """
+    compression = find_compression(file)
+    try:
+        with file.open("rb") as disk:
+            disk.seek(start)
+
+            def chunks() -> Iterator[bytes]:
+                while chunk := disk.read(min(CHUNK, stop - disk.tell())):
+                    advance(len(chunk))
+                    yield chunk
+
+            yield from chunks() if compression is None else _decompress(chunks(), _decompressor(compression, file))
+    except OSError as error:
+        raise HeedError(f"{file} cannot be read: {first_line(error)}") from error
+
+
+def _decompressor(compression: str, file: Path) -> Callable[[], Any]:
+    """Return a function that returns a decompressor of one stream of a file."""
+    if compression == "zstd":
+        try:
+            import zstandard
+        except ImportError as error:
+            raise missing_package(f"{file} is compressed, and reading it", "zstandard", "zstd") from error
+        return zstandard.ZstdDecompressor().decompressobj
+    if compression == "gzip":
+        return lambda: zlib.decompressobj(zlib.MAX_WBITS + 16)
+    return {"xz": lzma.LZMADecompressor, "bzip2": bz2.BZ2Decompressor}[compression]
+
+
+def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Iterator[bytes]:
+    """Yield the content of a compressed file: of one stream or of several, with zeros between and after them.
+
+    The readers of the standard library and of zstandard take some damaged files for shorter ones: they ignore
+    everything from the first bzip2 or xz stream on that is not valid, and a zstd file that ends too early.
+
+    Raises:
+        OSError: if the file is damaged.
+    """
+    stream = None
+    for chunk in chunks:
+        while chunk := chunk.lstrip(b"\0") if stream is None else chunk:
+            stream = stream or new_stream()
+            try:
+                yield stream.decompress(chunk)
+            except Exception as error:  # each library has a class of its own
+                raise OSError(first_line(error)) from error
+            chunk = stream.unused_data
+            stream = None if stream.eof else stream
+    if stream is not None:
+        raise OSError("Compressed file ended before the end-of-stream marker was reached")
