@@ -15,7 +15,7 @@ from heed.errors import HeedError
 from heed.files import remove, remove_unfinished, replacing
 from heed.progress import Progress, is_first_process
 
-FORMAT = 2
+FORMAT = 3
 """Version of the entries. Those of another version are built again."""
 
 MANIFEST = "manifest.json"
@@ -99,9 +99,15 @@ def _is_complete(folder: Path) -> bool:
             return False
         if sum(sizes.values()) > VERIFIED_BYTES:
             return True
-        return all(digest_of_file(file) == files[file]["digest"] for file in files)
+        return all(_digest_of_file(file) == files[file]["digest"] for file in files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+def read_digests(folder: Path) -> dict[str, str]:
+    """Return the digest of each file of an entry, by its path in the folder."""
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return {name: file["digest"] for name, file in manifest["files"].items()}
 
 
 def _write_manifest(folder: Path) -> None:
@@ -110,14 +116,13 @@ def _write_manifest(folder: Path) -> None:
     described = {}
     with Progress(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes), unit="B") as bar:
         for file, size in zip(files, sizes, strict=True):
-            described[file.relative_to(folder).as_posix()] = {"size": size, "digest": digest_of_file(file)}
+            described[file.relative_to(folder).as_posix()] = {"size": size, "digest": _digest_of_file(file)}
             bar.update(size)
     with replacing(folder / MANIFEST, durable=True) as manifest:
         manifest.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
 
 
-def digest_of_file(file: Path) -> str:
-    """Return a digest of the content of a file."""
+def _digest_of_file(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 

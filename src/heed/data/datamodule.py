@@ -1,8 +1,9 @@
 """LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from typing import Any
 
 import lightning as L
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixedText, MixtureOrder, text_of
-from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.order import EpochOrder, Order, TrainingPairs, View
 from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
@@ -25,8 +26,8 @@ from heed.progress import print_line
 
 STEPS_AHEAD = 3
 """Training steps that are prepared before they are needed."""
-CHUNKS_READ = 1000
-"""Chunks of training pairs that are held in memory when all are read."""
+ROWS_READ = 10_000
+"""Training pairs that are held in memory when all are read."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,13 @@ class StepShard:
 
 
 @dataclass(frozen=True)
-class PoolPlace:
+class EpochPool:
     """A pool of an epoch."""
 
     epoch: int
     pool: Pool
     is_last: bool
     """Whether it is the last pool of the training."""
-    seed: str
-    """Seed of random segmentations."""
 
 
 class StepStream(IterableDataset[StepShard]):
@@ -78,44 +77,36 @@ class StepStream(IterableDataset[StepShard]):
     Args:
         data: the data module; its cursor is read when the iteration starts.
         rank, world_size: this process's rank and the number of processes.
+        pin_memory: put the shards into page-locked memory.
     """
 
-    def __init__(self, data: "TranslationData", rank: int, world_size: int) -> None:
+    def __init__(self, data: "TranslationData", rank: int, world_size: int, *, pin_memory: bool = False) -> None:
         self.data, self.rank, self.world_size = data, rank, world_size
+        self.pin_memory = pin_memory
 
     def __iter__(self) -> Iterator[StepShard]:
-        planner = self.data.planner
-        start = self.data.cursor
+        planner, start = self.data.planner, self.data.cursor
         for place, pairs in self.data.pools(*start):
-            src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
             steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
             for number, step in enumerate(steps, start=place.pool.first_step):
-                if (place.epoch, number) < start:
-                    continue
-                yield StepShard(
-                    epoch=place.epoch,
-                    step=number,
-                    src_tokens=sum(int(src_lengths[index].sum()) for index in step.micro_batches),
-                    tgt_tokens=step.tgt_tokens,
-                    padded_tokens=sum(
-                        planner.padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
-                    ),
-                    micro_batches=tuple(
-                        (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
-                    ),
-                    last=place.is_last and step is steps[-1],
-                    corpora=self.data.count_corpora(pairs, step),
-                )
+                if (place.epoch, number) >= start:
+                    shard = self._shard(place.epoch, number, step, pairs, place.is_last and step is steps[-1])
+                    yield shard.pin_memory() if self.pin_memory else shard
 
-
-class _PinnedSteps(IterableDataset[StepShard]):
-    """Steps in page-locked memory."""
-
-    def __init__(self, steps: Iterable[StepShard]) -> None:
-        self.steps = steps
-
-    def __iter__(self) -> Iterator[StepShard]:
-        return map(StepShard.pin_memory, self.steps)
+    def _shard(self, epoch: int, number: int, step: Step, pairs: Pairs, last: bool) -> StepShard:
+        src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
+        return StepShard(
+            epoch=epoch,
+            step=number,
+            src_tokens=sum(int(src[index].sum()) for index in step.micro_batches),
+            tgt_tokens=step.tgt_tokens,
+            padded_tokens=sum(self.data.planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
+            micro_batches=tuple(
+                (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
+            ),
+            last=last,
+            corpora=self.data.count_corpora(pairs, step),
+        )
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -200,55 +191,55 @@ class TranslationData(L.LightningDataModule):
         planner.check_length(pair + tags + 2)
         noises = [part.text.noise for part in corpus.train.texts]
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
-        self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
+        ends = self.train.chunk_starts[1:]
+        sample = np.arange(ends[min(int(np.searchsorted(ends, GROWTH_PAIRS)), len(ends) - 1)])
+        self.growth = self.sampler.growth(self.train.read(sample)) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps, and how long training has waited for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step. The training module advances it."""
 
-    def _first_pairs(self) -> Pairs:
-        chunks = np.arange(len(self.train.chunk_rows))
-        return self.train.read(chunks[: int(np.searchsorted(np.cumsum(self.train.chunk_rows), GROWTH_PAIRS)) + 1])
-
-    def pools(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
+    def pools(self, epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
         """Yield the pools of all epochs, from the one with the step ``start`` of an epoch on, and their pairs."""
-        places = self._places(epoch, start)
-        if self.sampler is None:
-            drawn: Iterator[tuple[PoolPlace, Pairs]] = places
-        else:
-            drawn = self.sampler.draw((place, pairs, text_of(self.mixed, pairs.rows)) for place, pairs in places)
-        return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
 
-    def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
-        if self.corpus.train.is_mixture:
-            yield from self._mixed_places(start)
-            return
-        while self.max_epochs is None or epoch < self.max_epochs:
-            seed = self.planner.seed, epoch
-            order = EpochOrder(self.train, seed=seed)
+        def epoch_of(place: EpochPool) -> int:
+            # A mixture has one endless epoch, in which the texts are repeated.
+            return place.epoch + place.pool.first // len(self.train)
+
+        pools = self._plain_pools(epoch, start)
+        if self.sampler is not None:
+            pools = self.sampler.draw(
+                (place, f"{(self.planner.seed, epoch_of(place))}", pairs, text_of(self.mixed, pairs.rows))
+                for place, pairs in pools
+            )
+        return ((place, self.train.tagged(pairs)) for place, pairs in pools)
+
+    def _plain_pools(self, first_epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+        for epoch, order, end in self._orders(first_epoch, start):
             for pool in self.planner.pools(order, start=start, growth=self.growth):
-                is_last = epoch + 1 == self.max_epochs and pool.stop == order.length
-                yield PoolPlace(epoch, pool, is_last, f"{seed}"), order.read(pool.first, pool.stop)
-            epoch, start = epoch + 1, 0
+                yield EpochPool(epoch, pool, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
+                if pool.stop >= end:
+                    return
+            start = 0
 
-    def _mixed_places(self, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
-        """Yield the pools of a mixture, which has one endless epoch; ``max_epochs`` counts its tokens."""
+    def _orders(self, epoch: int, start: int) -> Iterator[tuple[int, Order, float]]:
+        """Yield each epoch with its order and the position in it at which the training ends.
+
+        A mixture has one endless epoch; ``max_epochs`` counts its tokens.
+        """
+        limit = math.inf if self.max_epochs is None else self.max_epochs
+        if not self.corpus.train.is_mixture:
+            for number in takewhile(lambda number: number < limit, count(epoch)):
+                end = len(self.train) if number + 1 == limit else math.inf
+                yield number, EpochOrder(self.train, seed=(self.planner.seed, number)), end
+            return
         step_tokens = self.planner.batch_tokens / self.growth
         order = MixtureOrder(self.mixed, seed=self.planner.seed, step_tokens=step_tokens)
-        end: float = math.inf
-        if self.max_epochs is not None:
-            steps = order.steps(self.max_epochs)
-            if start >= steps:
-                return
-            end = order.position_of(math.ceil(steps * step_tokens))
-        for pool in self.planner.pools(order, start=start, growth=self.growth):
-            is_last = pool.stop >= end
-            # BPE-dropout draws anew about as often as the text is repeated.
-            seed = f"{(self.planner.seed, pool.first // len(self.train))}"
-            yield PoolPlace(0, pool, is_last, seed), order.read(pool.first, pool.stop)
-            if is_last:
-                return
+        if self.max_epochs is None:
+            yield 0, order, math.inf
+        elif start < (steps := order.steps(self.max_epochs)):
+            yield 0, order, order.position_of(math.ceil(steps * step_tokens))
 
     @property
     def max_epochs(self) -> int | None:
@@ -261,30 +252,22 @@ class TranslationData(L.LightningDataModule):
         if not self.corpus.train.is_mixture:
             return ()
         rows = np.concatenate(step.micro_batches)
-        corpus = text_of(self.mixed, pairs.rows[rows])
-        sentences = np.bincount(corpus, minlength=len(self.mixed))
-        tokens = np.bincount(corpus, pairs.tgt_lengths[rows] + 1, minlength=len(self.mixed))
+        texts = text_of(self.mixed, pairs.rows[rows])
+        sentences = np.bincount(texts, minlength=len(self.mixed))
+        tokens = np.bincount(texts, pairs.tgt_lengths[rows] + 1, minlength=len(self.mixed))
         return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
 
     def collate(self, index: IntArray, pairs: Pairs) -> Batch:
         """Return some pairs of a pool as a training batch."""
+        texts = text_of(self.mixed, pairs.rows[index])
         multiple = self.planner.multiple
-        if not self.corpus.train.is_mixture:
-            return collate(index, pairs.src, pairs.tgt, multiple=multiple)
-        corpus = text_of(self.mixed, pairs.rows[index])
-        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.mixed), multiple=multiple)
+        return collate(index, pairs.src, pairs.tgt, corpus=texts, corpora=len(self.mixed), multiple=multiple)
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
-        rows = np.cumsum(self.train.chunk_rows)
-        left = min(at_most, len(self.corpus.train))
-        for first in range(0, len(rows), CHUNKS_READ):
-            chunks = np.arange(first, min(first + CHUNKS_READ, len(rows)))
-            if left <= 0:
-                return
-            src = self.train.read(chunks).src
-            yield from self.tokenizer.decode_src(src[:left].to_pylist())
-            left -= len(src)
+        rows = np.arange(min(at_most, len(self.corpus.train)))
+        for first in range(0, len(rows), ROWS_READ):
+            yield from self.tokenizer.decode_src(self.train.read(rows[first : first + ROWS_READ]).src.to_pylist())
 
     @property
     def train_tgt_tokens(self) -> float:
@@ -301,9 +284,7 @@ class TranslationData(L.LightningDataModule):
             self.planner.multiple = CUDA_MULTIPLE
 
     def train_dataloader(self) -> DataLoader[StepShard]:
-        steps: Iterable[StepShard] = StepStream(self, *self._rank_and_world_size())
-        if self._is_on_cuda:
-            steps = _PinnedSteps(steps)
+        steps = StepStream(self, *self._rank_and_world_size(), pin_memory=self._is_on_cuda)
         self.reading = ReadAhead(steps, depth=STEPS_AHEAD)
         return DataLoader(self.reading, batch_size=None)
 
