@@ -6,9 +6,10 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from heed.compat import replace
 from heed.errors import HeedError
@@ -58,7 +59,7 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder, wait_minutes):
-            path, is_complete = _find(folder)
+            path, is_complete = _find(folder)  # another process may have built it
             if not is_complete:
                 partial = folder.with_name(f"{folder.name}.partial")
                 partial.mkdir(exist_ok=True)
@@ -92,34 +93,36 @@ def _find(folder: Path) -> tuple[Path, bool]:
 def _is_complete(folder: Path) -> bool:
     """Return whether the files of an entry are those of its manifest."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files = {folder / name: file for name, file in manifest["files"].items()}
-        sizes = {file: file.stat().st_size for file in files}
-        if manifest["format"] != FORMAT or any(sizes[file] != files[file]["size"] for file in files):
+        manifest = _read_manifest(folder)
+        files = [(folder / name, file["size"], file["digest"]) for name, file in manifest["files"].items()]
+        if manifest["format"] != FORMAT or any(file.stat().st_size != size for file, size, _ in files):
             return False
-        if sum(sizes.values()) > VERIFIED_BYTES:
-            return True
-        return all(_digest_of_file(file) == files[file]["digest"] for file in files)
+        is_large = sum(size for _, size, _ in files) > VERIFIED_BYTES
+        return is_large or all(_digest_of_file(file) == digest for file, _, digest in files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
 def read_digests(folder: Path) -> dict[str, str]:
     """Return the digest of each file of an entry, by its path in the folder."""
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return {name: file["digest"] for name, file in manifest["files"].items()}
+    return {name: file["digest"] for name, file in _read_manifest(folder)["files"].items()}
+
+
+def _read_manifest(folder: Path) -> Any:
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
 
 
 def _write_manifest(folder: Path) -> None:
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    sizes = [file.stat().st_size for file in files]
+    sizes = {
+        file: file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file() and file.name != MANIFEST
+    }
     described = {}
-    with Progress(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes), unit="B") as bar:
-        for file, size in zip(files, sizes, strict=True):
+    with Progress(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes.values()), unit="B") as bar:
+        for file, size in sizes.items():
             described[file.relative_to(folder).as_posix()] = {"size": size, "digest": _digest_of_file(file)}
             bar.update(size)
-    with replacing(folder / MANIFEST, durable=True) as manifest:
-        manifest.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
+    with replacing(folder / MANIFEST, durable=True) as file:
+        file.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
 
 
 def _digest_of_file(file: Path) -> str:
@@ -143,11 +146,12 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
                 lock.acquire(timeout=0)
                 break
             except Timeout:
-                bar.note = _read_owner(owner)
+                with suppress(OSError):  # not yet written, or removed again
+                    bar.note = owner.read_text(encoding="utf-8")
                 if time.monotonic() - start > 60 * wait_minutes:
                     raise HeedError(
-                        f"{folder} is still being prepared by {bar.note} after data.preparation.wait_minutes="
-                        f"{wait_minutes:g}: look whether it works, or raise the limit."
+                        f"{folder} is still being prepared by {bar.note or 'another process'} after "
+                        f"data.preparation.wait_minutes={wait_minutes:g}: look whether it works, or raise the limit."
                     ) from None
                 bar.update()
                 time.sleep(POLL)
@@ -157,10 +161,3 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
     finally:
         owner.unlink(missing_ok=True)
         lock.release()
-
-
-def _read_owner(owner: Path) -> str:
-    try:
-        return owner.read_text(encoding="utf-8")
-    except OSError:  # not yet written, or removed again
-        return "another process"

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import numpy as np
@@ -13,12 +12,12 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
-from heed.data.mixture import MixedText, MixtureOrder, text_of
+from heed.data.mixture import MixtureOrder
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
+from heed.data.pairs import Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
-from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, Step, shard
+from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -59,8 +58,7 @@ class StepShard:
         return replace(self, micro_batches=tuple((i, batch.pin_memory()) for i, batch in self.micro_batches))
 
 
-@dataclass(frozen=True)
-class EpochPool:
+class EpochPool(NamedTuple):
     """A pool of an epoch."""
 
     epoch: int
@@ -81,32 +79,88 @@ class StepStream(IterableDataset[StepShard]):
     """
 
     def __init__(self, data: "TranslationData", rank: int, world_size: int, *, pin_memory: bool = False) -> None:
-        self.data, self.rank, self.world_size = data, rank, world_size
-        self.pin_memory = pin_memory
+        self.data, self.planner = data, data.planner
+        self.rank, self.world_size, self.pin_memory = rank, world_size, pin_memory
 
     def __iter__(self) -> Iterator[StepShard]:
-        planner, start = self.data.planner, self.data.cursor
-        for place, pairs in self.data.pools(*start):
-            steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
-            for number, step in enumerate(steps, start=place.pool.first_step):
-                if (place.epoch, number) >= start:
-                    shard = self._shard(place.epoch, number, step, pairs, place.is_last and step is steps[-1])
-                    yield shard.pin_memory() if self.pin_memory else shard
+        start = self.data.cursor
+        for place, pairs in self._sampled_pools(*start):
+            shards = self._shards(place, self.data.train.tagged(pairs), start)
+            yield from map(StepShard.pin_memory, shards) if self.pin_memory else shards
 
-    def _shard(self, epoch: int, number: int, step: Step, pairs: Pairs, last: bool) -> StepShard:
-        src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
-        return StepShard(
-            epoch=epoch,
-            step=number,
-            src_tokens=sum(int(src[index].sum()) for index in step.micro_batches),
-            tgt_tokens=step.tgt_tokens,
-            padded_tokens=sum(self.data.planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
-            micro_batches=tuple(
-                (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
-            ),
-            last=last,
-            corpora=self.data.count_corpora(pairs, step),
+    def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+        """Yield the pools and their pairs, with noise and BPE-dropout, from the one with step ``start`` of an epoch."""
+        pools = self._pools(epoch, start)
+        if self.data.sampler is None:
+            return pools
+
+        def seed(place: EpochPool) -> str:
+            # A mixture has one endless epoch, in which the texts are repeated.
+            return f"{(self.planner.seed, place.epoch + place.pool.first // len(self.data.train))}"
+
+        return self.data.sampler.draw(
+            (place, seed(place), pairs, self.data.train.text_of(pairs.rows)) for place, pairs in pools
         )
+
+    def _pools(self, first_epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+        for epoch, order, end in self._orders(first_epoch, start):
+            for pool in self.planner.pools(order, start=start, growth=self.data.growth):
+                yield EpochPool(epoch, pool, pool.stop >= end), order.read(pool.first, pool.stop)
+                if pool.stop >= end:
+                    return
+            start = 0
+
+    def _orders(self, epoch: int, start: int) -> Iterator[tuple[int, Order, float]]:
+        """Yield each epoch with its order and the position at which the training ends, infinity if not in this epoch.
+
+        A mixture has one endless epoch; ``max_epochs`` counts its tokens.
+        """
+        data, seed = self.data, self.planner.seed
+        limit = data.trainer.max_epochs if data.trainer else None
+        epochs = math.inf if limit in (None, -1) else limit
+        if not data.corpus.train.is_mixture:
+            while epoch < epochs:
+                end = len(data.train) if epoch + 1 == epochs else math.inf
+                yield epoch, EpochOrder(data.train, seed=(seed, epoch)), end
+                epoch += 1
+        else:
+            step_tokens = self.planner.batch_tokens / data.growth
+            texts = [part.text for part in data.corpus.train.texts]
+            order = MixtureOrder(data.train, texts, data.corpus.train.weights, seed=seed, step_tokens=step_tokens)
+            if math.isinf(epochs):
+                yield 0, order, math.inf
+            elif start < (steps := order.steps(epochs)):
+                yield 0, order, order.position_of(math.ceil(steps * step_tokens))
+
+    def _shards(self, place: EpochPool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
+        """Yield this process's shards of the steps of a pool, from the cursor ``start`` on."""
+        planner, multiple = self.planner, self.planner.multiple
+        corpora = len(self.data.corpus.train.texts)
+        src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
+        texts = self.data.train.text_of(pairs.rows)
+        steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
+        for number, step in enumerate(steps, start=place.pool.first_step):
+            if (place.epoch, number) < start:
+                continue
+            rows = np.concatenate(step.micro_batches)
+            sentences = np.bincount(texts[rows], minlength=corpora).tolist()
+            tokens = np.bincount(texts[rows], tgt[rows], minlength=corpora).astype(int).tolist()
+            yield StepShard(
+                epoch=place.epoch,
+                step=number,
+                src_tokens=int(src[rows].sum()),
+                tgt_tokens=step.tgt_tokens,
+                padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
+                micro_batches=tuple(
+                    (
+                        i,
+                        collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple),
+                    )
+                    for i, index in shard(step, self.rank, self.world_size)
+                ),
+                last=place.is_last and step is steps[-1],
+                corpora=tuple(zip(sentences, tokens, strict=True)) if self.data.corpus.train.is_mixture else (),
+            )
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -179,9 +233,7 @@ class TranslationData(L.LightningDataModule):
         for name in self.evaluated:
             self._check_lengths(name)
         stores = corpus.train.encode(tokenizer)
-        self.mixed = _mixed_texts(corpus, tokenizer, stores)
-        """The texts of a mixture, or the only text."""
-        self.train = TrainingPairs([view for part in self.mixed for view in part.pairs.views])
+        self.train = TrainingPairs(_views(corpus, tokenizer, stores))
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
         if any(view.swapped for view in self.train.views):
@@ -199,69 +251,6 @@ class TranslationData(L.LightningDataModule):
         """The training steps, and how long training has waited for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step. The training module advances it."""
-
-    def pools(self, epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
-        """Yield the pools of all epochs, from the one with the step ``start`` of an epoch on, and their pairs."""
-
-        def epoch_of(place: EpochPool) -> int:
-            # A mixture has one endless epoch, in which the texts are repeated.
-            return place.epoch + place.pool.first // len(self.train)
-
-        pools = self._plain_pools(epoch, start)
-        if self.sampler is not None:
-            pools = self.sampler.draw(
-                (place, f"{(self.planner.seed, epoch_of(place))}", pairs, text_of(self.mixed, pairs.rows))
-                for place, pairs in pools
-            )
-        return ((place, self.train.tagged(pairs)) for place, pairs in pools)
-
-    def _plain_pools(self, first_epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
-        for epoch, order, end in self._orders(first_epoch, start):
-            for pool in self.planner.pools(order, start=start, growth=self.growth):
-                yield EpochPool(epoch, pool, is_last=pool.stop >= end), order.read(pool.first, pool.stop)
-                if pool.stop >= end:
-                    return
-            start = 0
-
-    def _orders(self, epoch: int, start: int) -> Iterator[tuple[int, Order, float]]:
-        """Yield each epoch with its order and the position in it at which the training ends.
-
-        A mixture has one endless epoch; ``max_epochs`` counts its tokens.
-        """
-        limit = math.inf if self.max_epochs is None else self.max_epochs
-        if not self.corpus.train.is_mixture:
-            for number in takewhile(lambda number: number < limit, count(epoch)):
-                end = len(self.train) if number + 1 == limit else math.inf
-                yield number, EpochOrder(self.train, seed=(self.planner.seed, number)), end
-            return
-        step_tokens = self.planner.batch_tokens / self.growth
-        order = MixtureOrder(self.mixed, seed=self.planner.seed, step_tokens=step_tokens)
-        if self.max_epochs is None:
-            yield 0, order, math.inf
-        elif start < (steps := order.steps(self.max_epochs)):
-            yield 0, order, order.position_of(math.ceil(steps * step_tokens))
-
-    @property
-    def max_epochs(self) -> int | None:
-        """The trainer's ``max_epochs``; None: no limit."""
-        limit = self.trainer.max_epochs if self.trainer else None
-        return None if limit in (None, -1) else limit
-
-    def count_corpora(self, pairs: Pairs, step: Step) -> tuple[tuple[int, int], ...]:
-        """Return sentences and target tokens of each corpus in a step; nothing if there is only one corpus."""
-        if not self.corpus.train.is_mixture:
-            return ()
-        rows = np.concatenate(step.micro_batches)
-        texts = text_of(self.mixed, pairs.rows[rows])
-        sentences = np.bincount(texts, minlength=len(self.mixed))
-        tokens = np.bincount(texts, pairs.tgt_lengths[rows] + 1, minlength=len(self.mixed))
-        return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
-
-    def collate(self, index: IntArray, pairs: Pairs) -> Batch:
-        """Return some pairs of a pool as a training batch."""
-        texts = text_of(self.mixed, pairs.rows[index])
-        multiple = self.planner.multiple
-        return collate(index, pairs.src, pairs.tgt, corpus=texts, corpora=len(self.mixed), multiple=multiple)
 
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
@@ -369,18 +358,13 @@ class TranslationData(L.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _mixed_texts(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[MixedText]:
+def _views(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[View]:
     """Return the training texts in their directions, with the ids of their tags."""
-    found: list[MixedText] = []
-    first_row = 0
-    for part, weight, store in zip(corpus.train.texts, corpus.train.weights, stores, strict=True):
-        own: tuple[int, ...] = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
-        views = [
-            View(store, swapped=swapped, tags=tokenizer.towards(direction.tgt_lang).tag_ids + own)
-            for swapped, direction in zip((False, True), part.directions, strict=False)
-        ]
-        found.append(MixedText(part.text, TrainingPairs(views), weight, first_row))
-        first_row += len(found[-1].pairs)
+    found = []
+    for number, (part, store) in enumerate(zip(corpus.train.texts, stores, strict=True)):
+        own = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
+        for swapped, direction in zip((False, True), part.directions, strict=False):
+            found.append(View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number))
     return found
 
 

@@ -3,7 +3,6 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,23 +17,6 @@ FRAME = 10_000
 
 EPOCHS_KEPT = 4
 """Epochs of a text whose order is remembered."""
-
-
-@dataclass(frozen=True)
-class MixedText:
-    """A text of a mixture, encoded.
-
-    Args:
-        text: the text.
-        pairs: its pairs.
-        weight: its share of the sentences, relative to the other texts.
-        first_row: index of its first pair among the pairs of all texts.
-    """
-
-    text: Text
-    pairs: TrainingPairs
-    weight: float
-    first_row: int
 
 
 class Schedule:
@@ -86,17 +68,13 @@ def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
     return (counts // divisor).tolist()
 
 
-def text_of(texts: Sequence[MixedText], rows: IntArray) -> IntArray:
-    """Return the index of each pair's text, by its row in a mixture."""
-    total = sum(len(mixed.pairs) for mixed in texts)
-    return np.searchsorted([mixed.first_row for mixed in texts], rows % total, side="right") - 1
-
-
 class MixtureOrder(Order):
     """The endless sequence of the sentences of a mixture. Each text is repeated in a new order as often as needed.
 
     Args:
+        pairs: the pairs of all texts.
         texts: the texts.
+        weights: share of each text in the sentences, relative to the other texts.
         seed: of the orders.
         step_tokens: target tokens of an optimizer step, which decide where a text starts that starts later.
 
@@ -104,20 +82,21 @@ class MixtureOrder(Order):
         HeedError: if no text starts at step 0, or a weight is too small.
     """
 
-    def __init__(self, texts: Sequence[MixedText], *, seed: int, step_tokens: float) -> None:
-        self.texts, self.seed = texts, seed
-        self.pairs = TrainingPairs([view for mixed in texts for view in mixed.pairs.views])
-        self._epoch_steps = self.pairs.tgt_tokens / step_tokens
-        if all(mixed.text.from_step for mixed in texts):
+    def __init__(
+        self, pairs: TrainingPairs, texts: Sequence[Text], weights: Sequence[float], *, seed: int, step_tokens: float
+    ) -> None:
+        if all(text.from_step for text in texts):
             raise HeedError("data.train: no text starts at step 0: set from_step of one of them to 0, or leave it out.")
+        self.pairs, self.seed = pairs, seed
+        self._epoch_steps = pairs.tgt_tokens / step_tokens
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(self._new_epoch_order)
         self._schedules: list[Schedule] = []
         """One for each step at which texts start."""
-        self._starts = sorted({mixed.text.from_step for mixed in texts} - {0})
+        self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0
-            weights = [mixed.weight * (mixed.text.from_step <= step) for mixed in texts]
-            counts = frame_counts(weights, [mixed.text.name for mixed in texts])
+            started = [weight * (text.from_step <= step) for text, weight in zip(texts, weights, strict=True)]
+            counts = frame_counts(started, [text.name for text in texts])
             self._schedules.append(Schedule(counts, first=first, before=self.drawn(first) if step else 0))
 
     def drawn(self, position: int) -> IntArray:
@@ -158,22 +137,20 @@ class MixtureOrder(Order):
             rows[texts == number] = self._rows(number, begin, end)
         return rows
 
-    def _new_epoch_order(self, number: int, epoch: int) -> EpochOrder:
-        return EpochOrder(self.texts[number].pairs, seed=(self.seed, epoch, number))
+    def _new_epoch_order(self, text: int, epoch: int) -> EpochOrder:
+        return EpochOrder(self.pairs, seed=(self.seed, epoch, text), text=text)
 
-    def _tokens(self, number: int, count: int) -> int:
+    def _tokens(self, text: int, count: int) -> int:
         """Return the target tokens of the first ``count`` sentences of a text."""
-        pairs = self.texts[number].pairs
-        epoch, rest = divmod(count, len(pairs))
-        return epoch * pairs.tgt_tokens + (self._epoch_order(number, epoch).tokens_before(rest) if rest else 0)
+        order = self._epoch_order(text, 0)
+        epoch, rest = divmod(count, order.length)
+        return epoch * order.tgt_tokens + (self._epoch_order(text, epoch).tokens_before(rest) if rest else 0)
 
-    def _rows(self, number: int, first: int, stop: int) -> IntArray:
+    def _rows(self, text: int, first: int, stop: int) -> IntArray:
         """Return the rows of some sentences of a text, by how many of it were drawn before."""
-        mixed, rows = self.texts[number], [np.zeros(0, np.int64)]
-        size = len(mixed.pairs)
+        rows, size = [np.zeros(0, np.int64)], self._epoch_order(text, 0).length
         for epoch in range(first // size, -(-stop // size)):
             start = epoch * size
-            order = self._epoch_order(number, epoch)
-            own = order.rows(max(first, start) - start, min(stop, start + size) - start)
-            rows.append(own + mixed.first_row + epoch * len(self.pairs))
+            own = self._epoch_order(text, epoch).rows(max(first, start) - start, min(stop, start + size) - start)
+            rows.append(own + epoch * len(self.pairs))
         return np.concatenate(rows)

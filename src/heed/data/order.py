@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,43 +13,25 @@ import pyarrow as pa
 from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, gather, lengths, unflatten
 
 
-@dataclass(frozen=True)
-class View:
-    """One direction of stored pairs.
-
-    Args:
-        store: the pairs.
-        swapped: whether source and target are swapped.
-        tags: ids that start every non-empty source.
-    """
+class View(NamedTuple):
+    """One direction of the stored pairs of a text."""
 
     store: StoredPairs
     swapped: bool = False
+    """Whether source and target are swapped."""
     tags: tuple[int, ...] = ()
-
-    @property
-    def src_tokens(self) -> int:
-        """Source tokens, including tags and EOS."""
-        return int(self.store.chunk_tokens[:, int(self.swapped)].sum()) + (1 + len(self.tags)) * len(self.store)
-
-    @property
-    def tgt_tokens(self) -> IntArray:
-        """Target tokens of each chunk, including EOS."""
-        return self.store.chunk_tokens[:, int(not self.swapped)] + np.diff(self.store.chunk_starts)
-
-    def read(self, rows: IntArray) -> Pairs:
-        """Return the pairs of these rows, without tags."""
-        pairs = self.store.read(rows)
-        return replace(pairs, src=pairs.tgt, tgt=pairs.src) if self.swapped else pairs
+    """Ids that start every non-empty source."""
+    text: int = 0
+    """Index of the text in a mixture."""
 
 
 class TrainingPairs:
-    """The pairs of one or more directions of stored pairs, one after the other.
+    """All training pairs: those of each view, one after the other.
 
-    Rows may be counted on from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
+    Rows are counted on from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
 
     Args:
-        views: the directions.
+        views: the texts, in each direction in which they are used.
     """
 
     def __init__(self, views: Sequence[View]) -> None:
@@ -57,27 +40,36 @@ class TrainingPairs:
         starts = [view.store.chunk_starts[:-1] + first for view, first in zip(views, self._first_row, strict=False)]
         self.chunk_starts = np.append(np.concatenate(starts), len(self))
         """Row of the first pair of each chunk, and the number of pairs at the end."""
-        self.chunk_tgt_tokens = np.concatenate([view.tgt_tokens for view in views])
+        tokens = [view.store.chunk_tokens[:, :: -1 if view.swapped else 1] for view in views]
+        # With EOS.
+        self.chunk_tgt_tokens = np.concatenate([part[:, 1] for part in tokens]) + np.diff(self.chunk_starts)
         """Target tokens of each chunk, including EOS."""
+        self.src_tokens = sum(
+            int(part[:, 0].sum()) + (1 + len(view.tags)) * len(view.store)
+            for part, view in zip(tokens, views, strict=True)
+        )
+        """Source tokens, including tags and EOS."""
+        self.tgt_tokens = int(self.chunk_tgt_tokens.sum())
+        """Target tokens, including EOS."""
 
     def __len__(self) -> int:
         return int(self._first_row[-1])
 
-    @property
-    def src_tokens(self) -> int:
-        """Source tokens, including tags and EOS."""
-        return sum(view.src_tokens for view in self.views)
+    def chunks_of(self, text: int) -> IntArray:
+        """Return the indices of the chunks of a text."""
+        return np.flatnonzero(self.text_of(self.chunk_starts[:-1]) == text)
 
-    @property
-    def tgt_tokens(self) -> int:
-        """Target tokens, including EOS."""
-        return int(self.chunk_tgt_tokens.sum())
+    def text_of(self, rows: IntArray) -> IntArray:
+        """Return the index of the text of each row."""
+        return np.array([view.text for view in self.views])[self._view_of(rows)]
 
     def read(self, rows: IntArray) -> Pairs:
         """Return the pairs of these rows, in their order, without tags."""
 
-        def read_view(view: int, places: IntArray) -> Pairs:
-            return self.views[view].read(rows[places] % len(self) - self._first_row[view])
+        def read_view(number: int, places: IntArray) -> Pairs:
+            view = self.views[number]
+            pairs = view.store.read(rows[places] % len(self) - self._first_row[number])
+            return replace(pairs, src=pairs.tgt, tgt=pairs.src) if view.swapped else pairs
 
         return replace(gather(self._view_of(rows), read_view), rows=rows)
 
@@ -130,22 +122,28 @@ class Order(ABC):
 class EpochOrder(Order):
     """All pairs once: the chunks in random order, and in a chunk the order in which they are stored.
 
-    The stored order is random too, and the pairs of some hundred chunks are shuffled together
-    (`heed.data.steps`).
+    The stored order is random too, and the pairs of some hundred chunks are shuffled together (`heed.data.steps`).
 
     Args:
         pairs: the training pairs.
         seed: of the order.
+        text: the only text of the pairs that is read; None: all of them.
     """
 
-    def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int]) -> None:
-        self.pairs, self.length = pairs, len(pairs)
-        chunks = len(pairs.chunk_tgt_tokens)
-        order = RandomPermutation(chunks, np.random.default_rng(tuple(seed)))(np.arange(chunks))
-        self._first_rows = pairs.chunk_starts[order]
-        self._starts = np.append(0, np.cumsum(np.diff(pairs.chunk_starts)[order]))
-        self._tokens = np.append(0, np.cumsum(pairs.chunk_tgt_tokens[order]))
+    def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int], text: int | None = None) -> None:
+        self.pairs = pairs
+        chunks = np.arange(len(pairs.chunk_tgt_tokens)) if text is None else pairs.chunks_of(text)
+        chunks = chunks[RandomPermutation(len(chunks), np.random.default_rng(tuple(seed)))(np.arange(len(chunks)))]
+        self._first_rows = pairs.chunk_starts[chunks]
+        self._starts = np.append(0, np.cumsum(np.diff(pairs.chunk_starts)[chunks]))
+        self._tokens = np.append(0, np.cumsum(pairs.chunk_tgt_tokens[chunks]))
+        self.length: int = int(self._starts[-1])
         self._chunk_ends = lru_cache(64)(self._read_chunk_ends)
+
+    @property
+    def tgt_tokens(self) -> int:
+        """Target tokens of all pairs, including EOS."""
+        return int(self._tokens[-1])
 
     def tokens_before(self, position: int) -> int:
         index = int(np.searchsorted(self._starts, position, side="right")) - 1

@@ -72,7 +72,7 @@ def short_training(steps: int | None, trainer: L.Trainer, module: TranslationMod
 
 def late_texts(steps: int | None, data: TranslationData) -> list[str]:
     """Return a line of advice for each text of a mixture that starts after the end of the training (``steps``)."""
-    late = [part.text for part in data.mixed if steps is not None and part.text.from_step >= steps]
+    late = [part.text for part in data.corpus.train.texts if steps is not None and part.text.from_step >= steps]
     return [
         f"Advice:   data.train.{text.name} is never drawn: its from_step={text.from_step:,} is not before the end of "
         f"the training, at about step {steps:,}."
