@@ -14,7 +14,7 @@ from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
-from heed.data.pairs import Pairs, StoredPairs, id_lists
+from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
 from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, shard
@@ -134,10 +134,14 @@ class StepStream(IterableDataset[StepShard]):
 
     def _shards(self, place: EpochPool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
         """Yield this process's shards of the steps of a pool, from the cursor ``start`` on."""
-        planner, multiple = self.planner, self.planner.multiple
-        corpora = len(self.data.corpus.train.texts)
+        planner, corpora = self.planner, len(self.data.corpus.train.texts)
         src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         texts = self.data.train.text_of(pairs.rows)
+
+        def batch(index: IntArray) -> Batch:
+            multiple = planner.multiple
+            return collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
+
         steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
         for number, step in enumerate(steps, start=place.pool.first_step):
             if (place.epoch, number) < start:
@@ -151,13 +155,7 @@ class StepStream(IterableDataset[StepShard]):
                 src_tokens=int(src[rows].sum()),
                 tgt_tokens=step.tgt_tokens,
                 padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
-                micro_batches=tuple(
-                    (
-                        i,
-                        collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple),
-                    )
-                    for i, index in shard(step, self.rank, self.world_size)
-                ),
+                micro_batches=tuple((i, batch(index)) for i, index in shard(step, self.rank, self.world_size)),
                 last=place.is_last and step is steps[-1],
                 corpora=tuple(zip(sentences, tokens, strict=True)) if self.data.corpus.train.is_mixture else (),
             )
@@ -209,11 +207,10 @@ class TranslationData(L.LightningDataModule):
     ) -> None:
         super().__init__()
         self.resume = resume
-        self._digests = corpus.digests
         _check_tags(corpus, tokenizer)
-        self.corpus = corpus
+        self.corpus, self.planner = corpus, planner
         self.tokenizer = tokenizer.towards(corpus.tgt_lang)
-        self.planner = planner
+        self._digests = corpus.digests
         sets = {**corpus.valid, **(corpus.tests if with_tests else {})}
         self.texts = {name: part.text for name, part in sets.items()}
         """Validation and test sets by name."""
@@ -230,7 +227,7 @@ class TranslationData(L.LightningDataModule):
             for name, (text, direction) in sets.items()
         }
         """Token ids of ``texts``, with tags."""
-        for name in self.evaluated:
+        for name in sets:
             self._check_lengths(name)
         stores = corpus.train.encode(tokenizer)
         self.train = TrainingPairs(_views(corpus, tokenizer, stores))
@@ -339,16 +336,13 @@ class TranslationData(L.LightningDataModule):
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()
         max_rows = max(1, len(order) // world_size)  # so that every process gets a batch if there are enough pairs
-        batches, start = [], 0
-        for stop in range(1, len(order) + 1):
-            rows = order[start : stop + 1]
-            tokens = self.planner.padded_tokens(src[rows], tgt[rows])
-            full = stop - start == max_rows or tokens > self.planner.device_tokens
-            if stop == len(order) or full:
-                batches.append(order[start:stop])
-                start = stop
-        own = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
-        return DataLoader(EvaluationStream(own), batch_size=None)
+        starts = [0]
+        for row in range(1, len(order)):
+            rows = order[starts[-1] : row + 1]
+            if len(rows) > max_rows or self.planner.padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens:
+                starts.append(row)
+        own = np.split(order, starts[1:])[rank::world_size]
+        return DataLoader(EvaluationStream([collate(rows, split.src, split.tgt) for rows in own]), batch_size=None)
 
     @property
     def _is_on_cuda(self) -> bool:

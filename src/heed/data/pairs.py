@@ -115,7 +115,7 @@ class StoredPairs:
     ) -> None:
         self._batches = list(batches)
         self._first_row = np.cumsum([0, *map(len, self._batches)])
-        starts = [np.arange(first, stop, chunk) for first, stop in pairwise(self._first_row.tolist())]
+        starts = [np.arange(first, stop, chunk) for first, stop in pairwise(self._first_row)]
         self.chunk_starts = np.append(np.concatenate(starts), len(self))
         """Row of the first pair of each chunk, and the number of pairs at the end."""
         self.longest, self.digest, self.folder = longest, digest, folder

@@ -152,10 +152,11 @@ def write_clean_text(
             found = [DroppedPair(first + row + 1, src, tgt) for row, src, tgt in pairs]
             examples[rule] = [*examples[rule], *found][:EXAMPLES_PER_RULE]
     clean = [part.violations[NO_RULE] for part in cleaned]
-    examples["duplicate"] = _read_pairs(folder, selected.duplicates, clean, first_pairs.tolist())
+    examples["duplicate"] = _read_pairs(folder, selected.duplicates, np.cumsum([0, *clean]), first_pairs.tolist())
     dropped = dict(zip(RULES, np.sum([part.violations for part in cleaned], axis=0).tolist(), strict=False))
+    checksum = repr(list(set_checksum(selected.keys)))
     content = {
-        "fingerprint": selected.fingerprint,
+        "fingerprint": hashlib.blake2b(checksum.encode(), digest_size=16).hexdigest(),
         # For people; the names of the parts need not be UTF-8.
         "inputs": {os.fsencode(part.name).decode(errors="replace"): part.size for part in parts},
         "total": int(first_pairs[-1]),
@@ -230,20 +231,18 @@ def _read_digests(folder: Path, parts: Sequence[int]) -> Digests:
     return np.concatenate(found) if found else np.zeros(0, np.uint64)
 
 
-def _read_pairs(folder: Path, rows: Rows, clean: Sequence[int], first_pairs: Sequence[int]) -> list[DroppedPair]:
+def _read_pairs(folder: Path, rows: Rows, first_rows: Rows, first_pairs: Sequence[int]) -> list[DroppedPair]:
     """Return some clean pairs, for the report.
 
     Args:
         rows: their positions among all clean pairs.
-        clean: clean pairs of each part.
+        first_rows: clean pairs before each part.
         first_pairs: pairs before each part.
     """
     pairs = []
-    first_rows = np.cumsum([0, *clean])
-    for row in rows.tolist():
-        part = int(np.searchsorted(first_rows, row, side="right")) - 1
+    for row, part in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
         with open_arrow_file(_part_file(folder, part)) as reader:
-            found = reader.read_all().slice(row - int(first_rows[part]), 1).to_pylist()[0]
+            found = reader.read_all().slice(row - first_rows[part], 1).to_pylist()[0]
             pairs.append(DroppedPair(first_pairs[part] + found["row"] + 1, found["src"], found["tgt"]))
     return pairs
 
@@ -252,23 +251,18 @@ def _read_pairs(folder: Path, rows: Rows, clean: Sequence[int], first_pairs: Seq
 
 
 class Selected(NamedTuple):
-    """The pairs that are selected of the clean ones.
-
-    Args:
-        rows: their positions among the clean pairs, in ascending order.
-        keys: the digests that order them.
-        bound: the digests are smaller.
-        fingerprint: digest of the pairs, whatever their order.
-        dropped: pairs that the rules "duplicate" and "over max_train" drop.
-        duplicates: positions of the first duplicates.
-    """
+    """The pairs that are selected of the clean ones."""
 
     rows: Rows
+    """Their positions among the clean pairs, in ascending order."""
     keys: Digests
+    """The digests that order them."""
     bound: int
-    fingerprint: str
+    """The digests are smaller."""
     dropped: dict[str, int]
+    """Pairs that the rules "duplicate" and "over max_train" drop."""
     duplicates: Rows
+    """Positions of the first duplicates."""
 
 
 def select(digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: bool, at_most: int | None) -> Selected:
@@ -300,6 +294,5 @@ def select(digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: boo
         chosen = chosen[:at_most]
     rows, keys = order[chosen], keys[chosen]
     by_row = np.argsort(rows)
-    fingerprint = hashlib.blake2b(repr(list(set_checksum(keys))).encode(), digest_size=16).hexdigest()
-    duplicates = np.sort(order[~is_first])[:EXAMPLES_PER_RULE] if not keep_duplicates else order[:0]
-    return Selected(rows[by_row], keys[by_row], bound, fingerprint, dropped, duplicates)
+    duplicates = order[:0] if keep_duplicates else np.sort(order[~is_first])[:EXAMPLES_PER_RULE]
+    return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)

@@ -166,11 +166,11 @@ class TrainingText:
         offsets = 2 * 4 * len(self)
         needed = ROOM * (id_type(tokenizer).bit_width / 8 * tokens_per_char * self.clean.chars + offsets)
         done = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        if needed > shutil.disk_usage(folder).free + done:
+        free = shutil.disk_usage(folder).free
+        if needed > free + done:
             raise HeedError(
-                f"{folder.parent} has {shutil.disk_usage(folder).free / 1e6:,.0f} MB of free space, but preparing "
-                f"{len(self):,} pairs needs about {needed / 1e6:,.0f} MB: make room, or set cache_dir=DIR to a folder "
-                "on another disk."
+                f"{folder.parent} has {free / 1e6:,.0f} MB of free space, but preparing {len(self):,} pairs needs "
+                f"about {needed / 1e6:,.0f} MB: make room, or set cache_dir=DIR to a folder on another disk."
             )
 
 
