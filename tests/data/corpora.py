@@ -1,7 +1,6 @@
 """Small corpora and tokenizers that several tests of data/ use. Also imported by the tests' subprocesses."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,7 @@ def numbered_steps(
         pairs = order.read(pool.first, pool.stop)
         for number, step in enumerate(planner.cut(pool, pairs, seed=(planner.seed, epoch)), pool.first_step):
             if number >= start:
-                yield number, replace(step, micro_batches=[pairs.rows[index] for index in step.micro_batches])
+                yield number, step._replace(micro_batches=[pairs.rows[index] for index in step.micro_batches])
 
 
 def write_lines(folder: Path, **texts: list[str]) -> None:

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heed.data.directions import Direction
-from heed.data.mixture import FRAME, MixedText, MixtureOrder, Schedule, frame_counts
-from heed.data.mixture import text_of as find_texts
+from heed.data.mixture import FRAME, MixtureOrder, Schedule, frame_counts
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import Pairs, StoredPairs, id_lists
 from heed.data.steps import Planner
@@ -15,18 +14,17 @@ from heed.data.text import Text
 from heed.errors import HeedError
 
 
-def corpora(sizes: list[int], weights: list[float], from_steps: list[int]) -> list[MixedText]:
-    """Return corpora whose targets have one to three tokens; the id of a pair is its corpus and its row."""
-    mixed: list[MixedText] = []
-    for number, (size, weight, from_step) in enumerate(zip(sizes, weights, from_steps, strict=True)):
+def mixture(sizes: list[int], weights: list[float], from_steps: list[int], *, step_tokens: float) -> MixtureOrder:
+    """Mix texts whose targets have one to three tokens; the id of a pair is its text and its row."""
+    views = []
+    for number, size in enumerate(sizes):
         ids = [[1000 * (number + 1) + row] for row in range(size)]
         store = StoredPairs.in_memory(
             id_lists(ids), id_lists([one * (1 + row % 3) for row, one in enumerate(ids)]), chunk=2
         )
-        pairs = TrainingPairs([View(store)])
-        text = Text([], Direction("en", "de"), f"c{number}", from_step=from_step)
-        mixed.append(MixedText(text, pairs, weight, sum(sizes[:number])))
-    return mixed
+        views.append(View(store, text=number))
+    texts = [Text([], Direction("en", "de"), f"c{number}", from_step=step) for number, step in enumerate(from_steps)]
+    return MixtureOrder(TrainingPairs(views), texts, weights, seed=1, step_tokens=step_tokens)
 
 
 def corpus_of(pairs: Pairs) -> list[int]:
@@ -56,14 +54,13 @@ def test_every_window_has_every_corpus_in_proportion(weights: list[float]) -> No
 def test_a_mixture_is_a_function_of_the_position(
     sizes: list[int], weights: list[int], start: int, step_tokens: int
 ) -> None:
-    mixed = corpora(sizes, [float(weight) for weight in weights], [0, start, 0])
-    order = MixtureOrder(mixed, seed=1, step_tokens=step_tokens)
+    order = mixture(sizes, [float(weight) for weight in weights], [0, start, 0], step_tokens=step_tokens)
     whole = order.read(0, 400)
     for first in (0, 1, 77, 200):
         part = order.read(first, first + 50)
         assert part.rows.tolist() == whole.rows[first : first + 50].tolist()
         assert part.tgt.to_pylist() == whole.tgt.to_pylist()[first : first + 50]
-    assert find_texts(mixed, whole.rows).tolist() == corpus_of(whole)
+    assert order.pairs.text_of(whole.rows).tolist() == corpus_of(whole)
     tokens = np.append(0, np.cumsum(whole.tgt_lengths + 1))
     for position in range(0, 400, 13):
         assert order.tokens_before(position) == tokens[position]
@@ -84,11 +81,10 @@ def test_a_mixture_is_a_function_of_the_position(
 
 @pytest.mark.parametrize("start", [0, 1, 3, 10, 11, 25])
 def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
-    mixed = corpora([50, 20, 9], [3, 1, 1], [0, 10, 0])
+    order = mixture([50, 20, 9], [3, 1, 1], [0, 10, 0], step_tokens=40)
     planner = Planner(batch_tokens=40, device_tokens=1000, pad_to_multiple=1, pool=60, seed=1)
 
     def steps(first: int) -> dict[int, list[int]]:
-        order = MixtureOrder(mixed, seed=1, step_tokens=40)
         found = {}
         for pool in planner.pools(order, start=first):
             pairs = order.read(pool.first, pool.stop)
@@ -102,13 +98,13 @@ def test_a_plan_of_a_mixture_resumes_at_any_step(start: int) -> None:
     whole = steps(0)
     assert list(whole) == list(range(40))
     assert steps(start) == {number: rows for number, rows in whole.items() if number >= start}
-    second = [number for number, rows in whole.items() if 1 in find_texts(mixed, np.array(rows))]
+    second = [number for number, rows in whole.items() if 1 in order.pairs.text_of(np.array(rows))]
     assert min(second) >= 10, "not before its step, although the steps of a pool are shuffled"
     assert min(second) <= 12
 
 
 def test_impossible_mixtures_are_refused() -> None:
     with pytest.raises(HeedError, match=r"data\.train\.c1 would be less than 1 of 10,000 sentences: give it a larger"):
-        MixtureOrder(corpora([5, 5], [1, 1e-6], [0, 0]), seed=1, step_tokens=10)
+        mixture([5, 5], [1, 1e-6], [0, 0], step_tokens=10)
     with pytest.raises(HeedError, match="no text starts at step 0"):
-        MixtureOrder(corpora([5, 5], [1, 1], [3, 4]), seed=1, step_tokens=10)
+        mixture([5, 5], [1, 1], [3, 4], step_tokens=10)

@@ -43,7 +43,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def stored(prepared: StoredPairs) -> list[tuple[list[int], list[int]]]:
-    pairs = prepared.read(np.arange(prepared.chunks))
+    pairs = prepared.read(np.arange(len(prepared)))
     return list(zip(pairs.src.to_pylist(), pairs.tgt.to_pylist(), strict=True))
 
 

@@ -23,7 +23,7 @@ def threads() -> Threads:
     Iterations that an earlier test of this process has abandoned may be waiting for the garbage collector.
     """
     others = set(threading.enumerate())
-    return lambda: [t for t in threading.enumerate() if t.name == "read-ahead" and t not in others]
+    return lambda: [t for t in threading.enumerate() if t.name.startswith("read-ahead") and t not in others]
 
 
 def test_all_items_arrive_in_order(threads: Threads) -> None:
@@ -44,10 +44,10 @@ def test_items_are_prepared_while_others_are_used() -> None:
     reading = iter(ReadAhead(items(), depth=3))
     assert next(reading) == 0
     deadline = time.monotonic() + 10
-    while len(made) < 5 and time.monotonic() < deadline:
+    while len(made) < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.05)
-    assert made == [0, 1, 2, 3, 4], "three wait, and one waits for a place"
+    assert made == [0, 1, 2, 3], "three wait"
     assert list(reading) == list(range(1, 10))
 
 

@@ -137,7 +137,12 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
 def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
     """Return the function that loads a translator from folders, with the options that do not name a model."""
     room = "export.ctranslate2_loading" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
-    return partial(import_module(f"heed.{room}").load, device=args.device, batch_tokens=args.batch_tokens, max_tokens=args.max_tokens)
+    return partial(
+        import_module(f"heed.{room}").load,
+        device=args.device,
+        batch_tokens=args.batch_tokens,
+        max_tokens=args.max_tokens,
+    )
 
 
 def utf8_text(argument: str) -> str:

@@ -1,7 +1,7 @@
 """Model input: padded token ids with their masks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,15 +70,9 @@ class Batch:
         return self._map(Tensor.pin_memory)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
-        return Batch(
-            src=function(self.src),
-            src_mask=function(self.src_mask),
-            tgt_in=function(self.tgt_in),
-            tgt_out=function(self.tgt_out),
-            index=self.index,
-            src_lengths=self.src_lengths,
-            tgt_positions=tuple(map(function, self.tgt_positions)),
-        )
+        names = "src", "src_mask", "tgt_in", "tgt_out"
+        moved = {name: function(getattr(self, name)) for name in names}
+        return replace(self, **moved, tgt_positions=tuple(map(function, self.tgt_positions)))
 
 
 def collate(

@@ -5,17 +5,15 @@ import math
 import random
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import sentencepiece as spm
 
+from heed.data.digests import mixed
+from heed.data.pairs import IntArray, flatten, unflatten
 from heed.errors import HeedError
 from heed.symbols import WORD_START
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
 
 SEGMENTATIONS = 16
 """Random segmentations of a word in an epoch. Each occurrence has one of them, which saves most of the time."""
@@ -67,7 +65,7 @@ class BPEDropout:
         self._segmentations: dict[tuple[int, ...], list[list[int] | None]] = {}
         """For this seed: the segmentations of each word that have been used."""
 
-    def __call__(self, sentences: "pa.ListArray", numbers: "npt.NDArray[np.integer]", *, seed: str) -> "pa.ListArray":
+    def __call__(self, sentences: pa.ListArray, numbers: IntArray, *, seed: str) -> pa.ListArray:
         """Return random segmentations of sentences.
 
         Args:
@@ -75,10 +73,6 @@ class BPEDropout:
             numbers: identify the sentences.
             seed: of the random numbers. Another seed forgets the segmentations of this one.
         """
-        import numpy as np
-
-        from heed.data.pairs import flatten, unflatten
-
         if seed != self._seed:
             self._seed = seed
             self._segmentations.clear()
@@ -125,17 +119,13 @@ class BPEDropout:
         return pieces
 
 
-def _choices(seed: str, numbers: "npt.NDArray[np.integer]", words: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+def _choices(seed: str, numbers: IntArray, words: IntArray) -> IntArray:
     """Return a random number below ``SEGMENTATIONS`` for each word of each sentence.
 
     Args:
         numbers: identify the sentences.
         words: number of words of each sentence.
     """
-    import numpy as np
-
-    from heed.data.digests import mixed
-
     key = np.frombuffer(hashlib.blake2b(seed.encode(), digest_size=8).digest(), dtype="<u8")
     sentences = mixed(np.broadcast_to(key, len(numbers)), numbers + 1)
     ends = np.cumsum(words)

@@ -6,16 +6,17 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from heed.compat import replace
 from heed.errors import HeedError
 from heed.files import remove, remove_unfinished, replacing
 from heed.progress import is_first_process, progress_bar
 
-FORMAT = 2
+FORMAT = 3
 """Version of the entries. Those of another version are built again."""
 
 MANIFEST = "manifest.json"
@@ -58,7 +59,7 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder, wait_minutes):
-            path, is_complete = _find(folder)
+            path, is_complete = _find(folder)  # another process may have built it
             if not is_complete:
                 partial = folder.with_name(f"{folder.name}.partial")
                 partial.mkdir(exist_ok=True)
@@ -92,32 +93,39 @@ def _find(folder: Path) -> tuple[Path, bool]:
 def _is_complete(folder: Path) -> bool:
     """Return whether the files of an entry are those of its manifest."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files = {folder / name: file for name, file in manifest["files"].items()}
-        sizes = {file: file.stat().st_size for file in files}
-        if manifest["format"] != FORMAT or any(sizes[file] != files[file]["size"] for file in files):
+        manifest = _read_manifest(folder)
+        files = [(folder / name, file["size"], file["digest"]) for name, file in manifest["files"].items()]
+        if manifest["format"] != FORMAT or any(file.stat().st_size != size for file, size, _ in files):
             return False
-        if sum(sizes.values()) > VERIFIED_BYTES:
-            return True
-        return all(digest_of_file(file) == files[file]["digest"] for file in files)
+        is_large = sum(size for _, size, _ in files) > VERIFIED_BYTES
+        return is_large or all(_digest_of_file(file) == digest for file, _, digest in files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
+def read_digests(folder: Path) -> dict[str, str]:
+    """Return the digest of each file of an entry, by its path in the folder."""
+    return {name: file["digest"] for name, file in _read_manifest(folder)["files"].items()}
+
+
+def _read_manifest(folder: Path) -> Any:
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+
+
 def _write_manifest(folder: Path) -> None:
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    sizes = [file.stat().st_size for file in files]
+    sizes = {
+        file: file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file() and file.name != MANIFEST
+    }
     described = {}
-    with progress_bar(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes), unit="B") as bar:
-        for file, size in zip(files, sizes, strict=True):
-            described[file.relative_to(folder).as_posix()] = {"size": size, "digest": digest_of_file(file)}
+    with progress_bar(f"Checking {folder.name.partition('.')[0]}", total=sum(sizes.values()), unit="B") as bar:
+        for file, size in sizes.items():
+            described[file.relative_to(folder).as_posix()] = {"size": size, "digest": _digest_of_file(file)}
             bar.update(size)
-    with replacing(folder / MANIFEST, durable=True) as manifest:
-        manifest.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
+    with replacing(folder / MANIFEST, durable=True) as file:
+        file.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
 
 
-def digest_of_file(file: Path) -> str:
-    """Return a digest of the content of a file."""
+def _digest_of_file(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
@@ -128,7 +136,7 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     lock, owner = FileLock(f"{folder}.lock"), folder.with_name(f"{folder.name}.owner")
-    start = time.monotonic()
+    start, holder = time.monotonic(), "another process"
     with progress_bar(f"Waiting for another process that prepares {folder.name}", unit="attempts") as bar:
         # The first process of a run reports the progress, so it should be the one that builds.
         while not (is_first_process() or owner.exists() or folder.exists()) and time.monotonic() < start + HEAD_START:
@@ -138,7 +146,8 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
                 lock.acquire(timeout=0)
                 break
             except Timeout:
-                holder = _read_owner(owner)
+                with suppress(OSError):  # not yet written, or removed again
+                    holder = owner.read_text(encoding="utf-8")
                 bar.set_postfix_str(holder, refresh=False)
                 if time.monotonic() - start > 60 * wait_minutes:
                     raise HeedError(
@@ -153,10 +162,3 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
     finally:
         owner.unlink(missing_ok=True)
         lock.release()
-
-
-def _read_owner(owner: Path) -> str:
-    try:
-        return owner.read_text(encoding="utf-8")
-    except OSError:  # not yet written, or removed again
-        return "another process"

@@ -1,9 +1,9 @@
 """LightningDataModule: each process's shard of every optimizer step and of every evaluation set."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import lightning as L
 import numpy as np
@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
-from heed.data.mixture import MixedText, MixtureOrder, text_of
-from heed.data.order import EpochOrder, TrainingPairs, View
+from heed.data.mixture import MixtureOrder
+from heed.data.order import EpochOrder, Order, TrainingPairs, View
 from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
 from heed.data.sampling import GROWTH_PAIRS, Sampler
-from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, Step, shard
+from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import UnitInterval
@@ -25,8 +25,8 @@ from heed.progress import print_line
 
 STEPS_AHEAD = 3
 """Training steps that are prepared before they are needed."""
-CHUNKS_READ = 1000
-"""Chunks of training pairs that are held in memory when all are read."""
+ROWS_READ = 10_000
+"""Training pairs that are held in memory when all are read."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,13 @@ class StepShard:
         return replace(self, micro_batches=tuple((i, batch.pin_memory()) for i, batch in self.micro_batches))
 
 
-@dataclass(frozen=True)
-class PoolPlace:
+class EpochPool(NamedTuple):
     """A pool of an epoch."""
 
     epoch: int
     pool: Pool
     is_last: bool
     """Whether it is the last pool of the training."""
-    seed: str
-    """Seed of random segmentations."""
 
 
 class StepStream(IterableDataset[StepShard]):
@@ -78,44 +75,90 @@ class StepStream(IterableDataset[StepShard]):
     Args:
         data: the data module; its cursor is read when the iteration starts.
         rank, world_size: this process's rank and the number of processes.
+        pin_memory: put the shards into page-locked memory.
     """
 
-    def __init__(self, data: "TranslationData", rank: int, world_size: int) -> None:
-        self.data, self.rank, self.world_size = data, rank, world_size
+    def __init__(self, data: "TranslationData", rank: int, world_size: int, *, pin_memory: bool = False) -> None:
+        self.data, self.planner = data, data.planner
+        self.rank, self.world_size, self.pin_memory = rank, world_size, pin_memory
 
     def __iter__(self) -> Iterator[StepShard]:
-        planner = self.data.planner
         start = self.data.cursor
-        for place, pairs in self.data.pools(*start):
-            src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
-            steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
-            for number, step in enumerate(steps, start=place.pool.first_step):
-                if (place.epoch, number) < start:
-                    continue
-                yield StepShard(
-                    epoch=place.epoch,
-                    step=number,
-                    src_tokens=sum(int(src_lengths[index].sum()) for index in step.micro_batches),
-                    tgt_tokens=step.tgt_tokens,
-                    padded_tokens=sum(
-                        planner.padded_tokens(src_lengths[index], tgt_lengths[index]) for index in step.micro_batches
-                    ),
-                    micro_batches=tuple(
-                        (i, self.data.collate(index, pairs)) for i, index in shard(step, self.rank, self.world_size)
-                    ),
-                    last=place.is_last and step is steps[-1],
-                    corpora=self.data.count_corpora(pairs, step),
-                )
+        for place, pairs in self._sampled_pools(*start):
+            shards = self._shards(place, self.data.train.tagged(pairs), start)
+            yield from map(StepShard.pin_memory, shards) if self.pin_memory else shards
 
+    def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+        """Yield the pools and their pairs, with noise and BPE-dropout, from the one with step ``start`` of an epoch."""
+        pools = self._pools(epoch, start)
+        if self.data.sampler is None:
+            return pools
 
-class _PinnedSteps(IterableDataset[StepShard]):
-    """Steps in page-locked memory."""
+        def seed(place: EpochPool) -> str:
+            # A mixture has one endless epoch, in which the texts are repeated.
+            return f"{(self.planner.seed, place.epoch + place.pool.first // len(self.data.train))}"
 
-    def __init__(self, steps: Iterable[StepShard]) -> None:
-        self.steps = steps
+        return self.data.sampler.draw(
+            (place, seed(place), pairs, self.data.train.text_of(pairs.rows)) for place, pairs in pools
+        )
 
-    def __iter__(self) -> Iterator[StepShard]:
-        return map(StepShard.pin_memory, self.steps)
+    def _pools(self, first_epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+        for epoch, order, end in self._orders(first_epoch, start):
+            for pool in self.planner.pools(order, start=start, growth=self.data.growth):
+                yield EpochPool(epoch, pool, pool.stop >= end), order.read(pool.first, pool.stop)
+                if pool.stop >= end:
+                    return
+            start = 0
+
+    def _orders(self, epoch: int, start: int) -> Iterator[tuple[int, Order, float]]:
+        """Yield each epoch with its order and the position at which the training ends, infinity if not in this epoch.
+
+        A mixture has one endless epoch; ``max_epochs`` counts its tokens.
+        """
+        data, seed = self.data, self.planner.seed
+        limit = data.trainer.max_epochs if data.trainer else None
+        epochs = math.inf if limit in (None, -1) else limit
+        if not data.corpus.train.is_mixture:
+            while epoch < epochs:
+                end = len(data.train) if epoch + 1 == epochs else math.inf
+                yield epoch, EpochOrder(data.train, seed=(seed, epoch)), end
+                epoch += 1
+        else:
+            step_tokens = self.planner.batch_tokens / data.growth
+            texts = [part.text for part in data.corpus.train.texts]
+            order = MixtureOrder(data.train, texts, data.corpus.train.weights, seed=seed, step_tokens=step_tokens)
+            if math.isinf(epochs):
+                yield 0, order, math.inf
+            elif start < (steps := order.steps(epochs)):
+                yield 0, order, order.position_of(math.ceil(steps * step_tokens))
+
+    def _shards(self, place: EpochPool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
+        """Yield this process's shards of the steps of a pool, from the cursor ``start`` on."""
+        planner, corpora = self.planner, len(self.data.corpus.train.texts)
+        src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
+        texts = self.data.train.text_of(pairs.rows)
+
+        def batch(index: IntArray) -> Batch:
+            multiple = planner.multiple
+            return collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
+
+        steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
+        for number, step in enumerate(steps, start=place.pool.first_step):
+            if (place.epoch, number) < start:
+                continue
+            rows = np.concatenate(step.micro_batches)
+            sentences = np.bincount(texts[rows], minlength=corpora).tolist()
+            tokens = np.bincount(texts[rows], tgt[rows], minlength=corpora).astype(int).tolist()
+            yield StepShard(
+                epoch=place.epoch,
+                step=number,
+                src_tokens=int(src[rows].sum()),
+                tgt_tokens=step.tgt_tokens,
+                padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
+                micro_batches=tuple((i, batch(index)) for i, index in shard(step, self.rank, self.world_size)),
+                last=place.is_last and step is steps[-1],
+                corpora=tuple(zip(sentences, tokens, strict=True)) if self.data.corpus.train.is_mixture else (),
+            )
 
 
 class EvaluationStream(IterableDataset[Batch]):
@@ -164,11 +207,10 @@ class TranslationData(L.LightningDataModule):
     ) -> None:
         super().__init__()
         self.resume = resume
-        self._digests = corpus.digests
         _check_tags(corpus, tokenizer)
-        self.corpus = corpus
+        self.corpus, self.planner = corpus, planner
         self.tokenizer = tokenizer.towards(corpus.tgt_lang)
-        self.planner = planner
+        self._digests = corpus.digests
         sets = {**corpus.valid, **(corpus.tests if with_tests else {})}
         self.texts = {name: part.text for name, part in sets.items()}
         """Validation and test sets by name."""
@@ -185,12 +227,10 @@ class TranslationData(L.LightningDataModule):
             for name, (text, direction) in sets.items()
         }
         """Token ids of ``texts``, with tags."""
-        for name in self.evaluated:
+        for name in sets:
             self._check_lengths(name)
         stores = corpus.train.encode(tokenizer)
-        self.mixed = _mixed_texts(corpus, tokenizer, stores)
-        """The texts of a mixture, or the only text."""
-        self.train = TrainingPairs([view for part in self.mixed for view in part.pairs.views])
+        self.train = TrainingPairs(_views(corpus, tokenizer, stores))
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()
         if any(view.swapped for view in self.train.views):
@@ -200,7 +240,9 @@ class TranslationData(L.LightningDataModule):
         planner.check_length(pair + tags + 2)
         noises = [part.text.noise for part in corpus.train.texts]
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
-        self.growth = self.sampler.growth(self._first_pairs()) if self.sampler else 1.0
+        ends = self.train.chunk_starts[1:]
+        sample = np.arange(ends[min(int(np.searchsorted(ends, GROWTH_PAIRS)), len(ends) - 1)])
+        self.growth = self.sampler.growth(self.train.read(sample)) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps, and how long training has waited for them."""
@@ -211,84 +253,11 @@ class TranslationData(L.LightningDataModule):
         """Continue after a step that has updated the weights."""
         self.cursor = (trained.epoch, trained.step + 1)
 
-    def _first_pairs(self) -> Pairs:
-        chunks = np.arange(len(self.train.chunk_rows))
-        return self.train.read(chunks[: int(np.searchsorted(np.cumsum(self.train.chunk_rows), GROWTH_PAIRS)) + 1])
-
-    def pools(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
-        """Yield the pools of all epochs, from the one with the step ``start`` of an epoch on, and their pairs."""
-        places = self._places(epoch, start)
-        if self.sampler is None:
-            drawn: Iterator[tuple[PoolPlace, Pairs]] = places
-        else:
-            drawn = self.sampler.draw((place, pairs, text_of(self.mixed, pairs.rows)) for place, pairs in places)
-        return ((place, self.train.tagged(pairs)) for place, pairs in drawn)
-
-    def _places(self, epoch: int, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
-        if self.corpus.train.is_mixture:
-            yield from self._mixed_places(start)
-            return
-        while self.max_epochs is None or epoch < self.max_epochs:
-            seed = self.planner.seed, epoch
-            order = EpochOrder(self.train, seed=seed)
-            for pool in self.planner.pools(order, start=start, growth=self.growth):
-                is_last = epoch + 1 == self.max_epochs and pool.stop == order.length
-                yield PoolPlace(epoch, pool, is_last, f"{seed}"), order.read(pool.first, pool.stop)
-            epoch, start = epoch + 1, 0
-
-    def _mixed_places(self, start: int) -> Iterator[tuple[PoolPlace, Pairs]]:
-        """Yield the pools of a mixture, which has one endless epoch; ``max_epochs`` counts its tokens."""
-        step_tokens = self.planner.batch_tokens / self.growth
-        order = MixtureOrder(self.mixed, seed=self.planner.seed, step_tokens=step_tokens)
-        end: float = math.inf
-        if self.max_epochs is not None:
-            steps = order.steps(self.max_epochs)
-            if start >= steps:
-                return
-            end = order.position_of(math.ceil(steps * step_tokens))
-        for pool in self.planner.pools(order, start=start, growth=self.growth):
-            is_last = pool.stop >= end
-            # BPE-dropout draws anew about as often as the text is repeated.
-            seed = f"{(self.planner.seed, pool.first // len(self.train))}"
-            yield PoolPlace(0, pool, is_last, seed), order.read(pool.first, pool.stop)
-            if is_last:
-                return
-
-    @property
-    def max_epochs(self) -> int | None:
-        """The trainer's ``max_epochs``; None: no limit."""
-        limit = self.trainer.max_epochs if self.trainer else None
-        return None if limit in (None, -1) else limit
-
-    def count_corpora(self, pairs: Pairs, step: Step) -> tuple[tuple[int, int], ...]:
-        """Return sentences and target tokens of each corpus in a step; nothing if there is only one corpus."""
-        if not self.corpus.train.is_mixture:
-            return ()
-        rows = np.concatenate(step.micro_batches)
-        corpus = text_of(self.mixed, pairs.rows[rows])
-        sentences = np.bincount(corpus, minlength=len(self.mixed))
-        tokens = np.bincount(corpus, pairs.tgt_lengths[rows] + 1, minlength=len(self.mixed))
-        return tuple(zip(sentences.tolist(), tokens.astype(int).tolist(), strict=True))
-
-    def collate(self, index: IntArray, pairs: Pairs) -> Batch:
-        """Return some pairs of a pool as a training batch."""
-        multiple = self.planner.multiple
-        if not self.corpus.train.is_mixture:
-            return collate(index, pairs.src, pairs.tgt, multiple=multiple)
-        corpus = text_of(self.mixed, pairs.rows[index])
-        return collate(index, pairs.src, pairs.tgt, corpus=corpus, corpora=len(self.mixed), multiple=multiple)
-
     def training_sources(self, at_most: int) -> Iterator[str]:
         """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
-        rows = np.cumsum(self.train.chunk_rows)
-        left = min(at_most, len(self.corpus.train))
-        for first in range(0, len(rows), CHUNKS_READ):
-            chunks = np.arange(first, min(first + CHUNKS_READ, len(rows)))
-            if left <= 0:
-                return
-            src = self.train.read(chunks).src
-            yield from self.tokenizer.decode_src(src[:left].to_pylist())
-            left -= len(src)
+        rows = np.arange(min(at_most, len(self.corpus.train)))
+        for first in range(0, len(rows), ROWS_READ):
+            yield from self.tokenizer.decode_src(self.train.read(rows[first : first + ROWS_READ]).src.to_pylist())
 
     @property
     def train_tgt_tokens(self) -> float:
@@ -305,9 +274,7 @@ class TranslationData(L.LightningDataModule):
             self.planner.multiple = CUDA_MULTIPLE
 
     def train_dataloader(self) -> DataLoader[StepShard]:
-        steps: Iterable[StepShard] = StepStream(self, *self._rank_and_world_size())
-        if self._is_on_cuda:
-            steps = _PinnedSteps(steps)
+        steps = StepStream(self, *self._rank_and_world_size(), pin_memory=self._is_on_cuda)
         self.reading = ReadAhead(steps, depth=STEPS_AHEAD)
         return DataLoader(self.reading, batch_size=None)
 
@@ -373,16 +340,13 @@ class TranslationData(L.LightningDataModule):
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()
         max_rows = max(1, len(order) // world_size)  # so that every process gets a batch if there are enough pairs
-        batches, start = [], 0
-        for stop in range(1, len(order) + 1):
-            rows = order[start : stop + 1]
-            tokens = self.planner.padded_tokens(src[rows], tgt[rows])
-            full = stop - start == max_rows or tokens > self.planner.device_tokens
-            if stop == len(order) or full:
-                batches.append(order[start:stop])
-                start = stop
-        own = [collate(index, split.src, split.tgt) for index in batches[rank::world_size]]
-        return DataLoader(EvaluationStream(own), batch_size=None)
+        starts = [0]
+        for row in range(1, len(order)):
+            rows = order[starts[-1] : row + 1]
+            if len(rows) > max_rows or self.planner.padded_tokens(src[rows], tgt[rows]) > self.planner.device_tokens:
+                starts.append(row)
+        own = np.split(order, starts[1:])[rank::world_size]
+        return DataLoader(EvaluationStream([collate(rows, split.src, split.tgt) for rows in own]), batch_size=None)
 
     @property
     def _is_on_cuda(self) -> bool:
@@ -392,18 +356,13 @@ class TranslationData(L.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _mixed_texts(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[MixedText]:
+def _views(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[View]:
     """Return the training texts in their directions, with the ids of their tags."""
-    found: list[MixedText] = []
-    first_row = 0
-    for part, weight, store in zip(corpus.train.texts, corpus.train.weights, stores, strict=True):
-        own: tuple[int, ...] = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
-        views = [
-            View(store, swapped=swapped, tags=tokenizer.towards(direction.tgt_lang).tag_ids + own)
-            for swapped, direction in zip((False, True), part.directions, strict=False)
-        ]
-        found.append(MixedText(part.text, TrainingPairs(views), weight, first_row))
-        first_row += len(found[-1].pairs)
+    found = []
+    for number, (part, store) in enumerate(zip(corpus.train.texts, stores, strict=True)):
+        own = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
+        for swapped, direction in zip((False, True), part.directions, strict=False):
+            found.append(View(store, swapped, tokenizer.towards(direction.tgt_lang).tag_ids + own, number))
     return found
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from heed.options import Probability
 
@@ -9,27 +10,21 @@ PUNCTUATION = ".!?…。！？"
 """Marks at the end of a sentence that may be left out or repeated."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Noise:
     """Changes source sentences at random, so that a model learns to translate text that is not well written.
 
     The changes are independent of each other. Targets stay as they are (Belinkov and Bisk 2018; Karpukhin et al. 2019).
-
-    Args:
-        upper: probability that a sentence is in upper case.
-        title: probability that every word of a sentence starts with an upper-case letter.
-        typos: probability of a typing error in a word: two letters swapped, one left out, or one typed twice.
-        punctuation: probability that the mark at the end of a sentence is left out or repeated.
     """
 
-    def __init__(
-        self,
-        *,
-        upper: Probability = 0.0,
-        title: Probability = 0.0,
-        typos: Probability = 0.0,
-        punctuation: Probability = 0.0,
-    ) -> None:
-        self.upper, self.title, self.typos, self.punctuation = upper, title, typos, punctuation
+    upper: Probability = 0.0
+    """Probability that a sentence is in upper case."""
+    title: Probability = 0.0
+    """Probability that every word of a sentence starts with an upper-case letter."""
+    typos: Probability = 0.0
+    """Probability of a typing error in a word: two letters swapped, one left out, or one typed twice."""
+    punctuation: Probability = 0.0
+    """Probability that the mark at the end of a sentence is left out or repeated."""
 
     def __call__(self, sentence: str, rng: random.Random) -> str:
         """Return a sentence with noise."""

@@ -1,181 +1,168 @@
 """The order in which training pairs are drawn. Every position is computed on demand, so a run can start anywhere."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, lengths, unflatten
+from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, gather, lengths, unflatten
 
 
-@dataclass(frozen=True)
-class View:
-    """One direction of stored pairs.
-
-    Args:
-        store: the pairs.
-        swapped: whether source and target are swapped.
-        tags: ids that start every non-empty source.
-    """
+class View(NamedTuple):
+    """One direction of the stored pairs of a text."""
 
     store: StoredPairs
     swapped: bool = False
+    """Whether source and target are swapped."""
     tags: tuple[int, ...] = ()
-
-    @property
-    def src_tokens(self) -> IntArray:
-        """Source tokens of each chunk, including tags and EOS."""
-        return self.store.chunk_tokens[:, int(self.swapped)] + (1 + len(self.tags)) * self.store.chunk_rows
-
-    @property
-    def tgt_tokens(self) -> IntArray:
-        """Target tokens of each chunk, including EOS."""
-        return self.store.chunk_tokens[:, int(not self.swapped)] + self.store.chunk_rows
-
-    def tgt_lengths(self, chunk: int) -> IntArray:
-        """Target tokens of each pair of a chunk, including EOS."""
-        return self.store.lengths(chunk)[:, 0 if self.swapped else 1] + 1
-
-    def read(self, chunks: IntArray) -> Pairs:
-        """Return the pairs of these chunks, without tags."""
-        pairs = self.store.read(chunks)
-        return Pairs(pairs.rows, pairs.tgt, pairs.src) if self.swapped else pairs
+    """Ids that start every non-empty source."""
+    text: int = 0
+    """Index of the text in a mixture."""
 
 
 class TrainingPairs:
-    """The training pairs of a corpus: one direction of its stored pairs, or both.
+    """All training pairs: those of each view, one after the other.
+
+    Rows are counted on from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
 
     Args:
-        views: the directions.
+        views: the texts, in each direction in which they are used.
     """
 
     def __init__(self, views: Sequence[View]) -> None:
         self.views = views
-        self._first_chunk = np.cumsum([0, *(view.store.chunks for view in views)])
         self._first_row = np.cumsum([0, *(len(view.store) for view in views)])
-        self.chunk_rows = np.concatenate([view.store.chunk_rows for view in views])
-        """Pairs of each chunk."""
-        self.chunk_tgt_tokens = np.concatenate([view.tgt_tokens for view in views])
+        starts = [view.store.chunk_starts[:-1] + first for view, first in zip(views, self._first_row, strict=False)]
+        self.chunk_starts = np.append(np.concatenate(starts), len(self))
+        """Row of the first pair of each chunk, and the number of pairs at the end."""
+        tokens = [view.store.chunk_tokens[:, :: -1 if view.swapped else 1] for view in views]
+        # With EOS.
+        self.chunk_tgt_tokens = np.concatenate([part[:, 1] for part in tokens]) + np.diff(self.chunk_starts)
         """Target tokens of each chunk, including EOS."""
+        self.src_tokens = sum(
+            int(part[:, 0].sum()) + (1 + len(view.tags)) * len(view.store)
+            for part, view in zip(tokens, views, strict=True)
+        )
+        """Source tokens, including tags and EOS."""
+        self.tgt_tokens = int(self.chunk_tgt_tokens.sum())
+        """Target tokens, including EOS."""
 
     def __len__(self) -> int:
         return int(self._first_row[-1])
 
-    @property
-    def src_tokens(self) -> int:
-        """Source tokens, including tags and EOS."""
-        return int(sum(view.src_tokens.sum() for view in self.views))
+    def chunks_of(self, text: int) -> IntArray:
+        """Return the indices of the chunks of a text."""
+        return np.flatnonzero(self.text_of(self.chunk_starts[:-1]) == text)
 
-    @property
-    def tgt_tokens(self) -> int:
-        """Target tokens, including EOS."""
-        return int(self.chunk_tgt_tokens.sum())
+    def text_of(self, rows: IntArray) -> IntArray:
+        """Return the index of the text of each row."""
+        return np.array([view.text for view in self.views])[self._view_of(rows)]
 
-    def tgt_lengths(self, chunk: int) -> IntArray:
-        """Target tokens of each pair of a chunk, including EOS."""
-        view = int(np.searchsorted(self._first_chunk, chunk, side="right")) - 1
-        return self.views[view].tgt_lengths(chunk - int(self._first_chunk[view]))
+    def read(self, rows: IntArray) -> Pairs:
+        """Return the pairs of these rows, in their order, without tags."""
 
-    def read(self, chunks: IntArray) -> Pairs:
-        """Return the pairs of these chunks, in their order, without tags."""
-        views = np.searchsorted(self._first_chunk, chunks, side="right") - 1
-        parts, places = [], []
-        for view in np.unique(views):
-            place = np.flatnonzero(views == view)
-            part = self.views[view].read(chunks[place] - self._first_chunk[view])
-            parts.append(Pairs(part.rows + self._first_row[view], part.src, part.tgt))
-            places.append(np.repeat(place, self.chunk_rows[chunks[place]]))
-        if len(parts) == 1:
-            return parts[0]
-        return Pairs.concatenate(parts).take(np.argsort(np.concatenate(places), kind="stable"))
+        def read_view(number: int, places: IntArray) -> Pairs:
+            view = self.views[number]
+            pairs = view.store.read(rows[places] % len(self) - self._first_row[number])
+            return replace(pairs, src=pairs.tgt, tgt=pairs.src) if view.swapped else pairs
+
+        return replace(gather(self._view_of(rows), read_view), rows=rows)
 
     def tagged(self, pairs: Pairs) -> Pairs:
         """Return pairs with the tags of their direction in front of their sources."""
         if not any(view.tags for view in self.views):
             return pairs
-        rows = pairs.rows % len(self)  # rows of a mixture count its epochs
-        view = np.searchsorted(self._first_row, rows, side="right") - 1
-        view = np.where(pairs.src_lengths > 0, view, len(self.views))  # an empty source stays empty
+        # An empty source stays empty.
+        view = np.where(pairs.src_lengths > 0, self._view_of(pairs.rows), len(self.views))
         tags = pa.array([*(view.tags for view in self.views), ()], pairs.src.type).take(pa.array(view))
         values, offsets = flatten(pairs.src)
         counts = lengths(tags)
         tagged = np.insert(values, np.repeat(offsets[:-1], counts), tags.flatten().to_numpy())
-        return Pairs(pairs.rows, unflatten(tagged, pairs.src_lengths + counts), pairs.tgt)
+        return replace(pairs, src=unflatten(tagged, pairs.src_lengths + counts))
+
+    def _view_of(self, rows: IntArray) -> IntArray:
+        return np.searchsorted(self._first_row, rows % len(self), side="right") - 1
 
 
-class Order(Protocol):
-    """A sequence of pairs, read by position. Positions before which there is a number of tokens can be found."""
+class Order(ABC):
+    """A sequence of pairs: a function from positions to rows. The position before which there is a number of tokens
+    can be found.
+    """
 
-    @property
-    def length(self) -> int | None:
-        """Number of pairs; None: endless."""
+    pairs: TrainingPairs
+    length: int | None = None
+    """Number of positions; None: endless."""
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
         """Return the steps between two others before which a pool must end."""
+        return ()
 
+    @abstractmethod
     def tokens_before(self, position: int) -> int:
         """Return the target tokens of all pairs before a position, including EOS."""
 
+    @abstractmethod
     def position_of(self, tokens: int) -> int:
         """Return the first position before which there are at least this many target tokens."""
 
+    @abstractmethod
+    def rows(self, first: int, stop: int) -> IntArray:
+        """Return the rows of the pairs from one position to before another."""
+
     def read(self, first: int, stop: int) -> Pairs:
         """Return the pairs from one position to before another, without tags."""
+        return self.pairs.read(self.rows(first, stop))
 
 
-class EpochOrder:
+class EpochOrder(Order):
     """All pairs once: the chunks in random order, and in a chunk the order in which they are stored.
 
-    The stored order is random too, and the pairs of some hundred chunks are shuffled together
-    (`heed.data.steps`).
+    The stored order is random too, and the pairs of some hundred chunks are shuffled together (`heed.data.steps`).
 
     Args:
         pairs: the training pairs.
         seed: of the order.
+        text: the only text of the pairs that is read; None: all of them.
     """
 
-    def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int]) -> None:
+    def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int], text: int | None = None) -> None:
         self.pairs = pairs
-        permutation = RandomPermutation(len(pairs.chunk_rows), np.random.default_rng(tuple(seed)))
-        self._chunks = permutation(np.arange(len(pairs.chunk_rows)))
-        self._rows = np.append(0, np.cumsum(pairs.chunk_rows[self._chunks]))
-        self._tokens = np.append(0, np.cumsum(pairs.chunk_tgt_tokens[self._chunks]))
+        chunks = np.arange(len(pairs.chunk_tgt_tokens)) if text is None else pairs.chunks_of(text)
+        chunks = chunks[RandomPermutation(len(chunks), np.random.default_rng(tuple(seed)))(np.arange(len(chunks)))]
+        self._first_rows = pairs.chunk_starts[chunks]
+        self._starts = np.append(0, np.cumsum(np.diff(pairs.chunk_starts)[chunks]))
+        self._tokens = np.append(0, np.cumsum(pairs.chunk_tgt_tokens[chunks]))
+        self.length: int = int(self._starts[-1])
+        self._chunk_ends = lru_cache(64)(self._read_chunk_ends)
 
     @property
-    def length(self) -> int | None:
-        return len(self.pairs)
-
-    def boundaries(self, first: int, last: int) -> Sequence[int]:
-        return ()
+    def tgt_tokens(self) -> int:
+        """Target tokens of all pairs, including EOS."""
+        return int(self._tokens[-1])
 
     def tokens_before(self, position: int) -> int:
-        index = int(np.searchsorted(self._rows, position, side="right")) - 1
-        rest = position - int(self._rows[index])
-        inside = self.pairs.tgt_lengths(int(self._chunks[index]))[:rest].sum() if rest else 0
-        return int(self._tokens[index] + inside)
+        index = int(np.searchsorted(self._starts, position, side="right")) - 1
+        rest = position - int(self._starts[index])
+        return int(self._tokens[index] + (self._chunk_ends(index)[rest] if rest else 0))
 
     def position_of(self, tokens: int) -> int:
-        index = int(np.searchsorted(self._tokens, tokens, side="left"))
-        if index == 0 or index == len(self._tokens):
-            return int(self._rows[min(index, len(self._rows) - 1)])
-        # The position is in the chunk before.
-        ends = np.cumsum(self.pairs.tgt_lengths(int(self._chunks[index - 1])))
-        inside = int(np.searchsorted(ends, tokens - self._tokens[index - 1], side="left")) + 1
-        return int(self._rows[index - 1]) + inside
+        index = max(0, int(np.searchsorted(self._tokens, tokens)) - 1)
+        return int(self._starts[index] + np.searchsorted(self._chunk_ends(index), tokens - self._tokens[index]))
 
-    def read(self, first: int, stop: int) -> Pairs:
-        if first == stop:
-            return self.pairs.read(self._chunks[:1]).take(np.zeros(0, dtype=np.int64))
-        begin = int(np.searchsorted(self._rows, first, side="right")) - 1
-        end = int(np.searchsorted(self._rows, stop, side="left"))
-        pairs = self.pairs.read(self._chunks[begin:end])
-        skipped = first - int(self._rows[begin])
-        if skipped == 0 and len(pairs) == stop - first:
-            return pairs
-        return pairs.take(np.arange(skipped, skipped + stop - first))
+    def rows(self, first: int, stop: int) -> IntArray:
+        positions = np.arange(first, stop)
+        index = np.searchsorted(self._starts, positions, side="right") - 1
+        return self._first_rows[index] + positions - self._starts[index]
+
+    def _read_chunk_ends(self, index: int) -> IntArray:
+        """Return the target tokens before each pair of a chunk, and at its end those of all."""
+        lengths = self.read(*self._starts[index : index + 2].tolist()).tgt_lengths + 1
+        return np.cumsum(np.append(0, lengths))
 
 
 class RandomPermutation:

@@ -1,9 +1,11 @@
 """Sentence pairs as token ids, in Arrow lists: in memory, or memory-mapped and read in chunks."""
 
+import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heed.data.arrow import batches_of
+from heed.data.cache import read_digests
+from heed.files import replacing
 
 IntArray = npt.NDArray[np.int64]
+
+SIZES, TOKENS = "pairs.json", "tokens.npy"
+"""Files beside those of the pairs, so that no start of a training reads the lengths of all pairs."""
 
 CHUNKS = 2**16
 """Chunks of a text, unless they would be larger than ``MAX_CHUNK``: enough to shuffle by chunks."""
@@ -102,17 +109,19 @@ class StoredPairs:
         *,
         chunk: int,
         tokens: IntArray | None = None,
-        longest: tuple[int, int, int] = (0, 0, 0),
+        longest: Sequence[int] = (0, 0, 0),
         digest: str = "",
         folder: Path | None = None,
     ) -> None:
         self._batches = list(batches)
-        self._chunk = chunk
-        sizes = np.array([len(batch) for batch in self._batches])
-        self._first_row = np.append(0, np.cumsum(sizes))
-        self._first_chunk = np.append(0, np.cumsum(-(-sizes // chunk)))
+        self._first_row = np.cumsum([0, *map(len, self._batches)])
+        starts = [np.arange(first, stop, chunk) for first, stop in pairwise(self._first_row)]
+        self.chunk_starts = np.append(np.concatenate(starts), len(self))
+        """Row of the first pair of each chunk, and the number of pairs at the end."""
         self.longest, self.digest, self.folder = longest, digest, folder
-        self.chunk_tokens = _count_tokens(self._batches, chunk) if tokens is None else tokens
+        self.chunk_tokens = (
+            np.concatenate([_chunk_tokens(b, chunk) for b in self._batches]) if tokens is None else tokens
+        )
         """Chunks × 2: source and target tokens of each chunk, without EOS."""
 
     @classmethod
@@ -122,72 +131,79 @@ class StoredPairs:
 
     @classmethod
     def load(cls, folder: Path) -> "StoredPairs":
-        """Return the pairs that `heed.data.preparation` wrote to a folder. Their files are memory-mapped."""
-        content = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
-        files = sorted(folder.glob("shard-*.arrow"))
-        readers = [pa.ipc.open_file(pa.memory_map(str(file))) for file in files]
+        """Return the pairs that `heed.data.preparation` wrote to the cache. Their files are memory-mapped."""
+        digests = read_digests(folder)
+        digest = hashlib.blake2b(digest_size=16)
+        for file in _shard_files(folder):
+            digest.update(bytes.fromhex(digests[file.name]))
         return cls(
-            [batch for reader in readers for batch in batches_of(reader)],
-            chunk=content["chunk"],
-            tokens=np.load(folder / "tokens.npy"),
-            longest=content["longest"],
-            digest=content["digest"],
+            _map_batches(folder),
+            tokens=np.load(folder / TOKENS),
+            digest=digest.hexdigest(),
             folder=folder,
+            **json.loads((folder / SIZES).read_text(encoding="utf-8")),
         )
 
     def __len__(self) -> int:
         return int(self._first_row[-1])
 
-    @cached_property
-    def chunk_rows(self) -> IntArray:
-        """Pairs of each chunk."""
-        chunks = np.diff(self._first_chunk)
-        rows = np.full(int(self._first_chunk[-1]), self._chunk)
-        rows[self._first_chunk[1:][chunks > 0] - 1] -= (chunks * self._chunk - np.diff(self._first_row))[chunks > 0]
-        return rows
+    def read(self, rows: IntArray) -> Pairs:
+        """Return the pairs of these rows, in their order, in memory."""
 
-    @property
-    def chunks(self) -> int:
-        """Number of chunks."""
-        return int(self._first_chunk[-1])
+        # Batch by batch: lists of different batches could be taken together only from a copy of all batches.
+        def read_batch(number: int, places: IntArray) -> Pairs:
+            pairs = self._batches[number].take(pa.array(rows[places] - self._first_row[number]))
+            return Pairs(rows[places], pairs["src"], pairs["tgt"])
 
-    def lengths(self, chunk: int) -> IntArray:
-        """Return the tokens of source and target of each pair of a chunk (pairs × 2), without EOS."""
-        number = int(np.searchsorted(self._first_chunk, chunk, side="right")) - 1
-        batch = self._batches[number].slice((chunk - int(self._first_chunk[number])) * self._chunk, self._chunk)
-        return np.stack([lengths(batch["src"]), lengths(batch["tgt"])], axis=1)
-
-    def read(self, chunks: IntArray) -> Pairs:
-        """Return the pairs of these chunks, in their order, in memory."""
-        owners = np.searchsorted(self._first_chunk, chunks, side="right") - 1
-        counts = self.chunk_rows[chunks]
-        ends = np.cumsum(counts)
-        # Row of each pair in its batch: the row of its chunk, and the position in the chunk.
-        first = (chunks - self._first_chunk[owners]) * self._chunk
-        rows = np.arange(int(ends[-1])) + np.repeat(first - (ends - counts), counts)
-        owners = np.repeat(owners, counts)
-        # Lists are gathered batch by batch: one array of all batches would have to be copied.
-        by_batch = np.argsort(owners, kind="stable")
-        cuts = np.flatnonzero(np.diff(owners[by_batch])) + 1
-        parts = [
-            Pairs(rows[group] + self._first_row[number], pairs["src"], pairs["tgt"])
-            for group in np.split(by_batch, cuts)
-            for number in [int(owners[group[0]])]
-            for pairs in [self._batches[number].take(pa.array(rows[group]))]
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        return Pairs.concatenate(parts).take(np.argsort(by_batch))
+        return gather(np.searchsorted(self._first_row, rows, side="right") - 1, read_batch)
 
 
-def _count_tokens(batches: Sequence[pa.RecordBatch], chunk: int) -> IntArray:
-    return np.concatenate([chunk_tokens(lengths(batch["src"]), lengths(batch["tgt"]), chunk) for batch in batches])
+def gather(groups: IntArray, read: Callable[[int, IntArray], Pairs]) -> Pairs:
+    """Return pairs that are read group by group.
+
+    Args:
+        groups: the group of each pair.
+        read: returns the pairs of a group that are at some places of the result.
+    """
+    by_group = np.argsort(groups, kind="stable")
+    cuts = np.flatnonzero(np.diff(groups[by_group])) + 1
+    parts = [read(int(groups[places[0]]) if len(places) else 0, places) for places in np.split(by_group, cuts)]
+    return parts[0] if len(parts) == 1 else Pairs.concatenate(parts).take(np.argsort(by_group))
 
 
-def chunk_tokens(src: IntArray, tgt: IntArray, chunk: int) -> IntArray:
-    """Return the sums of source and target lengths of each chunk (chunks × 2)."""
-    starts = np.arange(0, len(src), chunk)
-    return np.stack([np.add.reduceat(side, starts) if len(side) else side for side in (src, tgt)], axis=1)
+def describe_pairs(folder: Path, chunk: int) -> None:
+    """Write the sizes of all chunks beside the files of a folder."""
+    longest, tokens = np.zeros(3, np.int64), []
+    for batch in _map_batches(folder):
+        src, tgt = lengths(batch["src"]), lengths(batch["tgt"])
+        longest = np.maximum(longest, [side.max(initial=0) for side in (src, tgt, src + tgt)])
+        tokens.append(_chunk_tokens(batch, chunk))
+    with replacing(folder / TOKENS) as file, file.open("wb") as stream:
+        np.save(stream, np.concatenate(tokens))
+    with replacing(folder / SIZES) as file:
+        file.write_text(json.dumps({"chunk": chunk, "longest": longest.tolist()}), encoding="utf-8")
+
+
+def shard_file(folder: Path, number: int) -> Path:
+    """Return the path of a file with some of the pairs."""
+    return folder / f"shard-{number:05}.arrow"
+
+
+def _shard_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("shard-*.arrow"))
+
+
+def _map_batches(folder: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of all files, memory-mapped."""
+    for file in _shard_files(folder):
+        yield from batches_of(pa.ipc.open_file(pa.memory_map(str(file))))
+
+
+def _chunk_tokens(batch: pa.RecordBatch, chunk: int) -> IntArray:
+    """Return the source and target tokens of each chunk (chunks × 2)."""
+    starts = np.arange(0, len(batch), chunk)
+    sides = [lengths(batch[side]) for side in ("src", "tgt")]
+    return np.stack([np.add.reduceat(side, starts) if len(side) else side for side in sides], axis=1)
 
 
 def chunk_size(pairs: int) -> int:

@@ -6,9 +6,8 @@ The devices divide a step's micro-batches among them, so a step has the same sen
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ CUDA_MULTIPLE = 8
 """``pad_to_multiple`` on CUDA: tensor cores multiply 16-bit matrices in tiles of 8."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """The sentence pairs of one optimizer step."""
 
     micro_batches: list[IntArray]
@@ -35,8 +33,7 @@ class Step:
     """Target tokens of the whole step, including EOS, without padding."""
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(NamedTuple):
     """Consecutive pairs of an order, which are sorted by length together and cut into steps."""
 
     first: int
@@ -103,23 +100,27 @@ class Planner:
         """
         step_tokens = self.batch_tokens / growth
 
+        length = math.inf if order.length is None else order.length
+        last = length if order.length is None else -(-order.length // self.pool)
+
         def steps_before(number: int) -> int:
             """Return the steps that are complete before pool ``number``, or all steps if there is no such pool."""
-            position = number * self.pool
-            if order.length is not None and position >= order.length:
-                return max(1, round(order.tokens_before(order.length) / step_tokens))
+            if number >= last:
+                return max(1, round(order.tokens_before(int(length)) / step_tokens))
             # One step less, so that the last pool has no small step.
-            return max(0, int(order.tokens_before(position) / step_tokens) - 1)
+            return max(0, int(order.tokens_before(number * self.pool) / step_tokens) - 1)
 
         def position_of(step: int, pool: int) -> int:
-            if order.length is not None and pool * self.pool >= order.length:
-                return order.length
-            return order.position_of(math.ceil(step * step_tokens))
+            return int(length) if pool >= last else order.position_of(math.ceil(step * step_tokens))
 
-        number = self._pool_of_step(start, steps_before, order.length)
+        # The last pool before which at most ``start`` steps are complete; pool 0 starts with step 0.
+        high = 1
+        while high < last and steps_before(high) <= start:
+            high *= 2
+        number = bisect_right(range(1, int(min(high, last))), start, key=steps_before)
         begin = steps_before(number)
         first = position_of(begin, number)
-        while order.length is None or number * self.pool < order.length:
+        while number < last:
             number += 1
             end = steps_before(number)
             for cut in (*order.boundaries(begin, end), end):
@@ -128,15 +129,6 @@ class Planner:
                     if stop > first:  # a pair can be longer than several steps
                         yield Pool(first, stop, begin, cut - begin)
                     begin, first = cut, stop
-
-    def _pool_of_step(self, step: int, steps_before: Callable[[int], int], length: int | None) -> int:
-        """Return the last pool before which at most ``step`` steps are complete; pool 0 starts with step 0."""
-        high = 1
-        last = math.inf if length is None else -(-length // self.pool)
-        while high < last and steps_before(high) <= step:
-            high *= 2
-        high = int(min(high, last))
-        return bisect_right(range(1, high), step, key=steps_before)
 
     def cut(self, pool: Pool, pairs: Pairs, *, seed: Sequence[int]) -> list[Step]:
         """Return the steps of a pool. Every pair is in exactly one step.

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from heed.data.bpe_dropout import BPEDropout
 from heed.data.directions import LANGUAGE_TAG, language_tag
 from heed.errors import HeedError
 from heed.files import replacing
@@ -47,6 +46,11 @@ class Tokenizer:
         self._tag = list(self.language_tags.values())[:1]
 
     @property
+    def processors(self) -> tuple[spm.SentencePieceProcessor, spm.SentencePieceProcessor]:
+        """SentencePiece's processors of source and target."""
+        return self._src, self._tgt
+
+    @property
     def src_vocab(self) -> int:
         """Size of the source vocabulary."""
         return int(self._src.get_piece_size())
@@ -80,15 +84,6 @@ class Tokenizer:
         """Return the ids of target sentences, without BOS and EOS."""
         ids: list[list[int]] = self._tgt.encode(list(sentences), num_threads=self.threads)
         return ids
-
-    def dropout(self, rate: float) -> tuple[BPEDropout, BPEDropout]:
-        """Return the BPE-dropout of source and target.
-
-        Args:
-            rate: probability of dropping a merge, in [0, 1).
-        """
-        src = BPEDropout(self._src, rate=rate)
-        return src, src if self.joint else BPEDropout(self._tgt, rate=rate)
 
     def towards(self, tgt_lang: str) -> "Tokenizer":
         """Return the tokenizer that tags sources for a target language, if there is a tag for it."""

@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -36,6 +37,7 @@ BYTES = 256
 
 
 @validated("tokenizer.")
+@dataclass(kw_only=True)
 class TokenizerTrainer:
     """Trains a tokenizer on the training split.
 
@@ -57,31 +59,21 @@ class TokenizerTrainer:
         HeedError: if an argument is out of range, or if ``bpe_dropout`` is used with a unigram model.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: Literal["bpe", "unigram"],
-        joint: bool,
-        vocab_size: Literal["auto"] | Annotated[int, Interval(ge=1, le=2**31 - 1)],
-        byte_fallback: bool,
-        character_coverage: Annotated[float, Interval(ge=0.98, le=1)],
-        normalization: str,
-        max_sentences: AtLeast1,
-        bpe_dropout: UnitInterval,
-    ) -> None:
-        if bpe_dropout and kind != "bpe":
+    kind: Literal["bpe", "unigram"]
+    joint: bool
+    vocab_size: Literal["auto"] | Annotated[int, Interval(ge=1, le=2**31 - 1)]
+    byte_fallback: bool
+    character_coverage: Annotated[float, Interval(ge=0.98, le=1)]
+    normalization: str
+    max_sentences: AtLeast1
+    bpe_dropout: UnitInterval
+
+    def __post_init__(self) -> None:
+        if self.bpe_dropout and self.kind != "bpe":
             raise HeedError(
-                f"tokenizer.bpe_dropout={bpe_dropout} drops BPE merges: set tokenizer.kind=bpe or "
+                f"tokenizer.bpe_dropout={self.bpe_dropout} drops BPE merges: set tokenizer.kind=bpe or "
                 "tokenizer.bpe_dropout=0."
             )
-        self.kind = kind
-        self.joint = joint
-        self.vocab_size = vocab_size
-        self.byte_fallback = byte_fallback
-        self.character_coverage = character_coverage
-        self.normalization = normalization
-        self.max_sentences = max_sentences
-        self.bpe_dropout = bpe_dropout
 
     def train(self, text: TrainingTexts, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
         """Return a tokenizer trained on this text. It is cached: trained once per text and settings.
@@ -183,9 +175,7 @@ class TokenizerTrainer:
         small = 4_000_000
         pieces = min(4 * math.sqrt(characters), 4 * math.sqrt(small) * (characters / small) ** 0.25, 32_000)
         fixed = len((PAD, UNK, BOS, EOS)) + (BYTES if self.byte_fallback else 0)
-        return 8 * math.ceil(
-            (pieces + alphabet + fixed) / 8
-        )  # accelerators multiply matrices faster if sizes are multiples of 8
+        return 8 * math.ceil((pieces + alphabet + fixed) / 8)  # a multiple of 8 suits accelerators
 
 
 def _explain_error(message: str, size: int) -> str:

@@ -69,7 +69,7 @@ def late_texts(steps: int | None, data: TranslationData) -> list[str]:
     return [
         f"Advice:   data.train.{text.name} is never drawn: its from_step={text.from_step:,} is not before the end of "
         f"the training, at about step {steps:,}."
-        for text in (part.text for part in data.mixed)
+        for text in (part.text for part in data.corpus.train.texts)
         if steps is not None and text.from_step >= steps
     ]
 

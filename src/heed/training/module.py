@@ -225,7 +225,7 @@ class TranslationModule(L.LightningModule):
             The summed loss, and the negative log-likelihood of each corpus.
         """
         loss_sum = torch.zeros((), device=self.device)
-        nll_sum = torch.zeros(len(self.data.mixed), device=self.device)
+        nll_sum = torch.zeros(len(self.data.corpus.train.texts), device=self.device)
         for position, (number, batch) in enumerate(shard.micro_batches, start=1):
             torch.manual_seed(_micro_batch_seed(self.seed, shard.epoch, shard.step, number))
             is_last = position == len(shard.micro_batches)

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ SCHEMA = pa.schema([("row", pa.uint32()), ("digest", pa.uint64()), ("src", pa.st
 """The clean pairs of a part, in the order of the text: position in the part, digest, and both sides."""
 
 DIGEST_LIMIT = 2**64
+
+SELECTION = "selection.npy"
+"""File with two rows: the positions of the selected pairs among the clean ones, in ascending order, and their keys."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -78,19 +81,25 @@ class CleanText:
         return range(len(self._first_row) - 1)
 
     @cached_property
-    def _selected(self) -> tuple[Rows, Digests]:
-        rows, keys = (np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in ("rows", "keys"))
-        return np.asarray(rows), np.asarray(keys)
+    def _selection(self) -> tuple[Rows, Digests]:
+        rows, keys = np.load(self.folder / SELECTION, mmap_mode="r")
+        return rows.view(np.int64), keys
 
-    def read(self, part: int) -> Iterator[tuple[Block, Digests]]:
-        """Yield the selected pairs of a part, in the order of the text, and the digests that order them."""
-        rows, keys = self._selected
+    def read(self, part: int, low: int = 0, high: int = DIGEST_LIMIT) -> Iterator[tuple[Block, Digests]]:
+        """Yield the selected pairs of a part, in the order of the text, and the digests that order them.
+
+        Args:
+            part: its number.
+            low, high: only pairs with digests from ``low`` to below ``high``.
+        """
+        rows, keys = self._selection
         first = int(self._first_row[part])
         with open_arrow_file(_part_file(self.folder, part)) as reader:
             for batch in batches_of(reader):
                 chosen = slice(*np.searchsorted(rows, [first, first + len(batch)]))
-                pairs = batch.take(pa.array(rows[chosen] - first))
-                yield Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen]
+                inside = (keys[chosen] >= np.uint64(low)) & (keys[chosen] <= np.uint64(high - 1))
+                pairs = batch.take(pa.array(rows[chosen][inside] - first))
+                yield Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen][inside]
                 first += len(batch)
 
     def digests(self) -> Digests:
@@ -120,13 +129,12 @@ def write_clean_text(
     Raises:
         HeedError: if the text is invalid or has no sentences.
     """
-    held_out_files = [folder / f"held_out-{number}.npy" for number in range(len(held_out))]
-    for file, digests in zip(held_out_files, held_out, strict=True):
-        with replacing(file) as partial, partial.open("wb") as stream:
-            np.save(stream, digests)
-    tasks = [CleanTask(number, part, swapped, rules, held_out_files, folder) for number, part in enumerate(parts)]
+    tasks = [
+        partial(_clean_part, _part_file(folder, number), part, rules, held_out, swapped)
+        for number, part in enumerate(parts)
+    ]
     size = sum(part.size for part in parts)
-    cleaned = workers.map(clean_part, tasks, description="Reading and cleaning", total=size, unit="B")
+    cleaned = workers.map(tasks, description="Reading and cleaning", total=size, unit="B")
     first_pairs = np.cumsum([0, *(part.pairs for part in cleaned)])
     if not first_pairs[-1]:
         raise HeedError(f"{', '.join(part.name for part in parts)}: no sentences.")
@@ -136,19 +144,19 @@ def write_clean_text(
         keep_duplicates=not rules.cleaning.drop_duplicates,
         at_most=rules.at_most,
     )
-    for name, array in (("rows", selected.rows), ("keys", selected.keys)):
-        with replacing(folder / f"{name}.npy") as partial, partial.open("wb") as stream:
-            np.save(stream, array)
+    with replacing(folder / SELECTION) as file, file.open("wb") as stream:
+        np.save(stream, np.stack([selected.rows.view(np.uint64), selected.keys]))
     examples: dict[str, list[DroppedPair]] = {rule: [] for rule in RULES}
     for part, first in zip(cleaned, first_pairs.tolist(), strict=False):
         for rule, pairs in part.examples.items():
             found = [DroppedPair(first + row + 1, src, tgt) for row, src, tgt in pairs]
             examples[rule] = [*examples[rule], *found][:EXAMPLES_PER_RULE]
     clean = [part.violations[NO_RULE] for part in cleaned]
-    examples["duplicate"] = _read_pairs(folder, selected.duplicates, clean, first_pairs.tolist())
+    examples["duplicate"] = _read_pairs(folder, selected.duplicates, np.cumsum([0, *clean]), first_pairs.tolist())
     dropped = dict(zip(RULES, np.sum([part.violations for part in cleaned], axis=0).tolist(), strict=False))
+    checksum = repr(list(set_checksum(selected.keys)))
     content = {
-        "fingerprint": selected.fingerprint,
+        "fingerprint": hashlib.blake2b(checksum.encode(), digest_size=16).hexdigest(),
         # For people; the names of the parts need not be UTF-8.
         "inputs": {os.fsencode(part.name).decode(errors="replace"): part.size for part in parts},
         "total": int(first_pairs[-1]),
@@ -166,27 +174,6 @@ def write_clean_text(
 
 
 @dataclass(frozen=True)
-class CleanTask:
-    """A part to clean.
-
-    Args:
-        number: index of the part.
-        part: the text.
-        swapped: swap source and target.
-        rules: which pairs are clean.
-        held_out: files of the digests that `Cleaning.violations` needs.
-        folder: where the results are written.
-    """
-
-    number: int
-    part: Part
-    swapped: bool
-    rules: Rules
-    held_out: Sequence[Path]
-    folder: Path
-
-
-@dataclass(frozen=True)
 class CleanedPart:
     """What the cleaning found in a part."""
 
@@ -200,35 +187,34 @@ class CleanedPart:
     """The first dropped pairs of each rule: position in the part, and both sides."""
 
 
-def clean_part(task: CleanTask, advance: Advance) -> CleanedPart:
-    """Write the clean pairs of a part, unless an interrupted preparation has done so."""
-    path = _part_file(task.folder, task.number)
+def _clean_part(
+    path: Path, part: Part, rules: Rules, held_out: Sequence[Digests], swapped: bool, advance: Advance
+) -> CleanedPart:
+    """Write the clean pairs of a part to ``path``, unless an interrupted preparation has done so."""
     done = path.with_suffix(".json")
     if done.exists():
-        advance(task.part.size)
+        advance(part.size)
         return CleanedPart(**json.loads(done.read_text(encoding="utf-8")))
-    held_out = [np.load(file) for file in task.held_out]
     pairs, chars, counts = 0, 0, np.zeros(NO_RULE + 1, dtype=np.int64)
-    examples: dict[str, list[tuple[int, str, str]]] = {}
+    examples: dict[str, list[tuple[int, str, str]]] = {rule: [] for rule in RULES}
     with new_arrow_file(path, SCHEMA) as writer:
-        for block in task.part.read(advance):
-            block = block.swapped() if task.swapped else block
-            violated = task.rules.cleaning.violations(block, held_out, min_score=task.rules.min_score)
+        for block in part.read(advance):
+            block = block.swapped() if swapped else block
+            violated = rules.cleaning.violations(block, held_out, min_score=rules.min_score)
             clean = np.flatnonzero(violated == NO_RULE)
             kept = block.take(clean.tolist())
             writer.write_batch(
                 pa.record_batch([(pairs + clean).astype(np.uint32), pair_digests(kept), kept.src, kept.tgt], SCHEMA)
             )
-            for rule, name in enumerate(RULES):
-                found = examples.setdefault(name, [])
+            for rule, found in enumerate(examples.values()):
                 for row in np.flatnonzero(violated == rule)[: EXAMPLES_PER_RULE - len(found)].tolist():
                     found.append((pairs + row, block.src[row], block.tgt[row]))
             counts += np.bincount(violated, minlength=NO_RULE + 1)
             chars += sum(map(len, (*kept.src, *kept.tgt)))
             pairs += len(block)
     cleaned = CleanedPart(pairs, counts.tolist(), chars, examples)
-    with replacing(done) as partial:
-        partial.write_text(json.dumps(asdict(cleaned)), encoding="utf-8")
+    with replacing(done) as file:
+        file.write_text(json.dumps(asdict(cleaned)), encoding="utf-8")
     return cleaned
 
 
@@ -245,20 +231,18 @@ def _read_digests(folder: Path, parts: Sequence[int]) -> Digests:
     return np.concatenate(found) if found else np.zeros(0, np.uint64)
 
 
-def _read_pairs(folder: Path, rows: Rows, clean: Sequence[int], first_pairs: Sequence[int]) -> list[DroppedPair]:
+def _read_pairs(folder: Path, rows: Rows, first_rows: Rows, first_pairs: Sequence[int]) -> list[DroppedPair]:
     """Return some clean pairs, for the report.
 
     Args:
         rows: their positions among all clean pairs.
-        clean: clean pairs of each part.
+        first_rows: clean pairs before each part.
         first_pairs: pairs before each part.
     """
     pairs = []
-    first_rows = np.cumsum([0, *clean])
-    for row in rows.tolist():
-        part = int(np.searchsorted(first_rows, row, side="right")) - 1
+    for row, part in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
         with open_arrow_file(_part_file(folder, part)) as reader:
-            found = reader.read_all().slice(row - int(first_rows[part]), 1).to_pylist()[0]
+            found = reader.read_all().slice(row - first_rows[part], 1).to_pylist()[0]
             pairs.append(DroppedPair(first_pairs[part] + found["row"] + 1, found["src"], found["tgt"]))
     return pairs
 
@@ -267,23 +251,18 @@ def _read_pairs(folder: Path, rows: Rows, clean: Sequence[int], first_pairs: Seq
 
 
 class Selected(NamedTuple):
-    """The pairs that are selected of the clean ones.
-
-    Args:
-        rows: their positions among the clean pairs, in ascending order.
-        keys: the digests that order them.
-        bound: the digests are smaller.
-        fingerprint: digest of the pairs, whatever their order.
-        dropped: pairs that the rules "duplicate" and "over max_train" drop.
-        duplicates: positions of the first duplicates.
-    """
+    """The pairs that are selected of the clean ones."""
 
     rows: Rows
+    """Their positions among the clean pairs, in ascending order."""
     keys: Digests
+    """The digests that order them."""
     bound: int
-    fingerprint: str
+    """The digests are smaller."""
     dropped: dict[str, int]
+    """Pairs that the rules "duplicate" and "over max_train" drop."""
     duplicates: Rows
+    """Positions of the first duplicates."""
 
 
 def select(digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: bool, at_most: int | None) -> Selected:
@@ -315,6 +294,5 @@ def select(digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: boo
         chosen = chosen[:at_most]
     rows, keys = order[chosen], keys[chosen]
     by_row = np.argsort(rows)
-    fingerprint = hashlib.blake2b(repr(list(set_checksum(keys))).encode(), digest_size=16).hexdigest()
-    duplicates = np.sort(order[~is_first])[:EXAMPLES_PER_RULE] if not keep_duplicates else order[:0]
-    return Selected(rows[by_row], keys[by_row], bound, fingerprint, dropped, duplicates)
+    duplicates = order[:0] if keep_duplicates else np.sort(order[~is_first])[:EXAMPLES_PER_RULE]
+    return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)
