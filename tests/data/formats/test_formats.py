@@ -357,6 +357,12 @@ def test_other_columns_are_not_decoded() -> None:
     assert sentence_pairs(ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
 
 
+def test_a_translation_that_is_no_text_is_refused() -> None:
+    dataset = Dataset.from_dict({"translation": [{"en": 1, "de": "b"}]})
+    with pytest.raises(HeedError, match="repository, row 1: field 'en' is 1, which is not text"):
+        ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])
+
+
 def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:
     (folder / "repository").mkdir()
     for split in ("train", "validation", "test"):
