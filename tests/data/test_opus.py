@@ -135,6 +135,12 @@ def test_the_source_is_found_whatever_the_order_in_the_id(
     assert "--test" not in calls(tmp_path)[0]
 
 
+def test_a_test_set_has_the_direction_of_the_corpus_whatever_its_id(program: Path, tmp_path: Path) -> None:
+    corpus = load(tmp_path, src_lang="eng", tgt_lang="deu", both_directions="true")
+    assert str(corpus.tests[TATOEBA].direction) == "eng-deu", "the ID ends with deu-eng"
+    assert sentence_pairs(corpus.tests[TATOEBA].text) == [("eng tatoeba", "deu tatoeba")]
+
+
 def test_the_program_may_have_arguments(program: Path, tmp_path: Path) -> None:
     load(tmp_path, command=f"'{sys.executable} {tmp_path}/bin/mtdata'")
     assert calls(tmp_path)[0][1] == "get"

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from heed.data.cleaning import CleaningReport
 from heed.data.digests import text_fingerprint
 from heed.data.directions import Direction
 from heed.data.text import ParallelText, Source
@@ -79,11 +78,6 @@ class Corpus:
         """Digest of all text after cleaning; independent of the machine."""
         held_out = text_fingerprint(*(part.text for part in (*self.valid.values(), *self.tests.values())))
         return hashlib.blake2b(f"{self.train.fingerprint} {held_out}".encode(), digest_size=16).hexdigest()
-
-    @property
-    def cleaning(self) -> CleaningReport:
-        """What the cleaning rules dropped."""
-        return self.train.report
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from heed.data.cleaning import RULES, CleaningReport
 from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
 from heed.data.preparation.training_text import TrainingText, call_with_words
@@ -72,23 +71,9 @@ class TrainingTexts:
         ]
         return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()
 
-    @property
-    def report(self) -> CleaningReport:
-        """What the cleaning rules dropped, in all texts."""
-        reports = [part.report for part in self.texts]
-        if len(reports) == 1:
-            return reports[0]
-        return CleaningReport(
-            sum(report.total for report in reports),
-            {rule: sum(report.dropped[rule] for report in reports) for rule in RULES},
-            {rule: [pair for report in reports for pair in report.examples[rule]] for rule in RULES},
-        )
-
     def describe_cleaning(self) -> str:
         """Return what the cleaning rules dropped, text by text, for the user."""
-        if not self.is_mixture:
-            return str(self.report)
-        return "\n".join(f"{part.text.name}: {part.report}" for part in self.texts)
+        return "\n".join(f"{part.text.name}: {part.report}".removeprefix(": ") for part in self.texts)
 
     def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int, folder: Path) -> Result:
         """Return the result of a function of the words in a sample of about ``at_most`` pairs.

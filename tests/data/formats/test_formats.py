@@ -287,7 +287,7 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
     assert len(load_files(folder, **options).train) == 4
     corpus = load_files(folder, **options, score_field="1", min_score="0.5")
     assert sentence_pairs(corpus.train) == [("one", "eins"), ("four", "vier")]
-    assert corpus.cleaning.dropped["low score"] == 2
+    assert corpus.train.texts[0].report.dropped["low score"] == 2
     assert "data.src_field and data.tgt_field are both 2" in files_error(folder, options | {"tgt_field": "'2'"})
     assert "needs data.score_field" in files_error(folder, {**options, "min_score": "0.5"})
     (folder / "t.tsv").write_text("high\tone\teins\n")
@@ -355,6 +355,12 @@ def test_other_columns_are_not_decoded() -> None:
     rows = {"en": ["a"], "image": [{"bytes": b"no image", "path": None}], "de": ["b"]}
     dataset = Dataset.from_dict(rows, features=features)
     assert sentence_pairs(ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])) == [("a", "b")]
+
+
+def test_a_translation_that_is_no_text_is_refused() -> None:
+    dataset = Dataset.from_dict({"translation": [{"en": 1, "de": "b"}]})
+    with pytest.raises(HeedError, match="repository, row 1: field 'en' is 1, which is not text"):
+        ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])
 
 
 def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:

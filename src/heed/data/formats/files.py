@@ -128,9 +128,10 @@ def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Itera
         while chunk := chunk.lstrip(b"\0") if stream is None else chunk:
             stream = stream or new_stream()
             try:
-                yield stream.decompress(chunk)
+                content = stream.decompress(chunk)
             except Exception as error:  # each library has a class of its own
                 raise OSError(first_line(error)) from error
+            yield content
             chunk = stream.unused_data
             stream = None if stream.eof else stream
     if stream is not None:

@@ -113,18 +113,18 @@ class DatasetSource:
 
     def _read(self, columns: list[str], start: int, stop: int, advance: Advance) -> Iterator[Block]:
         dataset = self.dataset.select_columns(columns).with_format("arrow")
-        bytes_per_row = self.dataset.data.nbytes / len(self.dataset)
+        row_bytes = self.dataset.data.nbytes / len(self.dataset)
 
         def rows() -> Iterator[tuple[int, dict[str, Any]]]:
             for first in range(start, stop, BLOCK):
                 block = dataset[first : min(first + BLOCK, stop)].to_pylist()
                 yield from enumerate(block, first + 1)
-                advance(int(bytes_per_row * len(block)))
+                advance(int(row_bytes * len(block)))
 
         parse = self._translations if columns == [TRANSLATION] else self._sides
         return read_records(rows(), parse, Fields(*self.languages), where=f"{self.repository}, row")
 
-    def _translations(self, row: Mapping[str, Any]) -> list[str]:
+    def _translations(self, row: Mapping[str, Any]) -> list[Any]:
         found = row[TRANSLATION]
         for language in self.languages:
             if not isinstance(found, Mapping) or language not in found:
@@ -134,5 +134,5 @@ class DatasetSource:
                 )
         return self._sides(found)
 
-    def _sides(self, row: Mapping[str, Any]) -> list[str]:
-        return [row[language] or "" for language in self.languages]
+    def _sides(self, row: Mapping[str, Any]) -> list[Any]:
+        return ["" if row[language] is None else row[language] for language in self.languages]
