@@ -21,14 +21,9 @@ if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
 TYPES: Mapping[str, Any] = {
-    "FILE": Path,
-    "DIR": Path,
-    "RUN": Path,
-    "N": int,
-    "K": int,
-    "A": float,
-    "P": float,
-    "T": float,
+    **dict.fromkeys(("FILE", "DIR", "RUN"), Path),
+    **dict.fromkeys(("N", "K"), int),
+    **dict.fromkeys(("A", "P", "T"), float),
 }
 """Types of values by their name in help texts; others are text."""
 
