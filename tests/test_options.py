@@ -117,6 +117,12 @@ def test_constructors_of_other_libraries() -> None:
     assert find_problems(foreign, {"a": 1, "c": 2}, where="") == []
     assert find_problems(foreign, {"c": 2}, where="") == ["a is missing."]
 
+    class WithoutConstructor: ...
+
+    foreign.__module__ = "not_imported"
+    assert find_problems(foreign, {"a": 1}, where="") == []
+    assert find_problems(WithoutConstructor, {}, where="") == []
+
 
 @pytest.mark.parametrize(
     ("interval", "text"),

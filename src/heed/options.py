@@ -142,8 +142,8 @@ def collect_problems(problems: list[str]) -> Iterator[None]:
 def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of a constructor's or a function's arguments, as far as they can be resolved."""
     function = target.__init__ if inspect.isclass(target) else target
-    hints, names = {}, vars(inspect.getmodule(function))
-    for name, annotation in function.__annotations__.items():
+    hints, names = {}, getattr(inspect.unwrap(function), "__globals__", {})
+    for name, annotation in getattr(function, "__annotations__", {}).items():
         with suppress(NameError):  # another library's hint may be a name that it imports for type checkers only
             hints[name] = eval(annotation, names) if isinstance(annotation, str) else annotation
     return hints

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from heed.inference.searches import SearchOptions
     from heed.inference.translator import Translator
 
-TYPES: Mapping[str, Any] = {"FILE": Path, "DIR": Path, "RUN": Path, "N": int, "K": int, "A": float, "P": float}
+TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("FILE", "DIR", "RUN"), Path),
+    **dict.fromkeys(("N", "K"), int),
+    **dict.fromkeys(("A", "P", "T"), float),
+}
 """Types of values by their name in help texts; others are text."""
 
 ENSEMBLE = "for an ensemble"
@@ -91,7 +95,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add(group, "--length-penalty", "A", text)
     add_flag(group, "--sample", "sample translations instead of beam search")
     text = f"sampling temperature; lower values favour likely subwords (default: {SAMPLE['temperature']:g})"
-    add(group, "--temperature", "T", text, type=float)
+    add(group, "--temperature", "T", text)
     add(group, "--top-k", "K", "sample from the K likeliest subwords (default: all)")
     add(group, "--top-p", "P", "sample from the smallest set of subwords with total probability P (default: all)")
     add(group, "--seed", "N", f"random seed of sampling (default: {SAMPLE['seed']})")

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heed.cli.arguments import (
-    add,
-    add_model_options,
-    add_search_options,
-    load_translator,
-    search_options,
-    utf8_text,
-)
+from heed.cli.arguments import add, add_model_options, add_search_options, load_translator, search_options, utf8_text
 from heed.cli.lines import path_text, read_lines, standard_input, write_lines
 from heed.errors import HeedError
 from heed.files import replacing, writing

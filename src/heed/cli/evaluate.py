@@ -15,14 +15,7 @@ from heed.cli.arguments import (
     load_translator,
     search_options,
 )
-from heed.cli.lines import (
-    LINES_AT_ONCE,
-    check_line_counts,
-    path_text,
-    read_file,
-    translator_progress,
-    write_lines,
-)
+from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
 from heed.progress import announced
 

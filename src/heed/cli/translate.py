@@ -20,14 +20,7 @@ from heed.cli.arguments import (
     load_translator,
     search_options,
 )
-from heed.cli.lines import (
-    LINES_AT_ONCE,
-    count_lines,
-    read_lines,
-    standard_input,
-    translator_progress,
-    write_lines,
-)
+from heed.cli.lines import LINES_AT_ONCE, count_lines, read_lines, standard_input, translator_progress, write_lines
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
