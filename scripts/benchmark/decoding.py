@@ -27,7 +27,6 @@ from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.kernels import WeightPacker
 from heed.kernels.allocator import keep_freed_memory
-from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 
@@ -79,7 +78,7 @@ class HeedDecoding:
         limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": self.longest}
         search = GreedySearch(**limits) if beam == 1 else BeamSearch(beam=beam, length_penalty=0.0, n_best=1, **limits)
         with torch.inference_mode():  # as `heed translate` does
-            model = for_search(packed_copy(self.model, self.packer), self.packer.prepared_linear)
+            model = for_search(self.model, self.packer.prepared_linear)
             return [n_best[0].tokens for src, mask in batches for n_best in search(model, src, mask)]
 
 

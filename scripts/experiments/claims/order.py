@@ -1,7 +1,5 @@
 """Claim: self-attention needs positions to know the order of words."""
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
@@ -13,7 +11,7 @@ from experiments.runner import ExperimentRunner, TrainedModel
 from experiments.small_models import ORDERLESS, TRANSFORMER, small
 from heed.compare.challenge import ReadContrast, contrastive_accuracy
 from heed.evaluation.significance import wilson
-from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
+from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.report.figures import Row, dot_plot
 
@@ -58,7 +56,7 @@ def position_scores(kind: str, length: int) -> Tensor:
     """
     torch.manual_seed(0)
     config = PositionsConfig(
-        kind=cast(PositionKind, kind),
+        kind=kind,
         merge="add" if kind in ("sinusoidal", "learned") else None,
         max_length=FAR if kind == "learned" else None,
     )

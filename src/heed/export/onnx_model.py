@@ -11,7 +11,7 @@ from heed.errors import HeedError
 from heed.export.weights import layers_of
 from heed.layers.attention import KeyValue
 from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer import ProjectedMemory, Transformer, TransformerState
+from heed.models.transformer import Transformer, TransformerState
 from heed.symbols import BOS
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -77,7 +77,7 @@ class OnnxDecoderStep(nn.Module):
         """
         layers = tuple(KeyValue(key, value) for key, value in zip(memory_key, memory_value, strict=True))
         past = tuple(KeyValue(key, value) for key, value in zip(past_key, past_value, strict=True))
-        state = TransformerState(past, ProjectedMemory(layers, src_mask), past_key.shape[3])
+        state = TransformerState(past, layers, src_mask, past_key.shape[3])
         output, state = self.model.step(tokens, state)
         present = [cache for cache in state.past if cache is not None]
         keys, values = (torch.stack([getattr(cache, part) for cache in present]) for part in ("key", "value"))
