@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heed import compat, kernels
 from heed.functional.linear import LinearMap
 from heed.kernels.choice import is_plain
-from heed.layers.attention import KeyValue, SelfAttentionConfig
+from heed.layers.attention import KeyValue, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.layers.residual import Residual
 from heed.models.ensemble import Ensemble
@@ -128,6 +128,8 @@ class FusedLayer:
 
         self_heads = layer.self_attention.sublayer.attention
         cross_heads = layer.cross_attention.sublayer.attention
+        assert isinstance(self_heads, MultiHeadAttention)
+        assert isinstance(cross_heads, MultiHeadAttention)
         feed_forward = layer.feed_forward.sublayer
         return cls(
             num_heads=self_heads.num_heads,

@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from heed.errors import HeedError
 
-States, Mask = Float[Tensor, "B S D"], Bool[Tensor, "B S"]
-Queries, Keys, Scores = Float[Tensor, "B T Q"], Float[Tensor, "B S A"], Float[Tensor, "B T S"]
+States = Float[Tensor, "B S D"]
+Mask = Bool[Tensor, "B S"]
+Queries = Float[Tensor, "B T Q"]
+Keys = Float[Tensor, "B S A"]
+Scores = Float[Tensor, "B T S"]
 
 SCORES: dict[str, type["ScoreFunction"]] = {}
 """The score functions by their names in `model.attention.score`."""
