@@ -1,13 +1,16 @@
 """CONTRIBUTING agrees with the files, the Makefile and the code; the entry of the tests does what it says."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +36,11 @@ def test_files_that_contributing_names_exist() -> None:
         re.findall(r"`((?:src|conf|tests|docs|scripts|data)/[\w./-]*|[\w-]+\.(?:txt|toml|md|py))`", CONTRIBUTING)
     )
     assert len(named) > 15
-    examples = {"conf/model/attention/cosine.yaml", "conf/data/europarl.yaml"}  # files that the reader writes
+    examples = {
+        "conf/model/attention/cosine.yaml",
+        "conf/model/positions/logarithmic.yaml",
+        "conf/data/europarl.yaml",
+    }  # files that the reader writes
     written_by_runs = {"metrics.csv"}
     assert not {name for name in named - examples - written_by_runs if not (ROOT / name).exists()}
 
@@ -47,24 +54,49 @@ def test_targets_that_contributing_names_exist() -> None:
     assert set(phony[1].split()) == targets
 
 
-def test_the_block_that_contributing_adds_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    section = CONTRIBUTING.partition("## Add a block")[2].partition("\n## ")[0]
+def example(title: str) -> list[str]:
+    """Return the code of a section of CONTRIBUTING, block by block."""
+    section = CONTRIBUTING.partition(f"\n### {title}\n")[2].partition("\n##")[0]
     code = re.findall(r"(?:^ {7}.*\n|^\n(?= {7}))+", section, re.MULTILINE)
-    block, case, choice, formula = (textwrap.dedent(text).strip("\n") for text in code)
-    scores, config = (ROOT / "src" / "heed" / name for name in ("layers/attention_scores.py", "models/rnn_config.py"))
-    (addition,) = re.findall(r"^2\. Add `(\S+)` to `ScoreName`", section, re.MULTILINE)
-    old = scores.read_text(encoding="utf-8")
-    new = old.replace("ScoreName = Literal[", f"{block}\n\n\nScoreName = Literal[{addition}, ")
-    new = new.replace("    match kind:\n", f"    match kind:\n{textwrap.indent(case, ' ' * 8)}\n")
-    changed = load_source("heed.layers.attention_scores", new, monkeypatch)
-    rnn_config = load_source("heed.models.rnn_config", config.read_text(encoding="utf-8"), monkeypatch)
+    return [textwrap.dedent(text).strip("\n") for text in code]
 
-    options = yaml.safe_load((ROOT / "conf/model/attention/general.yaml").read_text(encoding="utf-8"))
-    options |= yaml.safe_load(choice)
-    attention = rnn_config.AttentionConfig(**{key: options[key] for key in options.keys() - {"_target_", "defaults"}})
-    score = changed.build_score_function(
-        attention.score, query_width=7, state_width=7, max_source=None, coverage=attention.coverage
+
+@pytest.fixture(scope="module")
+def changed_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of heed with the blocks that CONTRIBUTING adds."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in ("src", "conf"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "train.py", tree)
+    for title, module, choice in (
+        ("A score function", "attention_scores", "attention/cosine"),
+        ("Positions", "positions", "positions/logarithmic"),
+    ):
+        block, options, *_ = example(title)
+        with (tree / f"src/heed/layers/{module}.py").open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{block}\n")
+        (tree / f"conf/model/{choice}.yaml").write_text(options + "\n", encoding="utf-8")
+    return tree
+
+
+@pytest.mark.parametrize("options", [("model=rnn", "model/attention=cosine"), ("model/positions=logarithmic",)])
+def test_the_blocks_that_contributing_adds_can_be_trained(changed_tree: Path, options: tuple[str, ...]) -> None:
+    trained = subprocess.run(
+        [sys.executable, "train.py", *options, "debug=smoke", "logger=none"],
+        cwd=changed_tree,
+        env={**os.environ, "PYTHONPATH": str(changed_tree / "src")},
+        capture_output=True,
+        text=True,
     )
+    assert trained.returncode == 0, trained.stderr
+
+
+def test_the_score_function_that_contributing_adds_is_its_formula(changed_tree: Path) -> None:
+    *_, formula = example("A score function")
+    source = (changed_tree / "src/heed/layers/attention_scores.py").read_text(encoding="utf-8")
+    code: dict[str, Any] = {"__name__": "changed"}
+    exec(source, code)
+    score = code["SCORES"]["cosine"](code["ScoreOptions"](query_width=7, state_width=7))
     query, states = torch.randn(2, 3, 7), torch.randn(2, 5, 7)
     found = score(query, score.project(states, torch.ones(2, 5, dtype=torch.bool)))
     expected = formula.partition("return ")[2]

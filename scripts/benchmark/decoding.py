@@ -24,7 +24,6 @@ from heed.kernels import WeightPacker
 from heed.kernels.allocator import keep_freed_memory
 from heed.launch import train
 from heed.launch.compose import compose
-from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 
@@ -68,7 +67,7 @@ class HeedDecoding:
     def translate(self, batches: Batches, *, beam: int) -> Translations:
         search = build_search(beam, longest=self.longest)
         with torch.inference_mode():  # as `heed translate` does
-            model = for_search(packed_copy(self.model, self.packer), self.packer.prepared_linear)
+            model = for_search(self.model, self.packer.prepared_linear)
             return [n_best[0].tokens for src, mask in batches for n_best in search(model, src, mask)]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from heed.inference import model_folder
 from heed.layers.attention import SelfAttentionConfig
-from heed.layers.positions import PositionKind, PositionsConfig
+from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig
 from tests.conftest import TRANSFORMER
@@ -25,7 +25,7 @@ LINES = [
 LANGUAGES = {"src_lang": "en", "tgt_lang": "de"}
 
 
-def positions(kind: PositionKind, merge: Any = None, max_length: int | None = None) -> PositionsConfig:
+def positions(kind: str, merge: Any = None, max_length: int | None = None) -> PositionsConfig:
     return PositionsConfig(kind=kind, merge=merge, max_length=max_length)
 
 

@@ -239,7 +239,7 @@ def test_cache_rows_repeat_trade_places_and_leave() -> None:
 def test_the_bias_of_keys_learns_only_where_positions_rotate_them(rotary: bool) -> None:
     """softmax(q·k + q·b) = softmax(q·k) for one b of all keys: there its gradient is exactly 0, and not rounding."""
     torch.manual_seed(5)
-    positions = RotaryPositions(width=8) if rotary else RelativePositions()
+    positions = RotaryPositions(num_heads=2, width=8, causal=True) if rotary else RelativePositions()
     attention = MultiHeadAttention(d_model=24, num_heads=3, scaled=True, dropout=0.0, positions=positions)
     states = torch.randn(2, 7, 24)
     mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)

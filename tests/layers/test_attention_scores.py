@@ -14,7 +14,7 @@ from heed.layers.attention_scores import (
     GeneralScore,
     LocationScore,
     ScoreFunction,
-    build_score_function,
+    ScoreOptions,
 )
 
 B, T, S, D, C = 2, 3, 5, 7, 11
@@ -30,8 +30,8 @@ def state_width(kind: str) -> int:
 def build(kind: str, *, query_width: int, state_width: int) -> ScoreFunction:
     kind, _, coverage = kind.partition("+")
     max_source = 9 if kind == "location" else None
-    return build_score_function(
-        kind, query_width=query_width, state_width=state_width, max_source=max_source, coverage=bool(coverage)
+    return SCORES[kind](
+        ScoreOptions(query_width=query_width, state_width=state_width, max_source=max_source, coverage=bool(coverage))
     )
 
 

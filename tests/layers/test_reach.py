@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.layers.reach import REACHES, PredictiveReach, Reach, build_reach
+from heed.layers.reach import REACHES, PredictiveReach, Reach
 
 B, T, S, D = 3, 4, 11, 5
 LENGTHS = (11, 1, 6)
@@ -18,7 +18,7 @@ MASK = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
 
 def case(kind: str, window: int) -> tuple[Reach, Tensor, Tensor]:
     """A reach, scores "B T S" and the queries "B T D" they are of."""
-    reach = build_reach(kind, query_width=D, window=window)
+    reach = REACHES[kind](query_width=D, window=window)
     for parameter in reach.parameters():
         nn.init.normal_(parameter)
     return reach, torch.randn(B, T, S, requires_grad=True), torch.randn(B, T, D, requires_grad=True)

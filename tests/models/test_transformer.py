@@ -266,8 +266,8 @@ def test_moving_rows_within_their_sentences_does_not_copy_the_memory() -> None:
     model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
     state = model.start(model.encode(torch.randint(V, (B, S)), padding()))
     beams = state.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory.layers is beams.memory.layers
-    assert len(beams.reorder(torch.tensor([2, 2]), sentences=torch.tensor([1])).memory.mask) == 1
+    assert beams.reorder(torch.tensor([1, 0, 3, 3, 4, 5])).memory is beams.memory
+    assert len(beams.reorder(torch.tensor([2, 2]), sentences=torch.tensor([1])).memory_mask) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Claim: self-attention needs positions to know the order of words."""
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
@@ -12,7 +10,7 @@ from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
 from heed.compare.challenge import contrastive_accuracy
 from heed.evaluation.significance import wilson
-from heed.layers.positions import PositionKind, PositionsConfig, PositionVectors
+from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer
 from heed.report.figures import Row, dot_plot
 from heed.synthetic import ContrastivePair
@@ -50,7 +48,7 @@ def position_scores(kind: str, length: int) -> Tensor:
     """
     torch.manual_seed(0)
     config = PositionsConfig(
-        kind=cast(PositionKind, kind),
+        kind=kind,
         merge="add" if kind in ("sinusoidal", "learned") else None,
         max_length=FAR if kind == "learned" else None,
     )

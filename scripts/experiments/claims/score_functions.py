@@ -13,7 +13,7 @@ from experiments.plots import line_plot
 from experiments.small_models import RNN, small
 from experiments.timing import fastest_seconds, one_thread
 from heed.functional.masks import masked_softmax
-from heed.layers.attention_scores import build_score_function
+from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.models.seq2seq import Seq2Seq
 
 LENGTHS = (10, 20, 40, 80, 160)
@@ -26,7 +26,7 @@ ROUNDS = 15
 def milliseconds(kind: str, length: int) -> float:
     """Time of attention from ``length`` target to ``length`` source positions, forward and backward."""
     torch.manual_seed(0)
-    score = build_score_function(kind, query_width=WIDTH, state_width=WIDTH, max_source=None, coverage=False)
+    score = SCORES[kind](ScoreOptions(query_width=WIDTH, state_width=WIDTH))
     states, queries = (torch.randn(BATCH, length, WIDTH, requires_grad=True) for _ in range(2))
     mask = torch.ones(BATCH, length, dtype=torch.bool)
     allowed = torch.ones(BATCH, length, length, dtype=torch.bool)

@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -116,36 +114,37 @@ class BeamSearch(Search):
         self, history: History, limits: list[int], penalties: Float[Tensor, " T"]
     ) -> list[list[Hypothesis]]:
         """Rank all hypotheses of each sentence, and trace the best ones back to their first tokens."""
-        token, parent, log_prob = (part.cpu().numpy() for part in history.tensors())
-        T = token.shape[1]
-        score = log_prob.astype(penalties.numpy().dtype) / penalties.numpy()[1 : T + 1, None]
-        finished = token == EOS
-        is_last = np.arange(T)[:, None] == np.array(limits)[:, None, None] - 1
-        exists = (finished | (is_last & (token != PAD))) & (log_prob > -math.inf)
-        hypotheses = []
-        for n in range(len(limits)):
-            # Finished hypotheses first, then by score, step and place in the beam.
-            ends = [(not finished[n, t, k], -score[n, t, k], t, k) for t, k in np.argwhere(exists[n]).tolist()]
-            best = [
-                Hypothesis(
-                    _trace(token[n], parent[n], t, k)[: t if finished[n, t, k] else t + 1],
-                    float(log_prob[n, t, k]),
-                    float(score[n, t, k]),
-                    bool(finished[n, t, k]),
-                )
-                for _, _, t, k in sorted(ends)[: self.n_best]
+        token, parent, log_prob = (part.cpu() for part in history.tensors())
+        T, K = token.shape[1:]
+        score = log_prob.to(penalties.dtype) / penalties[1 : T + 1, None]
+        found = []
+        for tokens, parents, log_probs, scores, limit in zip(
+            *(part.tolist() for part in (token, parent, log_prob, score)), limits, strict=True
+        ):
+            ends = [
+                (t, k)
+                for t in range(min(T, limit))
+                for k in range(K)
+                if log_probs[t][k] > -math.inf and (tokens[t][k] == EOS or (t == limit - 1 and tokens[t][k] != PAD))
             ]
-            hypotheses.append(best or [EMPTY])
-        return hypotheses
+            # Finished hypotheses first, then by score, length and place in the beam.
+            ends.sort(key=lambda end: (tokens[end[0]][end[1]] != EOS, -scores[end[0]][end[1]]))
+            hypotheses = []
+            for t, k in ends[: self.n_best]:
+                prefix, finished = _trace(tokens, parents, t, k), tokens[t][k] == EOS
+                prefix = prefix[:-1] if finished else prefix
+                hypotheses.append(Hypothesis(prefix, log_probs[t][k], scores[t][k], finished))
+            found.append(hypotheses or [EMPTY])
+        return found
 
 
-def _trace(token: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], step: int, beam: int) -> list[int]:
+def _trace(tokens: list[list[int]], parents: list[list[int]], step: int, place: int) -> list[int]:
     """Return the tokens of the prefix in this place of the beam after this step, from the first to the last."""
-    tokens = []
+    prefix = []
     for t in range(step, -1, -1):
-        tokens.append(int(token[t, beam]))
-        beam = parent[t, beam]
-    return tokens[::-1]
+        prefix.append(tokens[t][place])
+        place = parents[t][place]
+    return prefix[::-1]
 
 
 @dataclass(frozen=True)

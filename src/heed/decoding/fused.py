@@ -1,8 +1,8 @@
 """Fused search steps of the transformer: one function call per decoder layer instead of module calls."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,20 +11,17 @@ from torch import Tensor, nn
 from heed import compat, kernels
 from heed.functional.linear import LinearMap
 from heed.kernels.choice import is_plain
-from heed.layers.attention import CrossAttention, KeyValue, MultiHeadAttention, SelfAttention
-from heed.layers.embedding import TokenEmbedding
-from heed.layers.feedforward import FeedForward
-from heed.layers.packed import PackedEmbedding, PackedLinear
-from heed.layers.positions import RelativePositions
+from heed.layers.attention import KeyValue, MultiHeadAttention, SelfAttentionConfig
+from heed.layers.positions import PositionsConfig
 from heed.layers.residual import Residual
 from heed.models.ensemble import Ensemble
-from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
+from heed.models.seq2seq import DecoderOutput, DecoderState, Seq2Seq
 from heed.models.transformer import DecoderLayer, Transformer, TransformerState, key_mask
+from heed.models.transformer_config import TransformerConfig
 
 Norm = Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
 Prepare = Callable[..., LinearMap]
 """A function with the signature of ``kernels.prepared_linear``."""
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def for_search(model: Seq2Seq, prepare: Prepare = kernels.prepared_linear) -> Seq2Seq:
@@ -35,72 +32,73 @@ def for_search(model: Seq2Seq, prepare: Prepare = kernels.prepared_linear) -> Se
     Args:
         prepare: makes the products with weights.
     """
-    is_fast = not (torch.is_grad_enabled() or torch.is_autocast_enabled(model.device.type) or is_plain())
-    fuse = FUSED.get(type(model))
-    return fuse(model, prepare) if fuse is not None and is_fast and compat.is_unmodified(model) else model
+    if torch.is_grad_enabled() or torch.is_autocast_enabled(model.device.type) or is_plain():
+        return model
+    if not compat.is_unmodified(model):
+        return model
+    if isinstance(model, Ensemble):
+        return Ensemble([for_search(member, prepare) for member in model.members])
+    return FusedTransformer(model, prepare) if type(model) is Transformer and _can_fuse(model) else model
 
 
-def _fuse_members(ensemble: Any, prepare: Prepare) -> Ensemble:
-    return Ensemble([for_search(member, prepare) for member in ensemble.members])
-
-
-def _fuse_transformer(model: Any, prepare: Prepare) -> Seq2Seq:
-    """Return the model with fused steps, if its decoder consists of unmodified modules in the order that is fused.
+def _can_fuse(model: Transformer) -> bool:
+    """Return whether the decoder consists of unmodified modules in the order that is fused.
 
     This excludes post-norm, no norm, no residual connections, and self-attention that is parameter-free or has
     relative positions.
     """
-    parts = (model.dropout, model.layer_dropout, model.decoder, model.decoder_norm, model.output)
-    modules = [module for part in parts for module in part.modules()]
-    if not all(compat.is_unmodified(module) and not module.training for module in modules):
-        return model
-    try:
-        return FusedTransformer(model, FusedDecoder.of(model, prepare))
-    except _CannotFuseError:
-        return model
+    layers = [module for layer in model.decoder for module in layer.modules()]
+    others = [model.dropout, model.layer_dropout, model.decoder_norm, model.output]
+    return (
+        all(compat.is_unmodified(module) and not module.training for module in (*layers, *others))
+        and all(_classes(layer) == _fusable_classes(model.config) for layer in model.decoder)
+        and all(module.pre_norm and module.add for module in layers if isinstance(module, Residual))
+        and type(model.output) is type(model.tgt_embedding)
+    )
 
 
-FUSED: Mapping[type[Seq2Seq], Callable[[Seq2Seq, Prepare], Seq2Seq]] = {
-    Transformer: _fuse_transformer,
-    Ensemble: _fuse_members,
-}
-"""For classes of models, the functions that return a model with fused search steps."""
+def _classes(layer: nn.Module) -> dict[str, type[nn.Module]]:
+    """Return the classes of a layer's modules by their names."""
+    return {name: type(module) for name, module in layer.named_modules(remove_duplicate=False)}
 
 
-class FusedTransformer(Seq2Seq):
-    """A transformer whose search steps are those of a `FusedDecoder`."""
+@cache
+def _fusable_classes(config: TransformerConfig) -> dict[str, type[nn.Module]]:
+    """Return the classes of a newly built layer with learned projections and without relative positions."""
+    none = PositionsConfig(kind="none", merge=None, max_length=None)
+    with torch.device("meta"):
+        qkv = SelfAttentionConfig(kind="qkv", scaled=True)
+        return _classes(DecoderLayer(replace(config, self_attention=qkv, positions=none)))
 
-    def __init__(self, model: Transformer, decoder: "FusedDecoder") -> None:
-        super().__init__()
-        self.model = model
-        self.fused = decoder
-        self.max_target_length = model.max_target_length
 
-    def encode(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-        maps: bool = False,
-    ) -> Memory:
-        return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps)
+class FusedTransformer(Transformer):
+    """A transformer that shares all modules with ``model`` and has fused search steps, without gradient.
 
-    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        return self.model.decode(tgt_in, memory, maps=maps)
+    For a single sentence, the calls of the modules take as long as the matrix products. A fused step has one call per
+    layer, and one product for queries, keys and values.
+    """
 
-    def start(self, memory: Memory) -> TransformerState:
-        return self.model.start(memory)
+    def __init__(self, model: Transformer, prepare: Prepare) -> None:
+        nn.Module.__init__(self)
+        vars(self).update(vars(model))
+        self.fused_layers = tuple(FusedLayer.of(layer, prepare) for layer in model.decoder)
+        self.fused_norm = _norm(model.decoder_norm)
+        self.fused_output = prepare((model.output.weight, None))
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
-    ) -> tuple[DecoderOutput, TransformerState]:
-        assert isinstance(state, TransformerState)
+    ) -> tuple[DecoderOutput, DecoderState]:
         if maps:
-            return self.model.step(tokens, state, maps=True)
-        x = self.model.tgt_positions(self.model.tgt_embedding(tokens[:, None]), state.length)
-        logits, past = self.fused(x.squeeze(1), state.past, state.memory.layers, key_mask(state.memory.mask))
-        return DecoderOutput(logits[:, None]), replace(state, past=past, length=state.length + 1)
+            return super().step(tokens, state, maps=True)
+        assert isinstance(state, TransformerState)
+        x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length).squeeze(1)
+        memory_mask = key_mask(state.memory_mask)
+        caches = []
+        for layer, past, memory in zip(self.fused_layers, state.past, state.memory, strict=True):
+            x, present = layer(x, past, memory, memory_mask)
+            caches.append(present)
+        logits = self.fused_output(self.fused_norm(x))[:, None]
+        return DecoderOutput(logits), replace(state, past=tuple(caches), length=state.length + 1)
 
 
 @dataclass(frozen=True)
@@ -122,23 +120,27 @@ class FusedLayer:
     """Divide the scores of cross-attention by √E."""
 
     @classmethod
-    def of(cls, layer: nn.Module, prepare: Prepare) -> "FusedLayer":
+    def of(cls, layer: DecoderLayer, prepare: Prepare) -> "FusedLayer":
         """Return a layer that uses the weights of ``layer``."""
-        layer = _exactly(DecoderLayer, layer)
-        self_attention, before_self = _sublayer(layer.self_attention, SelfAttention)
-        cross_attention, before_cross = _sublayer(layer.cross_attention, CrossAttention)
-        feed_forward, before_feed_forward = _sublayer(layer.feed_forward, FeedForward)
-        self_heads, cross_heads = _heads(self_attention.attention), _heads(cross_attention.attention)
+
+        def linear(*layers: nn.Linear) -> LinearMap:
+            return prepare(*((each.weight, each.bias) for each in layers))
+
+        self_heads = layer.self_attention.sublayer.attention
+        cross_heads = layer.cross_attention.sublayer.attention
+        assert isinstance(self_heads, MultiHeadAttention)
+        assert isinstance(cross_heads, MultiHeadAttention)
+        feed_forward = layer.feed_forward.sublayer
         return cls(
             num_heads=self_heads.num_heads,
-            norms=(before_self, before_cross, before_feed_forward),
-            query_key_value=_linear(prepare, self_heads.query, self_heads.key_value),
-            self_output=_linear(prepare, self_heads.output),
-            cross_query=_linear(prepare, cross_heads.query),
-            cross_output=_linear(prepare, cross_heads.output),
-            up_projection=_linear(prepare, feed_forward.up_projection),
+            norms=(_norm(layer.self_attention.norm), _norm(layer.cross_attention.norm), _norm(layer.feed_forward.norm)),
+            query_key_value=linear(self_heads.query, self_heads.key_value),
+            self_output=linear(self_heads.output),
+            cross_query=linear(cross_heads.query),
+            cross_output=linear(cross_heads.output),
+            up_projection=linear(feed_forward.up_projection),
             activation=feed_forward.activation,
-            down_projection=_linear(prepare, feed_forward.down_projection),
+            down_projection=linear(feed_forward.down_projection),
             scaled=self_heads.scaled,
             cross_scaled=cross_heads.scaled,
         )
@@ -169,71 +171,6 @@ class FusedLayer:
 
         x = x + self.down_projection(self.activation(self.up_projection(before_feed_forward(x))))
         return x, present
-
-
-@dataclass(frozen=True)
-class FusedDecoder:
-    """The decoder's layers and its output layer, for one new position of each row, without gradient.
-
-    For a single sentence, the calls of the modules take as long as the matrix products. This class has one call per
-    layer, and one product for queries, keys and values.
-    """
-
-    layers: tuple[FusedLayer, ...]
-    norm: Norm
-    output: LinearMap
-
-    @classmethod
-    def of(cls, model: Transformer, prepare: Prepare) -> "FusedDecoder":
-        """Return the decoder of ``model``."""
-        if type(model.output) not in (TokenEmbedding, PackedEmbedding):
-            raise _CannotFuseError
-        layers = tuple(FusedLayer.of(layer, prepare) for layer in model.decoder)
-        return cls(layers, _norm(model.decoder_norm), prepare((model.output.weight, None)))
-
-    def __call__(
-        self,
-        x: Float[Tensor, "R D"],
-        past: Sequence[KeyValue | None],
-        memory: Sequence[KeyValue],
-        memory_mask: Bool[Tensor, "N 1 1 S"] | None,
-    ) -> tuple[Float[Tensor, "R V"], tuple[KeyValue, ...]]:
-        """Return the logits after the embedded new position ``x``, and each layer's ``past`` extended by it."""
-        caches = []
-        for layer, cache, source in zip(self.layers, past, memory, strict=True):
-            x, present = layer(x, cache, source, memory_mask)
-            caches.append(present)
-        return self.output(self.norm(x)), tuple(caches)
-
-
-class _CannotFuseError(Exception):
-    """A module of the decoder is not the one that is fused."""
-
-
-def _exactly(cls: type[ModuleT], module: nn.Module) -> ModuleT:
-    if type(module) is not cls:
-        raise _CannotFuseError
-    return module
-
-
-def _sublayer(residual: nn.Module, cls: type[ModuleT]) -> tuple[ModuleT, Norm]:
-    """Return the sublayer of a residual connection in the pre-norm order, and the norm before it."""
-    residual = _exactly(Residual, residual)
-    if not (residual.pre_norm and residual.add):
-        raise _CannotFuseError
-    return _exactly(cls, residual.sublayer), _norm(residual.norm)
-
-
-def _heads(attention: nn.Module) -> MultiHeadAttention:
-    heads = _exactly(MultiHeadAttention, attention)
-    _exactly(RelativePositions, heads.positions)
-    return heads
-
-
-def _linear(prepare: Prepare, *layers: nn.Linear) -> LinearMap:
-    if any(type(layer) not in (nn.Linear, PackedLinear) for layer in layers):
-        raise _CannotFuseError
-    return prepare(*((layer.weight, layer.bias) for layer in layers))
 
 
 def _norm(module: nn.Module) -> Norm:

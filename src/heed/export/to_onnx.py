@@ -21,7 +21,7 @@ from heed.files import replacing
 from heed.inference.batching import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import KeyValue
-from heed.models.transformer import ProjectedMemory, Transformer, TransformerState
+from heed.models.transformer import Transformer, TransformerState
 from heed.symbols import BOS, EOS
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -105,7 +105,7 @@ class OnnxDecoderStep(nn.Module):
         """
         layers = tuple(KeyValue(key, value) for key, value in zip(memory_key, memory_value, strict=True))
         past = tuple(KeyValue(key, value) for key, value in zip(past_key, past_value, strict=True))
-        state = TransformerState(past, ProjectedMemory(layers, src_mask), past_key.shape[3])
+        state = TransformerState(past, layers, src_mask, past_key.shape[3])
         output, state = self.model.step(tokens, state)
         present = [cache for cache in state.past if cache is not None]
         keys, values = (torch.stack([getattr(cache, part) for cache in present]) for part in ("key", "value"))

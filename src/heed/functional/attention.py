@@ -27,8 +27,14 @@ def attend(
         dropout: probability of dropping a weight before it is applied to the values (0 when not training).
         need_weights: return the weights, as they are before dropout. Otherwise None is returned in their place.
     """
-    scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
-    if bias is not None:
-        scores = scores + bias
+    scores = attention_scores(query, key, bias, scaled=scaled)
     weights = masked_softmax(scores, mask_tensor(mask, query, key))
     return drop(weights, dropout) @ value, weights if need_weights else None
+
+
+def attention_scores(
+    query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"], bias: Float[Tensor, "*#B T S"] | None, *, scaled: bool
+) -> Float[Tensor, "*B T S"]:
+    """Return QKᵀ/√E + bias; without scaling QKᵀ + bias."""
+    scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
+    return scores if bias is None else scores + bias

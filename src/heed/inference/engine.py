@@ -10,7 +10,6 @@ from heed.decoding import Hypothesis, Search
 from heed.decoding.fused import for_search
 from heed.inference.batching import pad
 from heed.kernels import WeightPacker, prepared_linear
-from heed.layers.packed import packed_copy
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS
 
@@ -39,7 +38,7 @@ class TorchEngine(Engine):
     """heed's own model and searches.
 
     Args:
-        packed: use weight layouts that are faster on this CPU (`heed.layers.packed`); doubles the memory for weights.
+        packed: lay out copies of the decoder's weights as is faster on this CPU (`heed.kernels.packing`).
     """
 
     def __init__(self, model: Seq2Seq, *, packed: bool = False) -> None:
@@ -61,11 +60,11 @@ class TorchEngine(Engine):
 
     @contextmanager
     def inference_mode(self) -> Iterator[Seq2Seq]:
-        """Yield the model in eval mode, without gradients and autocast, with packed weights; then restore its mode."""
+        """Yield the model in eval mode, without gradients and autocast; then restore its mode."""
         training = self.model.training
         self.model.eval()
         try:
             with torch.inference_mode(), torch.autocast(self.model.device.type, enabled=False):
-                yield packed_copy(self.model, self._packer) if self.packed else self.model
+                yield self.model
         finally:
             self.model.train(training)

@@ -6,13 +6,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heed import functional
+from heed.functional.attention import attention_scores
 from heed.functional.masks import Mask, mask_tensor
 from heed.kernels.choice import is_plain, on_cpu
 from heed.kernels.dropout import dropout as drop
 from heed.kernels.masks import masked_softmax
 
 MAX_UNFUSED_KEYS = 256
-"""On a CPU in bf16, the unfused computation is faster up to so many keys."""
+"""On a CPU in bf16, the unfused computation is faster up to this many keys."""
 
 
 def attend(
@@ -31,12 +32,13 @@ def attend(
         return functional.attend(
             query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout, need_weights=need_weights
         )
-    if need_weights:
-        return _unfused(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)
-    if _is_faster_unfused(query, key):
-        # Heads that were split off a projection are strided, and the product would copy the keys transposed.
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-        return _unfused(query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout)[0], None
+    if need_weights or _is_faster_unfused(query, key):
+        if not need_weights:
+            # Heads that were split off a projection are strided, and the product would copy the keys transposed.
+            query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        scores = attention_scores(query, key, bias, scaled=scaled)
+        weights = masked_softmax(scores, mask_tensor(mask, query, key))
+        return drop(weights, dropout) @ value, weights if need_weights else None
     scale = None if scaled else 1.0
     # torch aligns a causal mask with the first key, heed with the last.
     if isinstance(mask, str) and bias is None and query.shape[-2] == key.shape[-2]:
@@ -60,21 +62,3 @@ def _masked(bias: Float[Tensor, "*#B T S"], mask: Bool[Tensor, "*#B #T S"] | Non
 
 def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
     return on_cpu(query) and query.dtype == torch.bfloat16 and key.shape[-2] <= MAX_UNFUSED_KEYS
-
-
-def _unfused(
-    query: Float[Tensor, "*B T E"],
-    key: Float[Tensor, "*B S E"],
-    value: Float[Tensor, "*B S V"],
-    mask: Mask,
-    *,
-    bias: Float[Tensor, "*#B T S"] | None,
-    scaled: bool,
-    dropout: float,
-) -> tuple[Float[Tensor, "*B T V"], Float[Tensor, "*B T S"]]:
-    """The formula with the fast softmax and dropout."""
-    scores = (query * query.shape[-1] ** -0.5 if scaled else query) @ key.transpose(-2, -1)
-    if bias is not None:
-        scores = scores + bias
-    weights = masked_softmax(scores, mask_tensor(mask, query, key))
-    return drop(weights, dropout) @ value, weights

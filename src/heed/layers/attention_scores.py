@@ -5,7 +5,7 @@ of source positions that share the attention is chosen separately (heed.layers.r
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal, get_args
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -14,21 +14,50 @@ from torch import Tensor, nn
 
 from heed.errors import HeedError
 
+States = Float[Tensor, "B S D"]
+Mask = Bool[Tensor, "B S"]
+Queries = Float[Tensor, "B T Q"]
+Keys = Float[Tensor, "B S A"]
+Scores = Float[Tensor, "B T S"]
+
+SCORES: dict[str, type["ScoreFunction"]] = {}
+"""The score functions by their names in `model.attention.score`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """What a score function is built for."""
+
+    query_width: int
+    state_width: int
+    max_source: int | None = None
+    """The longest source; None: no limit."""
+    coverage: bool = False
+    """The score also depends on earlier attention."""
+
 
 class ScoreFunction(nn.Module, ABC):
-    """score(h_t, h_s) for a decoder state h_t and an encoder state h_s."""
+    """score(h_t, h_s) for a decoder state h_t and an encoder state h_s.
 
-    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
+    A subclass with a name is a value of `model.attention.score`: ``class DotScore(ScoreFunction, name="dot")``.
+    """
+
+    supports_coverage = False
+    needs_max_source = False
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        if name:
+            SCORES[name] = cls
+
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__()
+
+    def project(self, states: States, mask: Mask) -> Keys:
         """Return the keys: the part of the score that depends on the encoder states only."""
         return states
 
     @abstractmethod
-    def forward(
-        self,
-        query: Float[Tensor, "B T D"],
-        keys: Float[Tensor, "B S A"],
-        coverage: Float[Tensor, "B T S"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
+    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
         """Return the unnormalised score of every query with every key.
 
         Args:
@@ -39,89 +68,77 @@ class ScoreFunction(nn.Module, ABC):
         """
 
 
-class DotScore(ScoreFunction):
+class DotScore(ScoreFunction, name="dot"):
     """h_tᵀ h_s (Luong et al. 2015, eq. 8). Both widths must be equal."""
 
-    def forward(
-        self,
-        query: Float[Tensor, "B T D"],
-        keys: Float[Tensor, "B S A"],
-        coverage: Float[Tensor, "B T S"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
-        assert coverage is None
+    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
         return query @ keys.transpose(1, 2)
 
 
-class ScaledDotScore(DotScore):
+class ScaledDotScore(DotScore, name="scaled_dot"):
     """h_tᵀ h_s / √D (Vaswani et al. 2017, §3.2.1), so that the variance of the scores does not grow with D."""
 
-    def forward(
-        self,
-        query: Float[Tensor, "B T D"],
-        keys: Float[Tensor, "B S A"],
-        coverage: Float[Tensor, "B T S"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
-        return super().forward(query * query.shape[-1] ** -0.5, keys, coverage)
+    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
+        return super().forward(query * query.shape[-1] ** -0.5, keys)
 
 
-class GeneralScore(DotScore):
+class GeneralScore(DotScore, name="general"):
     """h_tᵀ W h_s (Luong et al. 2015, eq. 8)."""
 
-    def __init__(self, *, query_width: int, state_width: int) -> None:
-        super().__init__()
-        self.weight = nn.Linear(state_width, query_width, bias=False)
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        self.weight = nn.Linear(options.state_width, options.query_width, bias=False)
 
-    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
-        keys: Tensor = self.weight(states)
-        return keys
+    def project(self, states: States, mask: Mask) -> Keys:
+        return self.weight(states)
 
 
-class AdditiveScore(ScoreFunction):
-    """vᵀ tanh(W h_t + U h_s) (Bahdanau et al. 2015, appendix A.1.2).
-
-    Luong's *concat*, vᵀ tanh(W_a [h_t; h_s]) (2015, eq. 8), is the same function with W_a = [W; U]. Here U h_s is
-    computed once per sentence.
+class AdditiveScore(ScoreFunction, name="additive"):
+    """vᵀ tanh(W h_t + U h_s) (Bahdanau et al. 2015, appendix A.1.2). W h_t has the width of h_t.
 
     With coverage the score is vᵀ tanh(W h_t + U h_s + w_c c_t(s)), where c_t = Σ_{t' < t} a_{t'} is the sum of earlier
     attention weights (See et al. 2017, eq. 10 and 11, without their coverage loss).
     """
 
-    def __init__(self, *, query_width: int, state_width: int, width: int, coverage: bool) -> None:
-        super().__init__()
-        self.query = nn.Linear(query_width, width, bias=False)
-        self.state = nn.Linear(state_width, width, bias=False)
-        self.coverage = nn.Linear(1, width, bias=False) if coverage else None
+    supports_coverage = True
+
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        width = options.query_width
+        self.query = nn.Linear(options.query_width, width, bias=False)
+        self.state = nn.Linear(options.state_width, width, bias=False)
+        self.coverage = nn.Linear(1, width, bias=False) if options.coverage else None
         self.v = nn.Linear(width, 1, bias=False)
 
-    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
-        keys: Tensor = self.state(states)
-        return keys
+    def project(self, states: States, mask: Mask) -> Keys:
+        return self.state(states)
 
-    def forward(
-        self,
-        query: Float[Tensor, "B T D"],
-        keys: Float[Tensor, "B S A"],
-        coverage: Float[Tensor, "B T S"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
+    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
         hidden = self.query(query)[:, :, None] + keys[:, None]
         if self.coverage is not None:
             assert coverage is not None
             hidden = hidden + self.coverage(coverage[..., None])
-        scores: Tensor = self.v(torch.tanh(hidden)).squeeze(-1)
-        return scores
+        return self.v(torch.tanh(hidden)).squeeze(-1)
 
 
-class LocationScore(ScoreFunction):
+class ConcatScore(AdditiveScore, name="concat"):
+    """vᵀ tanh(W_a [h_t; h_s]) (Luong et al. 2015, eq. 8): the additive score with W_a = [W; U]."""
+
+
+class LocationScore(ScoreFunction, name="location"):
     """(W h_t)_s: a score for each of ``max_source`` positions from the decoder state only (Luong et al. 2015, eq. 8).
 
     It has no weights for positions beyond, so a longer source is refused.
     """
 
-    def __init__(self, *, query_width: int, max_source: int) -> None:
-        super().__init__()
-        self.weight = nn.Linear(query_width, max_source, bias=False)
+    needs_max_source = True
 
-    def project(self, states: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"]) -> Float[Tensor, "B S A"]:
+    def __init__(self, options: ScoreOptions) -> None:
+        super().__init__(options)
+        assert options.max_source is not None
+        self.weight = nn.Linear(options.query_width, options.max_source, bias=False)
+
+    def project(self, states: States, mask: Mask) -> Keys:
         """Return the states unchanged.
 
         Raises:
@@ -137,36 +154,6 @@ class LocationScore(ScoreFunction):
             )
         return states
 
-    def forward(
-        self,
-        query: Float[Tensor, "B T D"],
-        keys: Float[Tensor, "B S A"],
-        coverage: Float[Tensor, "B T S"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
-        assert coverage is None
+    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
         # A negative pad truncates. Zeros are added only at padding, which the mask excludes.
         return F.pad(self.weight(query), (0, keys.shape[1] - self.weight.out_features))
-
-
-ScoreName = Literal["dot", "scaled_dot", "general", "concat", "additive", "location"]
-SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
-COVERAGE_SCORES = ("concat", "additive")
-"""Score functions that support coverage."""
-
-
-def build_score_function(
-    kind: str, *, query_width: int, state_width: int, max_source: int | None, coverage: bool
-) -> ScoreFunction:
-    """Return the score function of this name. Both additive forms have the query's width."""
-    match kind:
-        case "dot" | "scaled_dot":
-            assert query_width == state_width
-            return DotScore() if kind == "dot" else ScaledDotScore()
-        case "general":
-            return GeneralScore(query_width=query_width, state_width=state_width)
-        case "concat" | "additive":
-            return AdditiveScore(query_width=query_width, state_width=state_width, width=query_width, coverage=coverage)
-        case "location":
-            assert max_source is not None
-            return LocationScore(query_width=query_width, max_source=max_source)
-    raise AssertionError(kind)

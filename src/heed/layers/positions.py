@@ -17,6 +17,10 @@ from torch import Tensor, nn
 from heed.errors import HeedError
 from heed.options import AtLeast1, format_value, raise_problems, validated
 
+ABSOLUTE: dict[str, type["PositionVectors"]] = {}
+RELATIVE: dict[str, type["RelativePositions"]] = {}
+"""The classes of positions by their names in `model.positions.kind`."""
+
 
 class AbsolutePositions(nn.Module):
     """Absolute positions of embeddings. This base class has none and returns the embeddings unchanged."""
@@ -31,9 +35,22 @@ class PositionVectors(AbsolutePositions, ABC):
 
     W: 2D → D keeps the model's width. With W = [W_x, W_p], W [x; p] = W_x x + W_p p, so addition is the special case in
     which both halves are the identity.
+
+    A subclass with a name is a value of `model.positions.kind`: ``class LearnedPositions(PositionVectors,
+    kind="learned")``.
+
+    Args:
+        merge: add | concat.
+        max_length: the number of positions of a class with ``has_max_length``; otherwise None.
     """
 
-    def __init__(self, *, d_model: int, merge: str) -> None:
+    has_max_length = False
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            ABSOLUTE[kind] = cls
+
+    def __init__(self, *, d_model: int, merge: str, max_length: int | None) -> None:
         super().__init__()
         self.merge = nn.Linear(2 * d_model, d_model, bias=False) if merge == "concat" else None
         if self.merge is not None:
@@ -47,8 +64,7 @@ class PositionVectors(AbsolutePositions, ABC):
         vectors = self.vectors(start, x.shape[1]).to(x.dtype)
         if self.merge is None:
             return x + vectors
-        merged: Tensor = self.merge(torch.cat((x, vectors.expand_as(x)), -1))
-        return merged
+        return self.merge(torch.cat((x, vectors.expand_as(x)), -1))
 
 
 class SinusoidTable(nn.Module):
@@ -79,11 +95,11 @@ class SinusoidTable(nn.Module):
         return sin, cos
 
 
-class SinusoidalPositions(PositionVectors):
+class SinusoidalPositions(PositionVectors, kind="sinusoidal"):
     """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(same) (Vaswani et al. 2017, §3.5). No length limit."""
 
-    def __init__(self, *, d_model: int, merge: str) -> None:
-        super().__init__(d_model=d_model, merge=merge)
+    def __init__(self, *, d_model: int, merge: str, max_length: int | None) -> None:
+        super().__init__(d_model=d_model, merge=merge, max_length=max_length)
         self.sinusoids = SinusoidTable(d_model)
         self.d_model = d_model
 
@@ -91,11 +107,14 @@ class SinusoidalPositions(PositionVectors):
         return torch.stack(self.sinusoids(start, length), -1).flatten(1)[:, : self.d_model]
 
 
-class LearnedPositions(PositionVectors):
+class LearnedPositions(PositionVectors, kind="learned"):
     """One learned vector per position (Gehring et al. 2017, §3.1). Longer sentences are refused."""
 
-    def __init__(self, *, d_model: int, merge: str, max_length: int) -> None:
-        super().__init__(d_model=d_model, merge=merge)
+    has_max_length = True
+
+    def __init__(self, *, d_model: int, merge: str, max_length: int | None) -> None:
+        super().__init__(d_model=d_model, merge=merge, max_length=max_length)
+        assert max_length is not None
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
@@ -114,8 +133,17 @@ class RelativePositions(nn.Module):
     """The effect of the distance between query and key in one self-attention. This base class has none.
 
     A scheme either rotates queries and keys or adds a bias to their scores. Both depend on distances only, so there is
-    no length limit.
+    no length limit. A subclass with a name is a value of `model.positions.kind`; its constructor takes
+
+    Args:
+        num_heads: the number of heads.
+        width: of each head.
+        causal: positions attend to earlier ones only.
     """
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            RELATIVE[kind] = cls
 
     rotates = False
     """Whether queries and keys are rotated, which makes the scores depend on a bias that all keys share."""
@@ -129,7 +157,7 @@ class RelativePositions(nn.Module):
         return None
 
 
-class RotaryPositions(RelativePositions):
+class RotaryPositions(RelativePositions, kind="rotary"):
     """Rotation of q_m and k_n by the angles mθ_i and nθ_i with θ_i = 10000^(−2i/E) (Su et al. 2021, eq. 15 and 34).
 
     The product of the two then depends on n − m only. Element i is paired with element i + E/2 instead of its
@@ -138,7 +166,7 @@ class RotaryPositions(RelativePositions):
 
     rotates = True
 
-    def __init__(self, *, width: int) -> None:
+    def __init__(self, *, num_heads: int, width: int, causal: bool) -> None:
         super().__init__()
         self.sinusoids = SinusoidTable(width)
 
@@ -148,7 +176,7 @@ class RotaryPositions(RelativePositions):
         return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
 
-class ALiBi(RelativePositions):
+class ALiBi(RelativePositions, kind="alibi"):
     """ALiBi: −m_h |i − j| added to the scores, with the slopes m_h = 2^(−8h/H), h = 1 … H (Press et al. 2022, §3).
 
     The paper has a decoder only, where j ≤ i. In the encoder the bias is symmetric.
@@ -156,7 +184,7 @@ class ALiBi(RelativePositions):
 
     slopes: Tensor
 
-    def __init__(self, *, num_heads: int) -> None:
+    def __init__(self, *, num_heads: int, width: int, causal: bool) -> None:
         super().__init__()
         slopes = torch.tensor([2.0 ** (-8 * head / num_heads) for head in range(1, num_heads + 1)])
         self.register_buffer("slopes", slopes, persistent=False)
@@ -166,7 +194,7 @@ class ALiBi(RelativePositions):
         return -self.slopes[None, :, None, None] * distances
 
 
-class T5Bias(RelativePositions):
+class T5Bias(RelativePositions, kind="relative"):
     """T5's relative positions: a learned bias per head and bucket of distances (Raffel et al. 2020, §2.1).
 
     There are 32 buckets: one per distance for short distances, then logarithmically wider ones up to 128, and one for
@@ -180,7 +208,7 @@ class T5Bias(RelativePositions):
     BUCKETS, FARTHEST = 32, 128
     buckets: Tensor
 
-    def __init__(self, *, num_heads: int, causal: bool) -> None:
+    def __init__(self, *, num_heads: int, width: int, causal: bool) -> None:
         super().__init__()
         # As large as the scores they are added to, so that heads prefer different distances from the start. From zeros
         # they learn too slowly.
@@ -212,18 +240,13 @@ def _distances(queries: int, keys: int, device: torch.device) -> Tensor:
     return positions - positions[keys - queries :, None]
 
 
-ABSOLUTE, RELATIVE = ("sinusoidal", "learned"), ("rotary", "alibi", "relative")
-
-
-PositionKind = Literal["none", "sinusoidal", "learned", "rotary", "alibi", "relative"]
-
-
 @validated("model.positions.")
 @dataclass(frozen=True, kw_only=True)
 class PositionsConfig:
     """The kind of positions, how absolute ones are combined with embeddings, and the number of learned ones."""
 
-    kind: PositionKind
+    kind: str
+    """none, or a name in `ABSOLUTE` or `RELATIVE`."""
     merge: Literal["add", "concat"] | None
     """For sinusoidal and learned positions, else null."""
     max_length: AtLeast1 | None
@@ -233,6 +256,10 @@ class PositionsConfig:
         raise_problems(self._contradictions())
 
     def _contradictions(self) -> Iterator[str]:
+        kinds = ("none", *ABSOLUTE, *RELATIVE)
+        if self.kind not in kinds:
+            yield f"model.positions.kind={format_value(self.kind)} must be {' or '.join(kinds)}."
+            return
         if self.kind in ABSOLUTE and self.merge is None:
             yield f"model.positions.merge=null contradicts model.positions.kind={self.kind}: choose add or concat."
         if self.kind not in ABSOLUTE and self.merge is not None:
@@ -241,10 +268,11 @@ class PositionsConfig:
                 f"{' and '.join(ABSOLUTE)} positions have a vector to merge with the embedding, the others leave "
                 "this null."
             )
-        if (self.kind == "learned") != (self.max_length is not None):
+        limited = [kind for kind, cls in ABSOLUTE.items() if cls.has_max_length]
+        if (self.kind in limited) != (self.max_length is not None):
             yield (
                 f"model.positions.max_length={format_value(self.max_length)} contradicts "
-                f"model.positions.kind={self.kind}: learned positions need a maximal length, the "
+                f"model.positions.kind={self.kind}: {' and '.join(limited)} positions need a maximal length, the "
                 "others have none (null)."
             )
 
@@ -252,22 +280,10 @@ class PositionsConfig:
         """Return the absolute positions of embeddings of this width."""
         if self.merge is None:
             return AbsolutePositions()
-        if self.max_length is None:
-            return SinusoidalPositions(d_model=d_model, merge=self.merge)
-        return LearnedPositions(d_model=d_model, merge=self.merge, max_length=self.max_length)
+        return ABSOLUTE[self.kind](d_model=d_model, merge=self.merge, max_length=self.max_length)
 
     def relative(self, *, num_heads: int, width: int, causal: bool) -> RelativePositions:
-        """Return the relative positions of one self-attention.
-
-        Args:
-            width: of each head.
-            causal: positions attend to earlier ones only.
-        """
-        match self.kind:
-            case "rotary":
-                return RotaryPositions(width=width)
-            case "alibi":
-                return ALiBi(num_heads=num_heads)
-            case "relative":
-                return T5Bias(num_heads=num_heads, causal=causal)
-        return RelativePositions()
+        """Return the relative positions of one self-attention. See `RelativePositions`."""
+        if self.kind not in RELATIVE:
+            return RelativePositions()
+        return RELATIVE[self.kind](num_heads=num_heads, width=width, causal=causal)

@@ -6,17 +6,22 @@ from torch import Tensor, nn
 
 from heed import kernels
 
+Scores = Float[Tensor, "B T S"]
+
 
 class Reach(nn.Module):
-    """Global attention: a_t = softmax over the whole source (Luong et al. 2015, eq. 7)."""
+    """Global attention: a_t = softmax over the whole source (Luong et al. 2015, eq. 7).
 
-    def forward(
-        self,
-        scores: Float[Tensor, "B T S"],
-        query: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B S"],
-        start: int,
-    ) -> Float[Tensor, "B T S"]:
+    Args:
+        query_width: D of the decoder states.
+        window: D of the local reaches: positions on either side of the center. None for global attention.
+    """
+
+    def __init__(self, *, query_width: int, window: int | None) -> None:
+        super().__init__()
+        self.window = window or 0
+
+    def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
         """Return the attention weights of each query.
 
         Args:
@@ -38,17 +43,7 @@ class MonotonicReach(Reach):
     empty window and a context of zeros. Positions are counted from 0.
     """
 
-    def __init__(self, *, window: int) -> None:
-        super().__init__()
-        self.window = window
-
-    def forward(
-        self,
-        scores: Float[Tensor, "B T S"],
-        query: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B S"],
-        start: int,
-    ) -> Float[Tensor, "B T S"]:
+    def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
         T, S = scores.shape[1:]
         position = torch.arange(start, start + T, device=scores.device)
         return kernels.masked_softmax(scores, mask[:, None] & (_offsets(position[None], S).abs() <= self.window))
@@ -62,19 +57,12 @@ class PredictiveReach(Reach):
     gradient to p_t.
     """
 
-    def __init__(self, *, query_width: int, window: int) -> None:
-        super().__init__()
-        self.window = window
+    def __init__(self, *, query_width: int, window: int | None) -> None:
+        super().__init__(query_width=query_width, window=window)
         self.W_p = nn.Linear(query_width, query_width, bias=False)
         self.v_p = nn.Linear(query_width, 1, bias=False)
 
-    def forward(
-        self,
-        scores: Float[Tensor, "B T S"],
-        query: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B S"],
-        start: int,
-    ) -> Float[Tensor, "B T S"]:
+    def forward(self, scores: Scores, query: Float[Tensor, "B T D"], mask: Bool[Tensor, "B S"], start: int) -> Scores:
         offsets = _offsets(self.center(query, mask), scores.shape[2])
         weights = kernels.masked_softmax(scores, mask[:, None] & (offsets.abs() <= self.window))
         sigma = self.window / 2
@@ -94,14 +82,5 @@ def _offsets(
     return torch.arange(size, device=center.device) - center[..., None]
 
 
-REACHES = ("global", "local_m", "local_p")
-
-
-def build_reach(kind: str, *, query_width: int, window: int | None) -> Reach:
-    """Return the reach of this name. ``window`` is D of the local ones."""
-    if kind == "global":
-        return Reach()
-    assert window is not None
-    return (
-        MonotonicReach(window=window) if kind == "local_m" else PredictiveReach(query_width=query_width, window=window)
-    )
+REACHES = {"global": Reach, "local_m": MonotonicReach, "local_p": PredictiveReach}
+"""The reaches by their names in `model.attention.reach`."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
+from heed.layers.stack import Stack
 from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, Seq2Seq
 
 
@@ -40,7 +41,7 @@ class Ensemble(Seq2Seq):
     def __init__(self, members: Sequence[Seq2Seq]) -> None:
         super().__init__()
         assert members
-        self.members = nn.ModuleList(members)
+        self.members = Stack(members)
         limits = [member.max_target_length for member in members if member.max_target_length is not None]
         self.max_target_length = min(limits, default=None)
 
@@ -52,33 +53,28 @@ class Ensemble(Seq2Seq):
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
     ) -> EnsembleMemory:
-        memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self._members)
+        memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)
         return EnsembleMemory(torch.cat([memory.states for memory in memories], dim=-1), src_mask, members=memories)
 
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
         assert isinstance(memory, EnsembleMemory)
-        pairs = zip(self._members, memory.members, strict=True)
+        pairs = zip(self.members, memory.members, strict=True)
         return _average([member.decode(tgt_in, part).logits for member, part in pairs], maps=maps)
 
     def start(self, memory: Memory) -> EnsembleState:
         assert isinstance(memory, EnsembleMemory)
-        pairs = zip(self._members, memory.members, strict=True)
+        pairs = zip(self.members, memory.members, strict=True)
         return EnsembleState(tuple(member.start(part) for member, part in pairs))
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
     ) -> tuple[DecoderOutput, EnsembleState]:
         assert isinstance(state, EnsembleState)
-        pairs = zip(self._members, state.members, strict=True)
+        pairs = zip(self.members, state.members, strict=True)
         outputs, states = zip(*(member.step(tokens, member_state) for member, member_state in pairs), strict=True)
         return _average([output.logits for output in outputs], maps=maps), EnsembleState(states)
-
-    @property
-    def _members(self) -> list[Seq2Seq]:
-        return list(self.members)  # type: ignore[arg-type]  # ModuleList is not generic
 
 
 def _average(logits: Sequence[Float[Tensor, "B T V"]], *, maps: bool) -> DecoderOutput:
     log_p = torch.stack([each.log_softmax(-1) for each in logits]).logsumexp(0) - math.log(len(logits))
-    empty = AttentionMaps(cross=None, encoder_self=None, decoder_self=None)
-    return DecoderOutput(log_p, empty if maps else None)
+    return DecoderOutput(log_p, AttentionMaps() if maps else None)

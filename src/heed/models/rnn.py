@@ -9,17 +9,16 @@ from torch import Tensor, nn
 from heed import kernels
 from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
-from heed.layers.attention_scores import build_score_function
+from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.dropout import SequenceDropout
 from heed.layers.embedding import embeddings
-from heed.layers.reach import build_reach
+from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
 from heed.layers.stack import Stack
 from heed.models.rnn_config import AttentionConfig, RNNConfig
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
-    DecoderOutput,
     DecoderState,
     Memory,
     TrainableSeq2Seq,
@@ -95,10 +94,10 @@ class SourceAttention(nn.Module):
     def __init__(self, config: AttentionConfig, *, width: int) -> None:
         super().__init__()
         self.uses_coverage = config.coverage
-        self.score = build_score_function(
-            config.score, query_width=width, state_width=width, max_source=config.max_source, coverage=config.coverage
+        self.score = SCORES[config.score](
+            ScoreOptions(query_width=width, state_width=width, max_source=config.max_source, coverage=config.coverage)
         )
-        self.reach = build_reach(config.reach, query_width=width, window=config.window)
+        self.reach = REACHES[config.reach](query_width=width, window=config.window)
 
     def forward(
         self, query: Float[Tensor, "R T D"], source: SourceMemory, coverage: Float[Tensor, "R S"], start: int
@@ -209,20 +208,7 @@ class RNN(TrainableSeq2Seq):
         states, finals = self.encoder(self.src_embedding(src), src_mask, src_lengths)
         return Memory(states, src_mask, final=tuple(part for layer in finals for part in layer))
 
-    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        return self._decode(tgt_in, self.start(memory), maps=maps)[0]
-
-    def decode_hidden(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        tgt_in: Int[Tensor, "B T"],
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-    ) -> DecoderHidden:
-        return self._run_decoder(tgt_in, self.start(self.encode(src, src_mask, src_lengths=src_lengths)))[0]
-
-    def start(self, memory: Memory) -> RNNState:
+    def initial_state(self, memory: Memory) -> RNNState:
         assert memory.final is not None
         assert memory.mask is not None
         rows, device = memory.mask.shape[0], memory.mask.device
@@ -243,32 +229,16 @@ class RNN(TrainableSeq2Seq):
             source=SourceMemory(keys, memory.states, memory.mask),
         )
 
-    def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
-    ) -> tuple[DecoderOutput, RNNState]:
+    def run_decoder(
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
+    ) -> tuple[DecoderHidden, AttentionMaps | None, RNNState]:
         assert isinstance(state, RNNState)
-        return self._decode(tokens[:, None], state, maps=maps)
-
-    def _decode(self, tokens: Int[Tensor, "R T"], state: RNNState, *, maps: bool) -> tuple[DecoderOutput, RNNState]:
-        hidden, weights, state = self._run_decoder(tokens, state)
-        attention = None
-        if maps:
-            cross = None if weights is None else weights[None, None]
-            attention = AttentionMaps(cross=cross, encoder_self=None, decoder_self=None)
-        return DecoderOutput(hidden.logits(), attention), state
-
-    def _run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: RNNState
-    ) -> tuple[DecoderHidden, Float[Tensor, "R T S"] | None, RNNState]:
-        """Run the decoder on T new positions after the ``state.length`` positions so far.
-
-        Returns:
-            The input of the output layer, the attention weights, and the next state.
-        """
         x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
         run = self._run_steps if self.config.attention.needs_steps else self._run_at_once
         h, weights, state = run(x, state)
-        return DecoderHidden(self.readout(h), self.output.weight, self.output_bias), weights, state
+        hidden = DecoderHidden(self.readout(h), self.output.weight, self.output_bias)
+        attention = AttentionMaps(cross=None if weights is None else weights[None, None]) if maps else None
+        return hidden, attention, state
 
     def _run_at_once(
         self, x: Float[Tensor, "R T I"], state: RNNState

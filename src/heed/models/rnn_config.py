@@ -1,12 +1,12 @@
 """The configuration of the RNN."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from heed.layers.attention_scores import COVERAGE_SCORES, ScoreName
+from heed.layers.attention_scores import SCORES
 from heed.models.seq2seq import ModelConfig
-from heed.options import AtLeast1, Depth, UnitInterval, format_value, from_plain, raise_problems, validated
+from heed.options import AtLeast1, Depth, UnitInterval, format_value, raise_problems, validated
 
 
 @validated("model.attention.")
@@ -14,7 +14,8 @@ from heed.options import AtLeast1, Depth, UnitInterval, format_value, from_plain
 class AttentionConfig:
     """The attention of the decoder to the source. With ``score`` none it has the encoder's final state only."""
 
-    score: Literal[ScoreName, "none"]
+    score: str
+    """A name in `SCORES`, or none."""
     reach: Literal["global", "local_m", "local_p"]
     """The whole source, or a window around p_t = t or around a predicted p_t"""
     window: AtLeast1 | None
@@ -32,6 +33,10 @@ class AttentionConfig:
         raise_problems(self._contradictions())
 
     def _contradictions(self) -> Iterator[str]:
+        if self.score not in ("none", *SCORES):
+            yield f"model.attention.score={format_value(self.score)} must be {' or '.join((*SCORES, 'none'))}."
+            return
+        score = SCORES.get(self.score)
         if self.input_feeding and self.order == "bahdanau":
             yield (
                 "model.attention.input_feeding=true contradicts model.attention.order=bahdanau, where the context is "
@@ -57,16 +62,17 @@ class AttentionConfig:
                 f"model.attention.window=null contradicts model.attention.reach={self.reach}: give the number of "
                 "positions to either side, such as 10."
             )
-        if self.coverage and self.score not in COVERAGE_SCORES:
+        if self.coverage and not (score and score.supports_coverage):
             yield (
                 f"model.attention.coverage=true is not supported by model.attention.score={self.score}: choose "
-                f"{' or '.join(COVERAGE_SCORES)}, or coverage=false."
+                f"{' or '.join(name for name, each in SCORES.items() if each.supports_coverage)}, or coverage=false."
             )
-        if (self.score == "location") != (self.max_source is not None):
+        if bool(score and score.needs_max_source) != (self.max_source is not None):
+            limited = " and ".join(name for name, each in SCORES.items() if each.needs_max_source)
             yield (
                 f"model.attention.max_source={format_value(self.max_source)} contradicts "
-                f"model.attention.score={self.score}: location needs the length of the longest "
-                "source, the others have no limit (null)."
+                f"model.attention.score={self.score}: {limited} needs the length of the longest source, the others "
+                "have no limit (null)."
             )
 
     @property
@@ -104,9 +110,6 @@ class RNNConfig(ModelConfig):
     """Share the output layer with the target embedding and, with a joint vocabulary, with the source embedding."""
     attention: AttentionConfig
 
-    def __post_init__(self) -> None:
-        raise_problems(self._contradictions())
-
     def _contradictions(self) -> Iterator[str]:
         if self.bidirectional and self.d_model % 2:
             yield (
@@ -122,10 +125,3 @@ class RNNConfig(ModelConfig):
     @property
     def width(self) -> int:
         return max(self.d_embedding, self.d_model, self.attention.max_source or 0)
-
-    def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, data: Any) -> "RNNConfig":
-        return from_plain(cls, data, where="model.")

@@ -1,13 +1,16 @@
 """The interface that every model implements. Training, search and scoring know nothing else about a model."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from heed import options
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,9 @@ class AttentionMaps:
     either. Encoder and decoder may differ in depth (Le, Ld), and parameter-free self-attention has one head (Hs).
     """
 
-    cross: Float[Tensor, "Ld H B T S"] | None
-    encoder_self: Float[Tensor, "Le Hs B S S"] | None
-    decoder_self: Float[Tensor, "Ld Hs B T P"] | None
+    cross: Float[Tensor, "Ld H B T S"] | None = None
+    encoder_self: Float[Tensor, "Le Hs B S S"] | None = None
+    decoder_self: Float[Tensor, "Ld Hs B T P"] | None = None
     """P is the number of target positions so far. In a search step T = 1."""
 
 
@@ -76,11 +79,19 @@ class DecoderState(ABC):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig(ABC):
     """An architecture as plain data. The constructor rejects wrong values and contradictions."""
 
     family: ClassVar[str]
     """The name of the architecture in model folders."""
+
+    def __post_init__(self) -> None:
+        options.raise_problems(self._contradictions())
+
+    @abstractmethod
+    def _contradictions(self) -> Iterator[str]:
+        """Return what contradicts what, one sentence each."""
 
     @property
     @abstractmethod
@@ -92,18 +103,18 @@ class ModelConfig(ABC):
     def width(self) -> int:
         """The largest width. Some weight has at least this many elements."""
 
-    @abstractmethod
     def to_plain(self) -> dict[str, Any]:
         """Return numbers, strings and nested dicts from which ``from_plain`` makes an equal configuration."""
+        return asdict(self)
 
     @classmethod
-    @abstractmethod
-    def from_plain(cls, data: Any) -> "ModelConfig":
+    def from_plain(cls, data: Any) -> Self:
         """Return the configuration that ``to_plain`` wrote.
 
         Raises:
             HeedError: naming every key that is unknown, missing or has a wrong value.
         """
+        return options.from_plain(cls, data, where="model.")
 
 
 class Seq2Seq(nn.Module, ABC):
@@ -165,9 +176,40 @@ class Seq2Seq(nn.Module, ABC):
 
 
 class TrainableSeq2Seq(Seq2Seq):
-    """A model that can be trained. Search, scoring and ensembles need `Seq2Seq` only."""
+    """A model that can be trained. Search, scoring and ensembles need `Seq2Seq` only.
+
+    Teacher forcing is one call of `run_decoder` with all positions, a search step a call with one.
+    """
 
     @abstractmethod
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """Return the state before the first target position, one row per sentence."""
+
+    @abstractmethod
+    def run_decoder(
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
+    ) -> tuple[DecoderHidden, AttentionMaps | None, DecoderState]:
+        """Run the decoder on T new positions after those of ``state``.
+
+        Returns:
+            The input of the output layer, the decoder's attention maps if requested, and the next state.
+        """
+
+    def start(self, memory: Memory) -> DecoderState:
+        return self.initial_state(memory)
+
+    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
+        hidden, attention, _ = self.run_decoder(tgt_in, self.initial_state(memory), maps=maps)
+        if attention is not None:
+            attention = replace(attention, encoder_self=memory.self_attention)
+        return DecoderOutput(hidden.logits(), attention)
+
+    def step(
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
+    ) -> tuple[DecoderOutput, DecoderState]:
+        hidden, attention, state = self.run_decoder(tokens[:, None], state, maps=maps)
+        return DecoderOutput(hidden.logits(), attention), state
+
     def decode_hidden(
         self,
         src: Int[Tensor, "B S"],
@@ -181,3 +223,5 @@ class TrainableSeq2Seq(Seq2Seq):
         Args:
             src_mask, src_lengths: see `encode`.
         """
+        memory = self.encode(src, src_mask, src_lengths=src_lengths)
+        return self.run_decoder(tgt_in, self.initial_state(memory))[0]

@@ -1,6 +1,5 @@
 """The transformer (Vaswani et al. 2017)."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -27,7 +26,6 @@ from heed.layers.stack import Stack
 from heed.models.seq2seq import (
     AttentionMaps,
     DecoderHidden,
-    DecoderOutput,
     DecoderState,
     Memory,
     TrainableSeq2Seq,
@@ -74,8 +72,8 @@ class DecoderLayer(nn.Module):
         memory_mask: Bool[Tensor, "N 1 1 S"] | None,
         *,
         maps: bool,
-    ) -> tuple[Float[Tensor, "R T D"], KeyValue, "LayerMaps"]:
-        """Return the output, ``past`` extended by the new positions, and the attention weights if ``maps``.
+    ) -> tuple[Float[Tensor, "R T D"], KeyValue, Float[Tensor, "R H T S"] | None, Float[Tensor, "R Hs T P"] | None]:
+        """Return the output, ``past`` extended by the new positions, and the cross- and self-attention if ``maps``.
 
         Args:
             x: T new target positions.
@@ -85,44 +83,26 @@ class DecoderLayer(nn.Module):
         x, past, self_weights = self.self_attention(x, past, "causal", maps=maps)
         x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps)
         x = self.feed_forward(x)
-        return x, past, LayerMaps(cross_weights, self_weights)
-
-
-@dataclass(frozen=True)
-class LayerMaps:
-    """The attention weights of one decoder layer; None where they were not requested."""
-
-    cross: Float[Tensor, "R H T S"] | None
-    decoder_self: Float[Tensor, "R Hs T P"] | None
-
-
-@dataclass(frozen=True)
-class ProjectedMemory:
-    """The source as the decoder layers read it. The rows (hypotheses) of a sentence share its keys and values."""
-
-    layers: tuple[KeyValue, ...]
-    """Of each layer, N rows."""
-    mask: Bool[Tensor, "N S"] | None
-
-    def select(self, sentences: Int[Tensor, " N2"]) -> "ProjectedMemory":
-        """Return the memory of the given sentences."""
-        mask = None if self.mask is None else self.mask[sentences]
-        return ProjectedMemory(tuple(layer.reorder(sentences) for layer in self.layers), mask)
+        return x, past, cross_weights, self_weights
 
 
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """The KV cache of every decoder layer, and the source."""
+    """What every decoder layer has seen: its KV cache, and the keys and values of the source."""
 
     past: tuple[KeyValue | None, ...]
-    memory: ProjectedMemory
+    memory: tuple[KeyValue, ...]
+    """One row per sentence, which its hypotheses share."""
+    memory_mask: Bool[Tensor, "N S"] | None
     length: int
     """The number of target positions so far, the same for all rows."""
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "TransformerState":
-        past = tuple(cache and cache.reorder(rows) for cache in self.past)
-        memory = self.memory if sentences is None else self.memory.select(sentences)
-        return replace(self, past=past, memory=memory)
+        state = replace(self, past=tuple(cache and cache.reorder(rows) for cache in self.past))
+        if sentences is None:
+            return state
+        mask = None if self.memory_mask is None else self.memory_mask[sentences]
+        return replace(state, memory=tuple(layer.reorder(sentences) for layer in self.memory), memory_mask=mask)
 
 
 class Transformer(TrainableSeq2Seq):
@@ -165,73 +145,37 @@ class Transformer(TrainableSeq2Seq):
             weights.append(layer_weights)
         return Memory(self.encoder_norm(x), src_mask, self_attention=_stack(weights))
 
-    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        x, layers, _ = self._run_decoder(tgt_in, self._initial_state(memory), maps=maps)
-        return DecoderOutput(self.output.logits(x), _attention_maps(memory.self_attention, layers) if maps else None)
-
-    def decode_hidden(
-        self,
-        src: Int[Tensor, "B S"],
-        src_mask: Bool[Tensor, "B S"] | None,
-        tgt_in: Int[Tensor, "B T"],
-        *,
-        src_lengths: Int[Tensor, " B"] | None = None,
-    ) -> DecoderHidden:
-        x, *_ = self._run_decoder(tgt_in, self._initial_state(self.encode(src, src_mask)), maps=False)
-        return DecoderHidden(x, self.output.weight)
-
-    def start(self, memory: Memory) -> TransformerState:
-        state = self._initial_state(memory)
-        # A search reads the keys and values at every step: make each head contiguous once.
-        layers = tuple(layer.contiguous() for layer in state.memory.layers)
-        return replace(state, memory=replace(state.memory, layers=layers))
-
-    def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
-    ) -> tuple[DecoderOutput, TransformerState]:
-        assert isinstance(state, TransformerState)
-        x, layers, state = self._run_decoder(tokens[:, None], state, maps=maps)
-        return DecoderOutput(self.output.logits(x), _attention_maps(None, layers) if maps else None), state
-
-    def _initial_state(self, memory: Memory) -> TransformerState:
-        """Return the state before the first target position."""
+    def initial_state(self, memory: Memory) -> TransformerState:
         states = kernels.cast_for_matmul(memory.states)
         layers = tuple(layer.project(states) for layer in self.decoder)
-        return TransformerState((None,) * len(self.decoder), ProjectedMemory(layers, memory.mask), length=0)
+        return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
 
-    def _run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: TransformerState, *, maps: bool
-    ) -> tuple[Float[Tensor, "R T D"], list[LayerMaps], TransformerState]:
-        """Run the decoder on T new positions after the ``state.length`` positions so far.
+    def start(self, memory: Memory) -> TransformerState:
+        state = self.initial_state(memory)
+        # A search reads the keys and values at every step: make each head contiguous once.
+        return replace(state, memory=tuple(layer.contiguous() for layer in state.memory))
 
-        Teacher forcing is one call with all positions, a search step a call with one.
-
-        Returns:
-            The input of the output layer, each layer's attention weights, and the next state.
-        """
+    def run_decoder(
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
+    ) -> tuple[DecoderHidden, AttentionMaps | None, TransformerState]:
+        assert isinstance(state, TransformerState)
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
-        length = state.length + tokens.shape[1]
-        memory_mask = key_mask(state.memory.mask)
-        caches, weights = [], []
-        for layer, past, memory in zip(self.decoder, state.past, state.memory.layers, strict=True):
-            output, present, layer_weights = layer(x, past, memory, memory_mask, maps=maps)
+        memory_mask = key_mask(state.memory_mask)
+        caches, cross, decoder_self = [], [], []
+        for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
+            output, present, cross_weights, self_weights = layer(x, past, memory, memory_mask, maps=maps)
             x = self.layer_dropout(x, output)
             caches.append(present)
-            weights.append(layer_weights)
-        return self.decoder_norm(x), weights, replace(state, past=tuple(caches), length=length)
+            cross.append(cross_weights)
+            decoder_self.append(self_weights)
+        hidden = DecoderHidden(self.decoder_norm(x), self.output.weight)
+        attention = AttentionMaps(cross=_stack(cross), decoder_self=_stack(decoder_self)) if maps else None
+        return hidden, attention, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
 
 
 def key_mask(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
     """Return a padding mask in the shape that attention takes: the same keys for all heads and queries."""
     return None if mask is None else mask[:, None, None, :]
-
-
-def _attention_maps(encoder_self: Float[Tensor, "L H B S S"] | None, layers: Iterable[LayerMaps]) -> AttentionMaps:
-    return AttentionMaps(
-        cross=_stack([layer.cross for layer in layers]),
-        encoder_self=encoder_self,
-        decoder_self=_stack([layer.decoder_self for layer in layers]),
-    )
 
 
 def _stack(layers: list[Float[Tensor, "B H Q K"] | None]) -> Float[Tensor, "L H B Q K"] | None:

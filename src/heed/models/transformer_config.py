@@ -1,13 +1,13 @@
 """The configuration of the transformer."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models.seq2seq import ModelConfig
-from heed.options import AtLeast1, Depth, UnitInterval, from_plain, raise_problems, validated
+from heed.options import AtLeast1, Depth, UnitInterval, validated
 
 
 @validated("model.")
@@ -38,9 +38,6 @@ class TransformerConfig(ModelConfig):
     self_attention: SelfAttentionConfig
     positions: PositionsConfig
 
-    def __post_init__(self) -> None:
-        raise_problems(self._contradictions())
-
     def _contradictions(self) -> Iterator[str]:
         if self.d_model % self.num_heads:
             yield f"model.d_model={self.d_model} must be a multiple of model.num_heads={self.num_heads}."
@@ -69,10 +66,3 @@ class TransformerConfig(ModelConfig):
     @property
     def width(self) -> int:
         return max(self.d_model, self.d_ff, self.positions.max_length or 0)
-
-    def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, data: Any) -> "TransformerConfig":
-        return from_plain(cls, data, where="model.")
