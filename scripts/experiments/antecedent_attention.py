@@ -183,7 +183,7 @@ def draw(report: AntecedentReport, found: Sequence[PronounAttention], title: str
     top, *scenes = figure.subplots(3, height_ratios=(6, 1, 1))
     top.hist([float(one.difference[head]) for one in found], bins=40, range=(-1, 1))
     top.axvline(0, color="0.5")
-    top.axvline(report.challenge.mean, linestyle="--", label=f"mean {report.challenge.mean:+.2f}")
+    top.axvline(report.challenge.mean, color="C1", linestyle="--", label=f"mean {report.challenge.mean:+.2f}")
     top.legend(frameon=False)
     top.set_title(f"{title}: layer {report.layer}, head {report.head}")
     top.set_xlabel(f"attention to the right − to the wrong antecedent, in {len(found)} challenge sentences")
