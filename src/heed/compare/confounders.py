@@ -11,7 +11,7 @@ from heed.options import format_value
 from heed.runs.config import effective_options, role
 
 OPTIONS_OF_FACTS = ("search.", "weights")
-"""Options that results.json has."""
+"""Options that results.json contains."""
 
 UNEQUAL = 1.05
 """Amounts of training differ if their ratio is larger."""
@@ -85,8 +85,8 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
     """Return the options that differ between runs and can change the scores.
 
     Args:
-        of_model: return those of the models, which are compared; otherwise all others, which should not differ. Seeds,
-            paths of equal texts, and options that `side_facts` has are left out.
+        of_model: return the options of the models, which are compared; otherwise all others, which should be equal.
+            Seeds, paths of equal texts, and options that `side_facts` contains are left out.
     """
     options = [[effective_options(run.config or {}) for run in side.runs] for side in sides]
     runs = [run for own in options for run in own]
