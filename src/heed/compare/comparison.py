@@ -29,7 +29,7 @@ class SideReport:
 
 @dataclass(frozen=True)
 class OtherTestSet:
-    """The tests on another test set than that of the comparison's details."""
+    """The tests on a further test set."""
 
     split: str
     sentences: int
@@ -68,7 +68,7 @@ def compare(
     """Score all runs with the same metrics, test all pairs of sides, and list confounders, buckets and examples.
 
     Args:
-        test_set: that of the details.
+        test_set: the test set of all details.
         sides: the sides, with their translations of ``test_set``.
         others: further test sets, on which the sides are tested too.
     """

@@ -1,6 +1,6 @@
 """Confounders: what else differs between the sides of a comparison, and what limits its conclusions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -11,7 +11,7 @@ from heed.options import format_value
 from heed.runs.config import effective_options, role
 
 OPTIONS_OF_FACTS = ("search.", "weights")
-"""Options that results.json has."""
+"""Options that results.json contains."""
 
 UNEQUAL = 1.05
 """Amounts of training differ if their ratio is larger."""
@@ -85,8 +85,8 @@ def option_facts(sides: Sequence[Side], *, of_model: bool) -> list[Fact]:
     """Return the options that differ between runs and can change the scores.
 
     Args:
-        of_model: return those of the models, which are compared; otherwise all others, which should not differ. Seeds,
-            paths of equal texts, and options that `side_facts` has are left out.
+        of_model: return the options of the models, which are compared; otherwise all others, which should be equal.
+            Seeds, paths of equal texts, and options that `side_facts` contains are left out.
     """
     options = [[effective_options(run.config or {}) for run in side.runs] for side in sides]
     runs = [run for own in options for run in own]
@@ -125,56 +125,45 @@ def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mappi
     return [
         *_unequal_scores(sides, signatures),
         *_unequal_training(sides),
-        *_unequal_decoding(sides),
         *_unequal_options(sides),
         *(sentence for side in sides for sentence in _unequal_runs(side)),
-        *_few_seeds(sides),
-        *_weak_test_set(test_set),
+        *_weak_evidence(test_set, sides),
     ]
 
 
-def _unequal_scores(sides: Sequence[Side], signatures: Mapping[str, str]) -> list[str]:
+def _unequal_scores(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iterator[str]:
     runs = [run for side in sides for run in side.runs]
     recorded = {run.results["valid"][f"{metric.lower()}_signature"] for run in runs for metric in METRICS}
-    if not (others := sorted(recorded - {*signatures.values()})):
-        return []
-    return [
-        "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
-        f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
-    ]
+    if others := sorted(recorded - {*signatures.values()}):
+        yield (
+            "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
+            f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
+        )
 
 
-def _unequal_training(sides: Sequence[Side]) -> list[str]:
-    found = []
+def _unequal_training(sides: Sequence[Side]) -> Iterator[str]:
     if _differ(sides, "data_fingerprint"):
-        found.append("Not a fair comparison: the training data differ.")
+        yield "Not a fair comparison: the training data differ."
     if _differ(sides, "tokenizer_hash"):
-        found.append("Not a fair comparison: the tokenizers differ, so token counts are not comparable either.")
+        yield "Not a fair comparison: the tokenizers differ, so token counts are not comparable either."
     key = "steps" if any("tokens" not in run.results for side in sides for run in side.runs) else "tokens"
     amounts = {side.name: side.mean(key) for side in sides}
     most, least = max(amounts, key=amounts.__getitem__), min(amounts, key=amounts.__getitem__)
     if amounts[most] > UNEQUAL * amounts[least]:
         ratio = f"{amounts[most] / amounts[least]:.1f}×" if amounts[least] else "many times"
         unit = "tokens" if key == "tokens" else "updates"
-        found.append(f"Different amounts of training: {most} had {ratio} the {unit} of {least}.")
-    return found
+        yield f"Different amounts of training: {most} had {ratio} the {unit} of {least}."
 
 
-def _unequal_decoding(sides: Sequence[Side]) -> list[str]:
-    found = []
+def _unequal_options(sides: Sequence[Side]) -> Iterator[str]:
     if _differ(sides, "search"):
-        found.append("The search settings differ: part of the difference may come from the search.")
+        yield "The search settings differ: part of the difference may come from the search."
     if _differ(sides, "weights"):
-        found.append("The weights are selected differently (best, last or an average of checkpoints).")
-    return found
-
-
-def _unequal_options(sides: Sequence[Side]) -> list[str]:
+        yield "The weights are selected differently (best, last or an average of checkpoints)."
     if lacking := [str(run.path) for side in sides for run in side.runs if run.config is None]:
-        return [f"The options of {', '.join(lacking)} are unknown, because config.yaml is missing: copy it, too."]
-    if facts := option_facts(sides, of_model=False):
-        return [f"Options outside the model differ: {describe_options(facts)}."]
-    return []
+        yield f"The options of {', '.join(lacking)} are unknown, because config.yaml is missing: copy it, too."
+    elif facts := option_facts(sides, of_model=False):
+        yield f"Options outside the model differ: {describe_options(facts)}."
 
 
 def describe_options(facts: Sequence[Fact]) -> str:
@@ -182,34 +171,24 @@ def describe_options(facts: Sequence[Fact]) -> str:
     return ", ".join(f"{fact.name} ({' | '.join(map(str, fact.values))})" for fact in facts)
 
 
-def _unequal_runs(side: Side) -> list[str]:
-    """Return differences between the runs of one side other than the seed."""
-    if len(side.runs) == 1:
-        return []
-    found = []
+def _unequal_runs(side: Side) -> Iterator[str]:
+    """Yield differences between the runs of one side other than the seed."""
     keys = ("model", "params", "data_fingerprint", "tokenizer_hash", "steps", "weights")
     if unequal := [key for key in keys if _differ([side], key)]:
-        found.append(f"The runs of {side.name} differ in more than their seeds: {', '.join(unequal)}.")
+        yield f"The runs of {side.name} differ in more than their seeds: {', '.join(unequal)}."
     if len({run.results.get("seed") for run in side.runs}) < len(side.runs):
-        found.append(f"Runs of {side.name} share a seed: its standard deviation over seeds is too small.")
-    return found
+        yield f"Runs of {side.name} share a seed: its standard deviation over seeds is too small."
 
 
-def _few_seeds(sides: Sequence[Side]) -> list[str]:
+def _weak_evidence(test_set: TestSet, sides: Sequence[Side]) -> Iterator[str]:
     if all(len(side.runs) == 1 for side in sides):
-        return ["One seed each: the variance over seeds is unknown."]
-    if any(len(side.runs) < 5 for side in sides):
-        return ["A system has fewer than five seeds: the variance over seeds is a rough estimate."]
-    return []
-
-
-def _weak_test_set(test_set: TestSet) -> list[str]:
-    found = []
+        yield "One seed each: the variance over seeds is unknown."
+    elif any(len(side.runs) < 5 for side in sides):
+        yield "A system has fewer than five seeds: the variance over seeds is a rough estimate."
     if test_set.split == "valid":
-        found.append("The models were selected on the validation set: their scores on it are too high.")
+        yield "The models were selected on the validation set: their scores on it are too high."
     if len(test_set.sources) < 100:
-        found.append(f"Only {len(test_set.sources)} sentences: p-values and intervals are rough estimates.")
-    return found
+        yield f"Only {len(test_set.sources)} sentences: p-values and intervals are rough estimates."
 
 
 def _differ(sides: Sequence[Side], key: str) -> bool:

@@ -59,7 +59,7 @@ class Evidence:
     """By side, `ModelResults.extraction`."""
 
     def to_plain(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the correct answers by side, of these names, run and tag, for ``compare.json``."""
+        """Return the number of correct answers by side, run and tag, for ``compare.json``."""
         return {
             name: [{tag: {"right": found.right, "total": found.total} for tag, found in run.items()} for run in runs]
             for name, runs in zip(names, self.accuracy, strict=True)

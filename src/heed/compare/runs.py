@@ -140,14 +140,13 @@ def _common_split(results: Mapping[Path, Mapping[str, Any]]) -> str:
 
 
 def _read_test_set(path: Path, split: str) -> TestSet:
-    sources, references = _read_lines(path, split, "src"), _read_lines(path, split, "ref")
+    sources = _read_lines(path, split, "src")
     if not sources:
         raise HeedError(f"{path} has an empty {split} set: choose another one with --split.")
-    _check_line_count(path, split, "ref", references, sources)
+    references = _read_lines(path, split, "ref", count=len(sources))
     tags, word_counts = None, None
     if (path / "translations" / f"{split}.meta.jsonl").is_file():
-        metas = _read_lines(path, split, "meta.jsonl")
-        _check_line_count(path, split, "meta.jsonl", metas, sources)
+        metas = _read_lines(path, split, "meta.jsonl", count=len(sources))
         try:
             tags = [str(json.loads(meta).get("tag")) for meta in metas]
         except (ValueError, AttributeError, RecursionError) as error:
@@ -158,22 +157,20 @@ def _read_test_set(path: Path, split: str) -> TestSet:
 
 
 def _read_run(path: Path, results: Mapping[str, Any], test_set: TestSet, first: Path) -> Run:
-    split = test_set.split
+    split, count = test_set.split, len(test_set.sources)
     for suffix, expected in (("src", test_set.sources), ("ref", test_set.references)):
-        lines = _read_lines(path, split, suffix)
-        _check_line_count(path, split, suffix, lines, expected)
+        lines = _read_lines(path, split, suffix, count=count)
         if lines != expected:
             number = next(i for i, (a, b) in enumerate(zip(lines, expected, strict=True), start=1) if a != b)
             raise HeedError(
                 f"{path} and {first} did not translate the same {split} set: line {number} of their {split}.{suffix} "
                 "differs. Only translations of the same sentences can be compared."
             )
-    translations = _read_lines(path, split, "hyp")
-    _check_line_count(path, split, "hyp", translations, test_set.sources)
-    return Run(path, results, translations, find_config(path))
+    return Run(path, results, _read_lines(path, split, "hyp", count=count), find_config(path))
 
 
-def _read_lines(path: Path, split: str, suffix: str) -> list[str]:
+def _read_lines(path: Path, split: str, suffix: str, *, count: int | None = None) -> list[str]:
+    """Return the lines of a file in ``translations/``, ``count`` of them."""
     file = path / "translations" / f"{split}.{suffix}"
     if not file.is_file():
         there = ", ".join(sorted(found.stem for found in file.parent.glob("*.hyp")))
@@ -183,14 +180,12 @@ def _read_lines(path: Path, split: str, suffix: str) -> list[str]:
         )
     try:
         # Runs end lines with "\n" only; splitlines() would split at other characters, too.
-        return file.read_bytes().decode().split("\n")[:-1]
+        lines = file.read_bytes().decode().split("\n")[:-1]
     except UnicodeDecodeError as error:
         raise HeedError(f"{file} is not UTF-8: copy it again.") from error
-
-
-def _check_line_count(path: Path, split: str, suffix: str, lines: Sequence[str], expected: Sequence[str]) -> None:
-    if len(lines) != len(expected):
+    if count not in (None, len(lines)):
         raise HeedError(
-            f"{path / 'translations' / split}.{suffix} has {len(lines):,} lines where {len(expected):,} are expected, "
-            "one for each source sentence: copy the run again."
+            f"{file} has {len(lines):,} lines where {count:,} are expected, one for each source sentence: copy the run "
+            "again."
         )
+    return lines

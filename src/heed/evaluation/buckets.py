@@ -36,21 +36,21 @@ def count_words(lines: Iterable[str], vocabulary: set[str]) -> dict[str, int]:
 def group_by_length(sources: Sequence[str]) -> Bucketing:
     """Group sentences by the number of source words."""
     lengths = [len(casefolded_words(source)) for source in sources]
-    return Bucketing("Source length", "words in the source", _group_by_number(lengths, LENGTHS))
+    return _group_by_number("Source length", "words in the source", lengths, LENGTHS)
 
 
 def group_by_rarest_word(sources: Sequence[str], counts: Mapping[str, int]) -> Bucketing:
     """Group sentences by the training count of their rarest source word; sentences without words are left out."""
     rarest = [min((counts.get(word, 0) for word in casefolded_words(source)), default=None) for source in sources]
     note = "how often the rarest source word occurs in the training data"
-    return Bucketing("Rare words", note, _group_by_number(rarest, FREQUENCIES))
+    return _group_by_number("Rare words", note, rarest, FREQUENCIES)
 
 
 def group_by_unknown_words(sources: Sequence[str], counts: Mapping[str, int]) -> Bucketing:
     """Group sentences by the number of source words that do not occur in the training data."""
     unknown = [sum(not counts.get(word, 0) for word in casefolded_words(source)) for source in sources]
     note = "source words that do not occur in the training data"
-    return Bucketing("Unknown words", note, _group_by_number(unknown, NUMBERS))
+    return _group_by_number("Unknown words", note, unknown, NUMBERS)
 
 
 def group_by_copied_words(sources: Sequence[str], references: Sequence[str]) -> Bucketing:
@@ -59,7 +59,7 @@ def group_by_copied_words(sources: Sequence[str], references: Sequence[str]) -> 
         (Counter(casefolded_words(source)) & Counter(casefolded_words(reference))).total()
         for source, reference in zip(sources, references, strict=True)
     ]
-    return Bucketing("Copied words", "source words that are also in the reference", _group_by_number(copied, NUMBERS))
+    return _group_by_number("Copied words", "source words that are also in the reference", copied, NUMBERS)
 
 
 def group_by_tag(tags: Sequence[str]) -> Bucketing:
@@ -68,24 +68,22 @@ def group_by_tag(tags: Sequence[str]) -> Bucketing:
     return Bucketing("Phenomenon", "tag", buckets)
 
 
-def _group_by_number(numbers: Sequence[int | None], bounds: Sequence[int]) -> dict[str, list[int]]:
-    """Group sentence indices by their number; None is left out.
+def _group_by_number(title: str, note: str, numbers: Sequence[int | None], bounds: Sequence[int]) -> Bucketing:
+    """Group sentences by a number; those without one are left out.
 
     Args:
+        title: As in `Bucketing`.
+        note: As in `Bucketing`.
         numbers: One for each sentence.
         bounds: Lower bounds of the second and following buckets.
     """
-    labels = _labels(bounds)
-    buckets: dict[str, list[int]] = {label: [] for label in labels}
+    labels = [f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}" for low, high in pairwise((0, *bounds))]
+    buckets: dict[str, list[int]] = {label: [] for label in (*labels, f"{bounds[-1]:,} or more")}
+    by_number = list(buckets.values())
     for i, number in enumerate(numbers):
         if number is not None:
-            buckets[labels[bisect_right(bounds, number)]].append(i)
-    return {label: rows for label, rows in buckets.items() if rows}
-
-
-def _labels(bounds: Sequence[int]) -> list[str]:
-    ranges = [f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}" for low, high in pairwise((0, *bounds))]
-    return [*ranges, f"{bounds[-1]:,} or more"]
+            by_number[bisect_right(bounds, number)].append(i)
+    return Bucketing(title, note, {label: rows for label, rows in buckets.items() if rows})
 
 
 # ---- word count files

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from heed.errors import HeedError, missing_package
 
@@ -36,6 +36,7 @@ class MetricScore:
     """As in `Scores`."""
 
 
+@runtime_checkable
 class Metric(Protocol):
     """A metric of ``metrics`` in ``conf/train.yaml``, with which ``select=`` compares validations."""
 

@@ -48,6 +48,7 @@ class Schema:
     search: Any
     trainer: Any
     callbacks: Any
+    metrics: dict[str, Any] = field(default_factory=dict)
     sweep: Any = None
     logger: dict[str, Any] = field(default_factory=dict)  # logger=none and logger=[] give nothing
 

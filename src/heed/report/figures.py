@@ -9,7 +9,7 @@ Positions are in per cent of the width, so that a figure fits a phone while its 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +66,6 @@ class Axis:
         return round((value - low) / (high - low) * self.length, 2)
 
 
-class _Cell(NamedTuple):
-    row: int
-    column: int
-    value: float
-
-
 def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Markup:
     """Draw values and intervals on one axis.
 
@@ -109,7 +103,7 @@ def heat_map(
     top = math.ceil(14 + max(map(_width, columns), default=0) * math.sin(math.radians(60)))
     # The rotated label of the last column extends beyond the grid.
     beyond = math.ceil(_width(columns[-1]) * math.cos(math.radians(60))) if columns else 0
-    cells = [_Cell(int(r), int(c), min(float(weights[r, c]), 1.0)) for r, c in np.argwhere(weights >= SMALLEST_WEIGHT)]
+    cells = [(r, c, min(float(weights[r, c]), 1.0)) for r, c in np.argwhere(weights >= SMALLEST_WEIGHT).tolist()]
     return render_template(
         "heat_map.html.j2",
         rows=rows,

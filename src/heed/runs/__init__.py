@@ -1,1 +1,1 @@
-"""Run folders on disk: claim, read, write, average and list them. Files only: neither Lightning nor Hydra."""
+"""Run folders on disk: create, read, write, average and list them. Files only: neither Lightning nor Hydra."""

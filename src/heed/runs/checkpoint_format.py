@@ -25,7 +25,7 @@ def check_undamaged(path: Path) -> None:
     """Compare the content of a checkpoint with the CRCs in its archive: torch writes them, but does not check them.
 
     Raises:
-        Exception: of many kinds, if the archive is damaged.
+        Exception: of many types, if the archive is damaged.
     """
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():

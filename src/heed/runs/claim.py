@@ -1,4 +1,4 @@
-"""Claim a run folder for one run, exclusively: no two runs ever write to the same folder."""
+"""Create, lock and remove run folders. No two runs ever write to the same folder."""
 
 import re
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ LOCK = ".lock"
 def create(parent: Path, now: str) -> Path:
     """Create and return a new folder in ``parent``, named after the time ``now``, with a suffix if that exists.
 
-    Folders sort by the order of their creation (:func:`creation_order`). If the clock was set back, the name is that
-    of the newest folder with the next suffix.
+    `creation_order` sorts these folders. If the clock was set back, the name is that of the newest folder with the next
+    suffix.
 
     Args:
         now: the time as ``YYYY-MM-DD_hh-mm-ss``.
@@ -39,7 +39,7 @@ def create(parent: Path, now: str) -> Path:
 
 
 def creation_order(folder: Path) -> tuple[str, int]:
-    """Return a sort key of folders made by :func:`create`; folders with other names sort first."""
+    """Return a sort key of folders made by `create`; folders with other names sort first."""
     match = re.fullmatch(r"(\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:-(\d+))?", folder.name)
     return (match[1], int(match[2] or 1)) if match else ("", 0)
 
@@ -70,7 +70,7 @@ def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():
         for file in (CONFIG, "wandb/id", LOCK, *HYDRA_FILES):
-            with suppress(PermissionError):  # of Windows for the lock while it is held; its release removes it there
+            with suppress(PermissionError):  # Windows: the lock is held, and its release removes it
                 (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
         with suppress(OSError):  # not empty

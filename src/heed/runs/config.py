@@ -38,7 +38,7 @@ ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("data.root", "data.valid", "data.test"), "text"),
     "model": "model",
 }  # fmt: skip
-"""The roles of options, and of groups with all options in them. All others are conditions."""
+"""The roles of options and of whole groups. All other options are conditions."""
 
 
 def role(name: str) -> Role:
@@ -47,7 +47,7 @@ def role(name: str) -> Role:
     groups = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     if found := next((ROLES[group] for group in groups if group in ROLES), None):
         return found
-    # A text of a mixture has other options beside its files.
+    # The other options of a text in a mixture, such as its weight, are conditions.
     return "text" if name == "data.train" or parts[-1] == "files" else "condition"
 
 
@@ -61,7 +61,7 @@ def read_config(run: Path) -> dict[str, Any]:
 
 
 def find_config(run: Path) -> dict[str, Any] | None:
-    """Return the options of a run, or None where the folder is not a run's or its config cannot be read."""
+    """Return the options of a run, or None if the folder is not a run or its config cannot be read."""
     try:
         config = read_config(run)
     except HeedError:
@@ -77,7 +77,7 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
 
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the options that differ between a run's config and that of its resumption, and must not."""
+    """Return the options that must not change when a run is resumed, but differ."""
     return [name for key in now for name in _differences(key, before.get(key), now[key])]
 
 

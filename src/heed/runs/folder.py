@@ -13,7 +13,7 @@ from heed.runs.config import read_config, write_config
 from heed.runs.resume import starting_checkpoint
 
 COUNTED_PAIRS = 1_000_000
-"""Training pairs in which words are counted: enough to tell whether a word is rare."""
+"""Training pairs whose words are counted: enough to tell whether a word is rare."""
 
 
 class RunFolder:
@@ -37,7 +37,7 @@ class RunFolder:
         """
         checkpoint = starting_checkpoint(self.path, self.config)
         if self.config["resume"]:
-            # The weights of the run still come from there.
+            # The run still started from these weights.
             self.config = {**self.config, "ckpt_path": read_config(self.path).get("ckpt_path")}
         if write:
             write_config(self.path, self.config)
@@ -81,11 +81,12 @@ class RunFolder:
 
 
 def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[Path, Path]]:
-    """Return the source and reference file of a run's validation set in each direction, as far as they are there.
+    """Return the source and reference file of a run's validation set in each direction that has them.
 
     Args:
         path: the run, or its model folder.
-        directions: of the model, such as "en-de". A run with one validation set writes it as "valid", in the first one.
+        directions: the model's directions, such as "en-de". A run with a single validation set, in the first direction,
+            writes it as "valid".
     """
     names = {"valid": directions[0], **{f"valid-{direction}": direction for direction in directions}}
     found = {}

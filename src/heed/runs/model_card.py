@@ -12,11 +12,11 @@ from heed.files import replacing, yaml_text
 CARD = "README.md"
 
 MIN_SENTENCES = 20
-"""Smaller groups of sentences are not listed: their scores are mostly chance."""
+"""Smaller groups are not listed, because their scores are mostly chance."""
 WEAK_GROUPS = 5
 RESAMPLES = 1_000
 LOCAL = ("cache_dir", "logger")
-"""Options that say nothing about the model, but something about the machine."""
+"""Options that describe the machine, not the model."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def write_model_card(
         splits: the scored data sets by name, as in ``results``.
         word_counts: how often source words occur in the training data.
         directions: source and target language of each direction.
-        license: of the model, such as "cc-by-4.0"; None: not chosen yet.
+        license: licence of the model, such as "cc-by-4.0"; None if it is not chosen yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -59,7 +59,7 @@ def write_model_card(
         for name, split in splits.items()
     }
     rows = [row for name, split in splits.items() for row in _score_rows(name, split, statistics[name])]
-    # The set of which weak spots and an example are given.
+    # The set that gives the weak spots and the example.
     name = next((name for name in splits if name in results["tests"]), next(iter(splits), ""))
     weak, overall = _weak_groups(splits[name], statistics[name]["chrF"], word_counts) if splits else ([], 0.0)
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name != CARD)
@@ -123,7 +123,7 @@ def _score_rows(name: str, split: CardSplit, statistics: Mapping[str, Statistics
 def _weak_groups(
     split: CardSplit, statistics: Statistics, word_counts: Mapping[str, int]
 ) -> tuple[list[dict[str, Any]], float]:
-    """Return the groups of sentences with the lowest chrF below that of all sentences, and the latter."""
+    """Return the groups of sentences with the lowest chrF below that of all sentences, and the chrF of all."""
     groupings = [group_by_length(split.sources), group_by_rarest_word(split.sources, word_counts)]
     if split.tags is not None:
         groupings.append(group_by_tag(split.tags))

@@ -1,4 +1,4 @@
-"""The results of a run that a search may optimise."""
+"""The results of a run that a hyperparameter search may optimise."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -43,7 +43,7 @@ def objective_values(results: Mapping[str, Any], names: Sequence[str]) -> list[f
         results: the content of results.json.
 
     Raises:
-        HeedError: if a value is missing, as a loss that is not finite.
+        HeedError: if a value is missing, such as a loss that is not finite.
     """
     values = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The overrides with which a run was started, and those in which the jobs of a grid differ."""
+"""The overrides of a run, and those that a grid varies."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ GRID = "multirun.yaml"
 
 
 def read_overrides(run: Path) -> list[str]:
-    """Return the overrides of a run, none where the file is missing or cannot be read."""
+    """Return the overrides of a run; none if the file is missing or cannot be read."""
     return _texts(_read_yaml(run / OVERRIDES))
 
 

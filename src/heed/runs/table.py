@@ -1,4 +1,4 @@
-"""The table of runs that ``heed runs`` prints, and a grid at its end."""
+"""The table of runs that ``heed runs`` prints. A grid prints it at its end."""
 
 import csv
 import math
@@ -49,8 +49,8 @@ def read_runs(folder: Path) -> list[Row]:
     """Return one row for each run at or under ``folder``, sorted by path.
 
     The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
-    BLEU so far, by greedy search. Unknown values are None; ``settings`` are the overrides in which the jobs
-    of a grid differ, or in which single runs differ, without ``name=``, which is part of ``run``.
+    BLEU so far, by greedy search. Unknown values are None. ``settings`` are the overrides that differ among the jobs of
+    a grid, or among single runs, without ``name=``.
 
     Raises:
         HeedError: if there is no run.

@@ -87,7 +87,7 @@ class Possessive:
 
 
 Determiner: TypeAlias = Literal["the", "a"] | Possessive | None
-"""None: a bare plural or a proper name."""
+"""None for a bare plural or a proper name."""
 
 
 class Nominal(Node):
@@ -145,7 +145,7 @@ class NounPhrase(Nominal):
 
         Args:
             case: the case of the phrase.
-            negation: the keys of a negation that is expressed by this phrase's article, which turns ein into kein.
+            negation: the keys of a negation that the article of this phrase expresses: kein instead of ein.
         """
         form = "pl" if self.plural else self.noun.gender
         ending = "en"

@@ -13,8 +13,8 @@ class Noun:
 
     Attributes:
         gender: the German grammatical gender.
-        sex: set if the English pronoun is "he" or "she"; None: "it".
-        weak: the German singular in the accusative and dative, if the noun is weak (der Junge, den Jungen).
+        sex: "m" or "f" if the English pronoun is "he" or "she"; None if it is "it".
+        weak: the German accusative and dative singular of a weak noun (der Junge, den Jungen).
         mass: a mass noun, which has no indefinite article.
     """
 

@@ -265,7 +265,7 @@ def activity_clause(
     Args:
         mentioned: nouns that the sentence contains already. They are not drawn again, because "the king" would refer to
             the same king. The nouns of this clause are added to the set.
-        lasting: True draws only verbs with a progressive form, False only verbs without; None: any.
+        lasting: True draws only verbs with a progressive form, False only verbs without one, None any verb.
         forms: verb forms to draw from.
         extras: probability of a place, and of a time if ``timed``.
         timed: whether a time may be added.
