@@ -106,8 +106,9 @@ class OnnxDecoderStep(nn.Module):
         layers = tuple(KeyValue(key, value) for key, value in zip(memory_key, memory_value, strict=True))
         past = tuple(KeyValue(key, value) for key, value in zip(past_key, past_value, strict=True))
         state = TransformerState(past, layers, src_mask, past_key.shape[3])
-        output, state = self.model.step(tokens, state)
-        present = [cache for cache in state.past if cache is not None]
+        output, after = self.model.step(tokens, state)
+        assert isinstance(after, TransformerState)
+        present = [cache for cache in after.past if cache is not None]
         keys, values = (torch.stack([getattr(cache, part) for cache in present]) for part in ("key", "value"))
         return output.logits[:, 0], keys, values
 
