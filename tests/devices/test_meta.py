@@ -131,7 +131,8 @@ def test_a_training_step(
     ).to(META)
     module.train()
     optimizer = module.configure_optimizers()
-    data = SimpleNamespace(mixed=["a", "b", "c"], planner=SimpleNamespace(device_tokens=99), advance=lambda shard: None)
+    corpus = SimpleNamespace(train=SimpleNamespace(texts=["a", "b", "c"]))
+    data = SimpleNamespace(corpus=corpus, planner=SimpleNamespace(device_tokens=99), advance=lambda shard: None)
     trainer: Any = SimpleNamespace(
         world_size=2, optimizers=[optimizer], precision_plugin=None, strategy=None, global_step=3
     )

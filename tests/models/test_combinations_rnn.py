@@ -56,7 +56,7 @@ REFUSED = {
     "model.attention.reach=far": r"model\.attention\.reach=far must be global or local_m or local_p\.",
     "model.attention.order=graves": r"model\.attention\.order=graves must be luong or bahdanau\.",
     "model.attention.order=bahdanau": r"input_feeding=true contradicts model\.attention\.order=bahdanau",
-    "model.attention.coverage=true": r"coverage=true is not supported by .*score=general: choose concat or additive",
+    "model.attention.coverage=true": r"coverage=true is not supported by .*score=general: choose additive or concat",
     "model.attention.reach=local_p model.attention.window=0": r"window=0 must be an integer >= 1 or null\.",
     "model.attention.reach=local_m model.attention.window=null": r"window=null contradicts .*reach=local_m: give",
     "model.attention.max_source=50": r"max_source=50 contradicts model\.attention\.score=general",
