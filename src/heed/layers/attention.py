@@ -200,7 +200,7 @@ class CrossAttention(nn.Module):
             memory: the result of :meth:`project` for N sentences.
             mask: True = may attend; None: to everything.
         """
-        N, T, D = len(memory.key), x.shape[1], x.shape[2]
+        N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]  # not len(), which ONNX export would make a constant
         # The queries of a sentence's K hypotheses become one sequence of K · T queries.
         output, weights = self.attention(x.reshape(N, -1, D), memory, mask, maps=maps)  # "N KT D", "N H KT S"
         if weights is not None:
