@@ -240,9 +240,8 @@ class TranslationData(L.LightningDataModule):
         planner.check_length(pair + tags + 2)
         noises = [part.text.noise for part in corpus.train.texts]
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
-        ends = self.train.chunk_starts[1:]
-        sample = np.arange(ends[min(int(np.searchsorted(ends, GROWTH_PAIRS)), len(ends) - 1)])
-        self.growth = self.sampler.growth(self.train.read(sample)) if self.sampler else 1.0
+        sample = self.train.read(np.arange(min(GROWTH_PAIRS, len(self.train))))
+        self.growth = self.sampler.growth(sample) if self.sampler else 1.0
         """How many times as many target tokens the training pairs have with BPE-dropout."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
         """The training steps, and how long training has waited for them."""

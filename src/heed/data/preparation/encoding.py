@@ -15,7 +15,7 @@ from heed.data.text import Advance
 from heed.data.tokenizer import Tokenizer
 from heed.files import remove
 
-SHARD = 1_000_000
+SHARD = 250_000
 """Average number of pairs of a file, which a process encodes and sorts in memory."""
 
 

@@ -14,8 +14,8 @@ from heed.data.cleaning import Cleaning, CleaningReport
 from heed.data.digests import Digests
 from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
+from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, Rules, write_clean_text
-from heed.data.preparation.encoding import id_type, write_pairs
 from heed.data.preparation.workers import Workers
 from heed.data.text import Advance, Block, Text, WordCounts
 from heed.data.tokenizer import Tokenizer
@@ -152,9 +152,9 @@ class TrainingText:
         def build(folder: Path) -> None:
             self._check_room(folder, tokenizer)
             with Workers.started(self.processes(self.clean.chars)) as workers:
-                write_pairs(folder, self.clean, tokenizer, workers)
+                encoding.write_pairs(folder, self.clean, tokenizer, workers)
 
-        folder = self.cache_dir / "encoded" / _digest(self.fingerprint, tokenizer.hash)
+        folder = self.cache_dir / "encoded" / _digest(self.fingerprint, tokenizer.hash, encoding.SHARD)
         return StoredPairs.load(build_once(folder, build, wait_minutes=self.preparation.wait_minutes))
 
     def _check_room(self, folder: Path, tokenizer: Tokenizer) -> None:
@@ -164,7 +164,7 @@ class TrainingText:
         tokens = sum(map(len, (*tokenizer.encode_src(src, tagged=False), *tokenizer.encode_tgt(tgt))))
         tokens_per_char = tokens / max(1, sum(map(len, (*src, *tgt))))
         offsets = 2 * 4 * len(self)
-        needed = ROOM * (id_type(tokenizer).bit_width / 8 * tokens_per_char * self.clean.chars + offsets)
+        needed = ROOM * (encoding.id_type(tokenizer).bit_width / 8 * tokens_per_char * self.clean.chars + offsets)
         done = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         free = shutil.disk_usage(folder).free
         if needed > free + done:
