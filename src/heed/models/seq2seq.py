@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -108,7 +108,7 @@ class ModelConfig(ABC):
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, data: Any) -> Self:
+    def from_plain(cls, data: Any) -> "ModelConfig":
         """Return the configuration that ``to_plain`` wrote.
 
         Raises:
