@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
@@ -71,12 +73,12 @@ def test_skipped_steps_are_counted_in_total_and_consecutively() -> None:
     assert skipped.counts.tolist() == [3, 1]
     restored = SkippedSteps(limit=3)
     checkpoint: dict[str, Any] = {}
-    skipped.on_save_checkpoint(None, None, checkpoint)
-    restored.on_load_checkpoint(None, None, checkpoint)
+    checkpoints = SimpleNamespace(last=[Path("here.ckpt")])
+    trainer = Mock(spec=L.Trainer, global_step=9, log_every_n_steps=3, checkpoint_callback=checkpoints)
+    skipped.on_save_checkpoint(trainer, L.LightningModule(), checkpoint)
+    restored.on_load_checkpoint(trainer, L.LightningModule(), checkpoint)
     restored.count(torch.tensor(False))
     assert restored.counts.tolist() == [4, 2]
-    checkpoints = SimpleNamespace(last=[Path("here.ckpt")])
-    trainer = SimpleNamespace(global_step=9, log_every_n_steps=3, checkpoint_callback=checkpoints)
     restored.on_train_batch_end(trainer)
     restored.count(torch.tensor(False))
     with pytest.raises(HeedError, match=r"up to step 9, 3 steps in a row .* ckpt_path='here\.ckpt'"):

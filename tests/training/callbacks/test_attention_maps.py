@@ -89,7 +89,7 @@ def test_a_resumed_run_removes_maps_of_later_steps(tmp_path: Path) -> None:
     for step in (2, 4, 12):
         (tmp_path / "attention" / f"{step:07d}").mkdir(parents=True)
     callback = DrawAttentionMaps(sentences=1)
-    trainer = Mock(is_global_zero=True, global_step=4, default_root_dir=tmp_path)
+    trainer = Mock(spec=L.Trainer, is_global_zero=True, global_step=4, default_root_dir=tmp_path)
     callback.on_train_start(trainer, L.LightningModule())
     assert [path.name for path in sorted((tmp_path / "attention").iterdir())] == ["0000002", "0000004"]
 

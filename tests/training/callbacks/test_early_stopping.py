@@ -1,6 +1,9 @@
 """Training stops after a number of validations without an improvement."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
+
+import lightning as L
 
 from heed.runs.selection import Selection
 from heed.training.callbacks.stopping import EarlyStopping
@@ -9,7 +12,8 @@ from heed.training.callbacks.stopping import EarlyStopping
 def stopping_validation(callback: EarlyStopping, scores: list[tuple[float, float]]) -> int:
     """Return the index of the validation, (BLEU, loss), after which training stops; their number if it does not."""
     checkpoints = SimpleNamespace(selection=Selection())
-    trainer, module = SimpleNamespace(checkpoint_callback=checkpoints, should_stop=False), SimpleNamespace()
+    trainer = Mock(spec=L.Trainer, checkpoint_callback=checkpoints, should_stop=False)
+    module = Mock(spec=L.LightningModule)
     for number, (bleu, loss) in enumerate(scores):
         module.validation_scores = {"bleu": bleu, "chrf": 10.0, "loss": loss}
         callback.on_validation_end(trainer, module)
