@@ -1,4 +1,4 @@
-"""Records with several fields, of which some hold source, target and score."""
+"""Records whose fields hold the source, the target and the score."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
