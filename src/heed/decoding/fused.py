@@ -80,7 +80,7 @@ class FusedTransformer(Transformer):
 
     def __init__(self, model: Transformer, prepare: Prepare) -> None:
         nn.Module.__init__(self)
-        vars(self).update(vars(model))
+        self.__dict__.update(vars(model))
         self.fused_layers = tuple(FusedLayer.of(layer, prepare) for layer in model.decoder)
         self.fused_norm = _norm(model.decoder_norm)
         self.fused_output = prepare((model.output.weight, None))
