@@ -6,6 +6,7 @@ word order, inflection, contractions (zum, einzuzahlen) and words without a coun
 languages, and the alignment is correct by construction.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
@@ -90,7 +91,7 @@ Determiner: TypeAlias = Literal["the", "a"] | Possessive | None
 """None for a bare plural or a proper name."""
 
 
-class Nominal(Node):
+class Nominal(Node, ABC):
     """A noun phrase or a pronoun."""
 
     plural = False
@@ -105,11 +106,13 @@ class Nominal(Node):
         """The key of its noun or pronoun."""
         return self, "noun"
 
+    @abstractmethod
     def english(self, case: Case) -> Words:
-        raise NotImplementedError
+        """Return its words in a case."""
 
+    @abstractmethod
     def german(self, case: Case) -> Words:
-        raise NotImplementedError
+        """Return its words in a case."""
 
 
 @dataclass(frozen=True, eq=False)
