@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heed.data.digests import mixed
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.pairs import Pairs, StoredPairs, id_lists
+from heed.data.pairs import Pairs, StoredPairs, chunk_size, flatten, id_lists, unflatten
 
 Corpus = list[tuple[list[int], list[int]]]
 sides = st.lists(st.integers(10, 99), max_size=5)
@@ -79,6 +80,22 @@ def test_epochs_and_seeds_have_different_orders() -> None:
     orders = [EpochOrder(training, seed=seed).read(0, 200).rows.tolist() for seed in ((1, 0), (1, 1), (2, 0), (1, 0))]
     assert orders[0] == orders[3]
     assert len({tuple(order) for order in orders}) == 3
+
+
+def test_the_pools_of_a_million_pairs_sorted_by_domain_are_mixed() -> None:
+    """The mix of domains in a pool is that of a shuffled corpus, although pairs are drawn in chunks."""
+    domains, pairs, pool = 10, 1_000_000, 20_000
+    domain = np.repeat(np.arange(domains), pairs // domains)
+    # As a preparation stores them: in the order of their digests.
+    stored = domain[np.argsort(mixed(np.zeros(pairs, np.uint64), np.arange(1, pairs + 1)))].astype(np.int32)
+    ids = unflatten(stored, np.ones(pairs, np.int64))
+    order = EpochOrder(TrainingPairs([View(StoredPairs.in_memory(ids, ids, chunk=chunk_size(pairs)))]), seed=(1, 0))
+    counts = np.array([np.bincount(flatten(order.read(first, first + pool).src)[0]) for first in range(0, pairs, pool)])
+    expected = pool / domains
+    # The number of pairs of a domain in a random pool has this variance (hypergeometric).
+    variance = expected * (1 - 1 / domains) * (pairs - pool) / (pairs - 1)
+    assert 0.8 < np.mean((counts - expected) ** 2) / variance < 1.2
+    assert np.abs(counts - expected).max() < 5 * variance**0.5
 
 
 @pytest.mark.parametrize("rows", [[], [3], [0, 1, 5, 5, 2]])

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heed.data.order import RandomPermutation
 from heed.data.steps import Planner, shard
 from heed.errors import HeedError
 from tests.data.corpora import Lengths, epoch_order, numbered_steps, plan_steps
@@ -206,24 +205,3 @@ def test_a_step_has_at_least_one_sentence() -> None:
     tgt = np.array([7, 9, 8, 30])
     steps = plan_steps(Planner(batch_tokens=1, device_tokens=100, pad_to_multiple=1, pool=2, seed=1), tgt, tgt, epoch=0)
     assert sorted(step.tgt_tokens for step in steps) == sorted(tgt)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.integers(1, 2000), st.integers(0, 2**31))
-def test_a_random_permutation_is_a_permutation(size: int, seed: int) -> None:
-    permutation = RandomPermutation(size, np.random.default_rng(seed))
-    order = permutation(np.arange(size)).tolist()
-    assert sorted(order) == list(range(size))
-    assert permutation(np.arange(size // 3, size // 2)).tolist() == order[size // 3 : size // 2]
-
-
-@pytest.mark.parametrize("size", [16, 60])
-def test_random_permutations_are_uniform(size: int) -> None:
-    """χ² test over 1,000 keys: elements are uniform over positions, and so are differences of neighbours."""
-    seeds = [np.random.default_rng((1, key)) for key in range(1000)]
-    orders = np.array([RandomPermutation(size, rng)(np.arange(size)) for rng in seeds])
-    positions = np.array([np.bincount(column, minlength=size) for column in orders.T])
-    differences = np.bincount((np.diff(orders, axis=1) % size).ravel(), minlength=size)[1:]
-    for counts, degrees_of_freedom in ((positions, (size - 1) ** 2), (differences, size - 2)):
-        chi_squared = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
-        assert chi_squared < degrees_of_freedom + 5 * (2 * degrees_of_freedom) ** 0.5

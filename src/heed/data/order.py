@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, gather, lengths, unflatten
@@ -133,7 +132,7 @@ class EpochOrder(Order):
     def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int], text: int | None = None) -> None:
         self.pairs = pairs
         chunks = np.arange(len(pairs.chunk_tgt_tokens)) if text is None else pairs.chunks_of(text)
-        chunks = chunks[RandomPermutation(len(chunks), np.random.default_rng(tuple(seed)))(np.arange(len(chunks)))]
+        chunks = np.random.default_rng(tuple(seed)).permutation(chunks)
         self._first_rows = pairs.chunk_starts[chunks]
         self._starts = np.append(0, np.cumsum(np.diff(pairs.chunk_starts)[chunks]))
         self._tokens = np.append(0, np.cumsum(pairs.chunk_tgt_tokens[chunks]))
@@ -163,38 +162,3 @@ class EpochOrder(Order):
         """Return the target tokens before each pair of a chunk, and at its end those of all."""
         lengths = self.read(*self._starts[index : index + 2].tolist()).tgt_lengths + 1
         return np.cumsum(np.append(0, lengths))
-
-
-class RandomPermutation:
-    """A pseudo-random permutation of 0 .. size - 1 that is computed per position, without memory for all positions.
-
-    A Feistel network (Luby & Rackoff 1988) permutes 0 .. 4ⁿ - 1 for some 4ⁿ ≥ size; results of at least ``size`` are
-    permuted again until they are smaller (cycle walking: Black & Rogaway 2002, §3).
-
-    Args:
-        size: number of elements.
-        rng: source of the keys.
-    """
-
-    def __init__(self, size: int, rng: np.random.Generator) -> None:
-        self.size = size
-        # One key per round. Four rounds suffice in theory, but are measurably uneven for sizes below a hundred.
-        self.keys = rng.integers(2**32, size=6, dtype=np.uint64)
-        self.half = np.uint64(max(1, (max(size - 1, 1).bit_length() + 1) // 2))
-        self.mask = np.uint64((1 << int(self.half)) - 1)
-
-    def __call__(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the elements at these positions."""
-        values = self._permute(positions.astype(np.uint64))
-        while len(outside := np.flatnonzero(values >= self.size)):
-            values[outside] = self._permute(values[outside])
-        return values.astype(np.int64)
-
-    def _permute(self, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        left, right = values >> self.half, values & self.mask
-        for key in self.keys:
-            # The finaliser of MurmurHash3 mixes the key and one half into all bits.
-            mixed = (right ^ key) * np.uint64(0xFF51AFD7ED558CCD)
-            mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-            left, right = right, left ^ ((mixed ^ (mixed >> np.uint64(33))) & self.mask)
-        return (left << self.half) | right
