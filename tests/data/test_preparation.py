@@ -1,4 +1,4 @@
-"""Preparation: the same files whatever the processes, the interruptions and the sizes of parts and shards."""
+"""Preparation: the same files whatever the processes, the interruptions and the sizes of blocks and shards."""
 
 import json
 import os
@@ -101,13 +101,13 @@ def write_text(path: Path, pairs: int) -> str:
     return f"[['{path}/t.en','{path}/t.de']]"
 
 
-# Prepares a text in parts of 300 lines and prints the digest. Arguments: folder, cache, number of processes.
+# Prepares a text in blocks of 300 lines and prints the digest. Arguments: folder, cache, number of processes.
 PREPARE = """
 import sys
 from pathlib import Path
 from heed.data.cleaning import Cleaning
 from heed.data.directions import Direction
-from heed.data.formats import lines
+from heed.data.formats import text_files
 from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import training_text
 from heed.data.text import Text
@@ -116,7 +116,7 @@ from tests.data.corpora import NO_RULES
 
 if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    lines.PART, lines.SCANNED, training_text.SMALL = 300, 20_000, 0
+    text_files.BLOCK, training_text.SMALL = 300, 0
     text = training_text.TrainingText(
         Text([TextFiles(folder / "t.en", folder / "t.de")], Direction("en", "de")),
         directions=(Direction("en", "de"),),
@@ -357,7 +357,7 @@ def test_a_file_that_changes_while_it_is_scanned_is_an_error(tmp_path: Path, mon
     assert "W1" in " ".join(src for src, _ in sentence_pairs(text_of_files(tmp_path)))
 
 
-def test_the_report_is_the_same_for_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_the_same_for_blocks_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples, too, which are the first of each rule in the text."""
     write_text(tmp_path, 1000)
     for language in ("en", "de"):  # the only duplicate and the only placeholder are far behind
@@ -373,9 +373,7 @@ def test_the_report_is_the_same_for_parts_of_any_size(tmp_path: Path, monkeypatc
     (manifest,) = (tmp_path / "whole").glob("text/*/text.json")
     sizes = [(tmp_path / f"t.{language}").stat().st_size for language in ("en", "de")]
     assert json.loads(manifest.read_text())["inputs"] == {f"{tmp_path}/t.en and {tmp_path}/t.de": sum(sizes)}
-    monkeypatch.setattr("heed.data.formats.lines.PART", 60)
-    monkeypatch.setattr("heed.data.formats.lines.SCANNED", 1000)
-    monkeypatch.setattr("heed.data.text.BLOCK", 7)
+    monkeypatch.setattr("heed.data.formats.text_files.BLOCK", 7)
     monkeypatch.setattr(module, "SMALL", 0)
     assert text_of_files(tmp_path, "parts", rules).report == whole
 

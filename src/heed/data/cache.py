@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.files import remove, remove_unfinished, replacing
 from heed.progress import is_first_process, progress_bar
 
-FORMAT = 3
+FORMAT = 4
 """Version of the entries. Those of another version are built again."""
 
 MANIFEST = "manifest.json"

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from heed.data.arrow import batches_of
 from heed.data.cache import read_digests
 from heed.files import replacing
 
@@ -196,7 +195,8 @@ def _shard_files(folder: Path) -> list[Path]:
 def _map_batches(folder: Path) -> Iterator[pa.RecordBatch]:
     """Yield the record batches of all files, memory-mapped."""
     for file in _shard_files(folder):
-        yield from batches_of(pa.ipc.open_file(pa.memory_map(str(file))))
+        reader = pa.ipc.open_file(pa.memory_map(str(file)))
+        yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def _chunk_tokens(batch: pa.RecordBatch, chunk: int) -> IntArray:

@@ -1,4 +1,4 @@
-"""Parallel text: where it comes from, in parts that processes read independently, and small sets of it in memory."""
+"""Parallel text: where it comes from, and small sets of it in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ BLOCK = 20_000
 """Sentence pairs that are held as Python strings at a time: a few MB."""
 
 Advance = Callable[[int], None]
-"""Reports progress: called with the bytes done since the last call."""
+"""Reports progress: called with the bytes read since the last call."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +38,25 @@ class Block:
         return replace(self, src=self.tgt, tgt=self.src)
 
 
-@dataclass(frozen=True)
-class Part:
-    """Consecutive pairs of one source, read by one process. It must be picklable.
-
-    Args:
-        name: what it is called in messages: the file, and the first line if it is not the start of the file.
-        size: about how many bytes it has, which ``advance`` counts.
-        read: yields the pairs, about ``BLOCK`` at a time, or raises a HeedError that names file and line.
-    """
-
-    name: str
-    size: int
-    read: Callable[[Advance], Iterator[Block]]
-
-
 class Source(Protocol):
     """One input of a text, such as a file or a pair of files."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes ``blocks`` reads."""
 
     def identity(self) -> tuple[Any, ...]:
         """Return what the prepared text is cached by: paths, sizes and times of the files, and how they are read."""
 
-    def parts(self) -> Sequence[Part]:
-        """Check the input and cut it into parts.
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        """Yield the pairs, about ``BLOCK`` at a time.
 
         Raises:
-            HeedError: naming the input, if it is missing or invalid.
+            HeedError: naming the file and, if possible, the line that is missing or invalid.
         """
 
 
@@ -111,26 +104,30 @@ class ParallelText:
         src: list[str] = []
         tgt: list[str] = []
         for source in sources:
-            parts, before = source.parts(), len(src)
-            names = ", ".join(part.name for part in parts)
-            with progress_bar(f"Reading {names:.60}", total=sum(part.size for part in parts), unit="B") as bar:
-                for block in (block for part in parts for block in part.read(bar.update)):
+            before = len(src)
+            with progress_bar(f"Reading {source.name:.60}", total=source.size, unit="B") as bar:
+                for block in source.blocks(bar.update):
                     src += block.src
                     tgt += block.tgt
             if len(src) == before:
-                raise HeedError(f"{names}: no sentences.")
+                raise HeedError(f"{source.name}: no sentences.")
         return cls(src, tgt)
 
     def __len__(self) -> int:
         return len(self.src)
 
+    @property
+    def name(self) -> str:
+        return "the generated corpus"
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, (*self.src, *self.tgt)))
+
     def identity(self) -> tuple[Any, ...]:
         return "memory", self.src, self.tgt
 
-    def parts(self) -> Sequence[Part]:
-        return [Part("the generated corpus", sum(map(len, (*self.src, *self.tgt))), self._blocks)]
-
-    def _blocks(self, advance: Advance) -> Iterator[Block]:
+    def blocks(self, advance: Advance) -> Iterator[Block]:
         for start in range(0, len(self), BLOCK):
             block = Block(self.src[start : start + BLOCK], self.tgt[start : start + BLOCK])
             advance(sum(map(len, (*block.src, *block.tgt))))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heed.data.formats.files import file_identity
+from heed.data.formats.files import file_identity, file_size
 from heed.data.text import BLOCK, Block
 from heed.errors import HeedError
 
@@ -62,6 +62,14 @@ class RecordFile:
 
     file: Path
     fields: Fields
+
+    @property
+    def name(self) -> str:
+        return str(self.file)
+
+    @property
+    def size(self) -> int:
+        return file_size(self.file)
 
     def identity(self) -> tuple[Any, ...]:
         return type(self).__name__, file_identity(self.file), self.fields

@@ -5,7 +5,6 @@ import lzma
 import re
 import shlex
 import stat
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -45,6 +44,17 @@ def file_identity(*files: Path) -> tuple[Any, ...]:
     return tuple((str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
 
+def file_size(*files: Path) -> int:
+    """Return the size of files on the disk in bytes.
+
+    Raises:
+        HeedError: see `find_compression`.
+    """
+    for file in files:
+        find_compression(file)
+    return sum(file.stat().st_size for file in files)
+
+
 def find_compression(file: Path) -> str | None:
     """Return the compressed format of a file; None if it is not compressed.
 
@@ -76,12 +86,11 @@ def without_compression(name: str) -> str:
     return name[: -len(Path(name).suffix)] if name.lower().endswith(SUFFIXES) else name
 
 
-def read_bytes(file: Path, advance: Advance, start: int = 0, stop: int = sys.maxsize) -> Iterator[bytes]:
+def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
     """Yield the content of a file, decompressed, in chunks.
 
     Args:
         advance: is called with the number of bytes read from the disk.
-        start, stop: bytes of a file that is not compressed.
 
     Raises:
         HeedError: naming the file, if it is damaged.
@@ -89,10 +98,9 @@ def read_bytes(file: Path, advance: Advance, start: int = 0, stop: int = sys.max
     compression = find_compression(file)
     try:
         with file.open("rb") as disk:
-            disk.seek(start)
 
             def chunks() -> Iterator[bytes]:
-                while chunk := disk.read(min(CHUNK, stop - disk.tell())):
+                while chunk := disk.read(CHUNK):
                     advance(len(chunk))
                     yield chunk
 

@@ -1,22 +1,18 @@
 """Datasets of the Hugging Face hub."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heed.compat import dataset_fingerprint
-from heed.data.formats.fields import Fields, read_records
-from heed.data.text import BLOCK, Advance, Block, Part
+from heed.data.formats.fields import one_line
+from heed.data.text import BLOCK, Advance, Block
 from heed.errors import HeedError
 from heed.progress import announced, reports_on_terminal
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-PART = 250_000
-"""Rows of a part."""
 
 TRANSLATION = "translation"
 """Column whose fields are the sentences by language, in the datasets of WMT and OPUS."""
@@ -75,64 +71,39 @@ class DatasetSource:
     repository: str
     languages: tuple[str, str]
 
+    @property
+    def name(self) -> str:
+        return self.repository
+
+    @property
+    def size(self) -> int:
+        return int(self.dataset.data.nbytes)
+
     def identity(self) -> tuple[Any, ...]:
         return "hub", self.repository, dataset_fingerprint(self.dataset), len(self.dataset), self.languages
 
-    def parts(self) -> Sequence[Part]:
-        columns = self._columns()
-        rows, size = len(self.dataset), self.dataset.data.nbytes
-        bounds = [(start, min(start + PART, rows)) for start in range(0, rows, PART)]
-        return [
-            Part(
-                f"{self.repository}, rows {start + 1:,} to {stop:,}",
-                max(1, size * (stop - start) // rows),
-                partial(self._read, columns, start, stop),
-            )
-            for start, stop in bounds
-        ]
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        dataset = self.dataset.flatten()
+        columns = [self._column(language, dataset.features) for language in self.languages]
+        sides = dataset.select_columns(columns).with_format("arrow")
+        for first in range(0, len(sides), BLOCK):
+            rows = sides[first : first + BLOCK]
+            src, tgt = ([one_line(text or "") for text in rows[column].to_pylist()] for column in columns)
+            yield Block(src, tgt)
+            advance(self.size * len(src) // len(sides))
 
-    def _columns(self) -> list[str]:
-        """Return the columns to read.
+    def _column(self, language: str, features: Mapping[str, Any]) -> str:
+        """Return the column of a language: of its name, or a field of the column "translation".
 
         Raises:
-            HeedError: if there are none of these languages, or they do not hold text.
+            HeedError: if there is none, or it does not hold text.
         """
-        features = self.dataset.features
-        missing = sorted(set(self.languages) - set(features))
-        if missing and TRANSLATION in features:
-            return [TRANSLATION]
-        if missing:
+        column = language if language in features else f"{TRANSLATION}.{language}"
+        if column not in features:
             raise HeedError(
-                f"{self.repository} has no column {' or '.join(missing)}: set data.src_lang and data.tgt_lang to two "
-                f"of {', '.join(features)}."
+                f"{self.repository} has no column {language}: set data.src_lang and data.tgt_lang to two of "
+                f"{', '.join(name.removeprefix(f'{TRANSLATION}.') for name in features)}."
             )
-        for column in self.languages:
-            if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
-                raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
-        return list(self.languages)
-
-    def _read(self, columns: list[str], start: int, stop: int, advance: Advance) -> Iterator[Block]:
-        dataset = self.dataset.select_columns(columns).with_format("arrow")
-        row_bytes = self.dataset.data.nbytes / len(self.dataset)
-
-        def rows() -> Iterator[tuple[int, dict[str, Any]]]:
-            for first in range(start, stop, BLOCK):
-                block = dataset[first : min(first + BLOCK, stop)].to_pylist()
-                yield from enumerate(block, first + 1)
-                advance(int(row_bytes * len(block)))
-
-        parse = self._translations if columns == [TRANSLATION] else self._sides
-        return read_records(rows(), parse, Fields(*self.languages), where=f"{self.repository}, row")
-
-    def _translations(self, row: Mapping[str, Any]) -> list[Any]:
-        found = row[TRANSLATION]
-        for language in self.languages:
-            if not isinstance(found, Mapping) or language not in found:
-                names = ", ".join(found) if isinstance(found, Mapping) else f"{found!r:.40}"
-                raise HeedError(
-                    f"no translation into {language!r} (found: {names}): set data.src_lang and data.tgt_lang."
-                )
-        return self._sides(found)
-
-    def _sides(self, row: Mapping[str, Any]) -> list[Any]:
-        return ["" if row[language] is None else row[language] for language in self.languages]
+        if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
+            raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
+        return column

@@ -1,20 +1,16 @@
-"""Files of records with both sides: JSONL, TSV and CSV.
-
-A record of JSONL and TSV is a line, so large files are cut into parts. A CSV file is one part, because its fields may
-have line breaks between quotes.
-"""
+"""Files of records with both sides: JSONL, TSV and CSV."""
 
 import csv
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from heed.data.formats.fields import Fields, RecordFile, read_records
-from heed.data.formats.lines import LineRange, cut_files, whole_file
-from heed.data.text import Advance, Block, Part
+from heed.data.formats.lines import read_lines
+from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
 from heed.progress import print_line
 
@@ -26,11 +22,8 @@ DEFAULT_NAMES = ("src", "tgt")
 class JsonLines(RecordFile):
     """A JSONL file: one JSON object per line. Empty lines are skipped."""
 
-    def parts(self) -> Sequence[Part]:
-        return [Part(lines.name, lines.size, partial(self._read, lines)) for (lines,) in cut_files(self.file)]
-
-    def _read(self, lines: LineRange, advance: Advance) -> Iterator[Block]:
-        numbered = enumerate(lines.read(advance), lines.first + 1)
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        numbered = enumerate(read_lines(self.file, advance), 1)
         return read_records(numbered, self._parse, self.fields, where=f"{self.file}, line")
 
     def _parse(self, line: str) -> list[Any] | None:
@@ -101,36 +94,25 @@ def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
 class TsvFile(RecordFile):
     """A table with tabs between columns and without quotes: one pair per line. Empty lines are skipped."""
 
-    def parts(self) -> Sequence[Part]:
-        ranges = self._ranges()
-        _, header = next(self._rows(ranges[0], lambda _: None), (1, []))
-        read = partial(self._read, find_columns(self.file, header, self.fields))
-        return [Part(lines.name, lines.size, partial(read, lines)) for lines in ranges]
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        rows = self._rows(advance)
+        first = next(rows, (1, []))
+        columns = find_columns(self.file, first[1], self.fields)
+        rows = rows if columns.header else chain([first], rows)
+        yield from read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
 
-    def _read(self, columns: Columns, lines: LineRange, advance: Advance) -> Iterator[Block]:
-        rows = self._rows(lines, advance)
-        if columns.header and not lines.first:
-            next(rows)
-        return read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
-
-    def _ranges(self) -> list[LineRange]:
-        return [lines for (lines,) in cut_files(self.file)]
-
-    def _rows(self, lines: LineRange, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+    def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
         """Yield the rows, each with the number of its first line. An empty one has no columns."""
-        rows = (line.rstrip("\r") for line in lines.read(advance))
-        return enumerate((row.split("\t") if row else [] for row in rows), lines.first + 1)
+        rows = (line.rstrip("\r") for line in read_lines(self.file, advance))
+        return enumerate((row.split("\t") if row else [] for row in rows), 1)
 
 
 @dataclass(frozen=True)
 class CsvFile(TsvFile):
     """A table with commas between columns; quoted fields may contain commas and line breaks."""
 
-    def _ranges(self) -> list[LineRange]:
-        return [whole_file(self.file)]
-
-    def _rows(self, lines: LineRange, advance: Advance) -> Iterator[tuple[int, list[str]]]:
-        rows = csv.reader((f"{line}\n" for line in lines.read(advance)), strict=True)
+    def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
+        rows = csv.reader((f"{line}\n" for line in read_lines(self.file, advance)), strict=True)
         start = 1
         try:
             for row in rows:

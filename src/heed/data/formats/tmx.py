@@ -1,14 +1,14 @@
 """TMX: translation memories."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from heed.data.formats.fields import RecordFile, read_records
-from heed.data.formats.files import find_compression, read_bytes
-from heed.data.text import Advance, Block, Part
+from heed.data.formats.files import read_bytes
+from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -21,13 +21,9 @@ CODES = ("bpt", "ept", "ph", "it", "ut", "sub")
 class TmxFile(RecordFile):
     """A translation memory (TMX 1.4), without scores. Formatting codes and units without both languages are skipped."""
 
-    def parts(self) -> Sequence[Part]:
-        find_compression(self.file)
+    def blocks(self, advance: Advance) -> Iterator[Block]:
         if None in self.fields.languages:
             raise HeedError(f"{self.file}: a TMX file may have many languages: set data.src_lang and data.tgt_lang.")
-        return [Part(str(self.file), self.file.stat().st_size, self._read)]
-
-    def _read(self, advance: Advance) -> Iterator[Block]:
         src, tgt = (_normal_code(str(language)) for language in self.fields.languages)
         languages, found = set[str](), False
 

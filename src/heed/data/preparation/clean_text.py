@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,16 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from heed.data.arrow import batches_of, new_arrow_file, open_arrow_file
+from heed.data.arrow import new_arrow_file
 from heed.data.cleaning import EXAMPLES_PER_RULE, NO_RULE, RULES, Cleaning, CleaningReport, DroppedPair
 from heed.data.digests import Digests, are_in, mixed, pair_digests, set_checksum
 from heed.data.preparation.workers import Workers
-from heed.data.text import Advance, Block, Part
+from heed.data.text import Block, Source
 from heed.errors import HeedError
 from heed.files import replacing
+from heed.progress import progress_bar
 
 SCHEMA = pa.schema([("row", pa.uint32()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
-"""The clean pairs of a part, in the order of the text: position in the part, digest, and both sides."""
+"""The clean pairs of a block, in the order of the text: position in the block, digest, and both sides."""
 
 DIGEST_LIMIT = 2**64
 
@@ -70,14 +72,14 @@ class CleanText:
             {rule: [DroppedPair(**pair) for pair in pairs] for rule, pairs in content["examples"].items()},
         )
         self._first_row = np.cumsum([0, *content["clean"]])
-        """Clean pairs before each part."""
+        """Clean pairs before each block."""
 
     def __len__(self) -> int:
         return self.report.kept
 
     @property
-    def parts(self) -> range:
-        """The numbers of the parts."""
+    def blocks(self) -> range:
+        """The numbers of the blocks that the text was read in."""
         return range(len(self._first_row) - 1)
 
     @cached_property
@@ -85,31 +87,29 @@ class CleanText:
         rows, keys = np.load(self.folder / SELECTION, mmap_mode="r")
         return rows.view(np.int64), keys
 
-    def read(self, part: int, low: int = 0, high: int = DIGEST_LIMIT) -> Iterator[tuple[Block, Digests]]:
-        """Yield the selected pairs of a part, in the order of the text, and the digests that order them.
+    def read(self, number: int, low: int = 0, high: int = DIGEST_LIMIT) -> tuple[Block, Digests]:
+        """Return the selected pairs of a block, in the order of the text, and the digests that order them.
 
         Args:
-            part: its number.
+            number: of the block.
             low, high: only pairs with digests from ``low`` to below ``high``.
         """
         rows, keys = self._selection
-        first = int(self._first_row[part])
-        with open_arrow_file(_part_file(self.folder, part)) as reader:
-            for batch in batches_of(reader):
-                chosen = slice(*np.searchsorted(rows, [first, first + len(batch)]))
-                inside = (keys[chosen] >= np.uint64(low)) & (keys[chosen] <= np.uint64(high - 1))
-                pairs = batch.take(pa.array(rows[chosen][inside] - first))
-                yield Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen][inside]
-                first += len(batch)
+        first, stop = self._first_row[number : number + 2]
+        chosen = slice(*np.searchsorted(rows, [first, stop]))
+        inside = (keys[chosen] >= np.uint64(low)) & (keys[chosen] <= np.uint64(high - 1))
+        with open_block(self.folder, number) as clean:
+            pairs = clean.take(pa.array(rows[chosen][inside] - first))
+            return Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen][inside]
 
     def digests(self) -> Digests:
         """Return the sorted digests of all clean pairs, with duplicates."""
-        return np.sort(_read_digests(self.folder, self.parts))
+        return np.sort(_read_digests(self.folder, self.blocks))
 
 
 def write_clean_text(
     folder: Path,
-    parts: Sequence[Part],
+    sources: Sequence[Source],
     rules: Rules,
     held_out: Sequence[Digests],
     workers: Workers,
@@ -117,11 +117,11 @@ def write_clean_text(
     swapped: bool,
     heavier: Sequence[CleanText] = (),
 ) -> None:
-    """Clean a text and select its training pairs. Parts that an interrupted call has cleaned are not read again.
+    """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are not cleaned again.
 
     Args:
         folder: where the files are written.
-        parts: the text.
+        sources: the text.
         held_out: digests of held-out sentences, see `Cleaning.violations`.
         swapped: swap source and target.
         heavier: texts whose pairs are duplicates here.
@@ -129,17 +129,15 @@ def write_clean_text(
     Raises:
         HeedError: if the text is invalid or has no sentences.
     """
-    tasks = [
-        partial(_clean_part, _part_file(folder, number), part, rules, held_out, swapped)
-        for number, part in enumerate(parts)
-    ]
-    size = sum(part.size for part in parts)
-    cleaned = workers.map(tasks, description="Reading and cleaning", total=size, unit="B")
-    first_pairs = np.cumsum([0, *(part.pairs for part in cleaned)])
+    with progress_bar("Reading and cleaning", total=sum(source.size for source in sources), unit="B") as bar:
+        blocks = enumerate(block for source in sources for block in source.blocks(bar.update))
+        tasks = (partial(_clean_block, folder, number, block, rules, held_out, swapped) for number, block in blocks)
+        cleaned = list(workers.map(tasks))
+    first_pairs = np.cumsum([0, *(block.pairs for block in cleaned)])
     if not first_pairs[-1]:
-        raise HeedError(f"{', '.join(part.name for part in parts)}: no sentences.")
+        raise HeedError(f"{', '.join(source.name for source in sources)}: no sentences.")
     selected = select(
-        _read_digests(folder, range(len(parts))),
+        _read_digests(folder, range(len(cleaned))),
         [text.digests() for text in heavier],
         keep_duplicates=not rules.cleaning.drop_duplicates,
         at_most=rules.at_most,
@@ -147,21 +145,21 @@ def write_clean_text(
     with replacing(folder / SELECTION) as file, file.open("wb") as stream:
         np.save(stream, np.stack([selected.rows.view(np.uint64), selected.keys]))
     examples: dict[str, list[DroppedPair]] = {rule: [] for rule in RULES}
-    for part, first in zip(cleaned, first_pairs.tolist(), strict=False):
-        for rule, pairs in part.examples.items():
+    for block, first in zip(cleaned, first_pairs.tolist(), strict=False):
+        for rule, pairs in block.examples.items():
             found = [DroppedPair(first + row + 1, src, tgt) for row, src, tgt in pairs]
             examples[rule] = [*examples[rule], *found][:EXAMPLES_PER_RULE]
-    clean = [part.violations[NO_RULE] for part in cleaned]
+    clean = [block.violations[NO_RULE] for block in cleaned]
     examples["duplicate"] = _read_pairs(folder, selected.duplicates, np.cumsum([0, *clean]), first_pairs.tolist())
-    dropped = dict(zip(RULES, np.sum([part.violations for part in cleaned], axis=0).tolist(), strict=False))
+    dropped = dict(zip(RULES, np.sum([block.violations for block in cleaned], axis=0).tolist(), strict=False))
     checksum = repr(list(set_checksum(selected.keys)))
     content = {
         "fingerprint": hashlib.blake2b(checksum.encode(), digest_size=16).hexdigest(),
-        # For people; the names of the parts need not be UTF-8.
-        "inputs": {os.fsencode(part.name).decode(errors="replace"): part.size for part in parts},
+        # For people; the names of files need not be UTF-8.
+        "inputs": {os.fsencode(source.name).decode(errors="replace"): source.size for source in sources},
         "total": int(first_pairs[-1]),
         "clean": clean,
-        "chars": sum(part.chars for part in cleaned),
+        "chars": sum(block.chars for block in cleaned),
         "bound": selected.bound,
         "dropped": dropped | selected.dropped,
         "examples": {rule: list(map(asdict, pairs)) for rule, pairs in examples.items()},
@@ -170,65 +168,72 @@ def write_clean_text(
         file.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-# ---- cleaning, part by part
+# ---- cleaning, block by block
 
 
 @dataclass(frozen=True)
-class CleanedPart:
-    """What the cleaning found in a part."""
+class CleanedBlock:
+    """What the cleaning found in a block."""
 
     pairs: int
-    """Pairs of the part."""
+    """Pairs of the block."""
     violations: list[int]
     """Pairs for which each of ``RULES`` is the first that they violate, and clean pairs at the end."""
     chars: int
     """Characters of both sides of the clean pairs."""
     examples: Mapping[str, list[tuple[int, str, str]]]
-    """The first dropped pairs of each rule: position in the part, and both sides."""
+    """The first dropped pairs of each rule: position in the block, and both sides."""
 
 
-def _clean_part(
-    path: Path, part: Part, rules: Rules, held_out: Sequence[Digests], swapped: bool, advance: Advance
-) -> CleanedPart:
-    """Write the clean pairs of a part to ``path``, unless an interrupted preparation has done so."""
+def _clean_block(
+    folder: Path, number: int, block: Block, rules: Rules, held_out: Sequence[Digests], swapped: bool
+) -> CleanedBlock:
+    """Write the clean pairs of a block, unless an interrupted preparation has done so."""
+    path = _block_file(folder, number)
     done = path.with_suffix(".json")
     if done.exists():
-        advance(part.size)
-        return CleanedPart(**json.loads(done.read_text(encoding="utf-8")))
-    pairs, chars, counts = 0, 0, np.zeros(NO_RULE + 1, dtype=np.int64)
-    examples: dict[str, list[tuple[int, str, str]]] = {rule: [] for rule in RULES}
+        return CleanedBlock(**json.loads(done.read_text(encoding="utf-8")))
+    block = block.swapped() if swapped else block
+    violated = rules.cleaning.violations(block, held_out, min_score=rules.min_score)
+    clean = np.flatnonzero(violated == NO_RULE)
+    kept = block.take(clean.tolist())
     with new_arrow_file(path, SCHEMA) as writer:
-        for block in part.read(advance):
-            block = block.swapped() if swapped else block
-            violated = rules.cleaning.violations(block, held_out, min_score=rules.min_score)
-            clean = np.flatnonzero(violated == NO_RULE)
-            kept = block.take(clean.tolist())
-            writer.write_batch(
-                pa.record_batch([(pairs + clean).astype(np.uint32), pair_digests(kept), kept.src, kept.tgt], SCHEMA)
-            )
-            for rule, found in enumerate(examples.values()):
-                for row in np.flatnonzero(violated == rule)[: EXAMPLES_PER_RULE - len(found)].tolist():
-                    found.append((pairs + row, block.src[row], block.tgt[row]))
-            counts += np.bincount(violated, minlength=NO_RULE + 1)
-            chars += sum(map(len, (*kept.src, *kept.tgt)))
-            pairs += len(block)
-    cleaned = CleanedPart(pairs, counts.tolist(), chars, examples)
+        writer.write_batch(pa.record_batch([clean.astype(np.uint32), pair_digests(kept), kept.src, kept.tgt], SCHEMA))
+    cleaned = CleanedBlock(
+        len(block),
+        np.bincount(violated, minlength=NO_RULE + 1).tolist(),
+        sum(map(len, (*kept.src, *kept.tgt))),
+        {
+            rule: [
+                (row, block.src[row], block.tgt[row])
+                for row in np.flatnonzero(violated == index)[:EXAMPLES_PER_RULE].tolist()
+            ]
+            for index, rule in enumerate(RULES)
+        },
+    )
     with replacing(done) as file:
         file.write_text(json.dumps(asdict(cleaned)), encoding="utf-8")
     return cleaned
 
 
-def _part_file(folder: Path, part: int) -> Path:
-    return folder / f"part-{part:05}.arrow"
+def _block_file(folder: Path, number: int) -> Path:
+    return folder / f"block-{number:05}.arrow"
 
 
-def _read_digests(folder: Path, parts: Sequence[int]) -> Digests:
-    """Return the digests of the clean pairs of all parts, in the order of the text."""
-    found = []
-    for part in parts:
-        with open_arrow_file(_part_file(folder, part)) as reader:
-            found += [batch["digest"].to_numpy().copy() for batch in batches_of(reader)]
-    return np.concatenate(found) if found else np.zeros(0, np.uint64)
+@contextmanager
+def open_block(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
+    """Yield the clean pairs of a block, memory-mapped."""
+    with pa.memory_map(str(_block_file(folder, number))) as mapped:
+        yield pa.ipc.open_file(mapped).get_batch(0)
+
+
+def _read_digests(folder: Path, numbers: Sequence[int]) -> Digests:
+    """Return the digests of the clean pairs of all blocks, in the order of the text."""
+    found = [np.zeros(0, np.uint64)]
+    for number in numbers:
+        with open_block(folder, number) as clean:
+            found.append(clean["digest"].to_numpy().copy())
+    return np.concatenate(found)
 
 
 def _read_pairs(folder: Path, rows: Rows, first_rows: Rows, first_pairs: Sequence[int]) -> list[DroppedPair]:
@@ -236,14 +241,14 @@ def _read_pairs(folder: Path, rows: Rows, first_rows: Rows, first_pairs: Sequenc
 
     Args:
         rows: their positions among all clean pairs.
-        first_rows: clean pairs before each part.
-        first_pairs: pairs before each part.
+        first_rows: clean pairs before each block.
+        first_pairs: pairs before each block.
     """
     pairs = []
-    for row, part in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
-        with open_arrow_file(_part_file(folder, part)) as reader:
-            found = reader.read_all().slice(row - first_rows[part], 1).to_pylist()[0]
-            pairs.append(DroppedPair(first_pairs[part] + found["row"] + 1, found["src"], found["tgt"]))
+    for row, number in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
+        with open_block(folder, number) as clean:
+            found = clean.slice(row - first_rows[number], 1).to_pylist()[0]
+            pairs.append(DroppedPair(first_pairs[number] + found["row"] + 1, found["src"], found["tgt"]))
     return pairs
 
 

@@ -11,11 +11,10 @@ from heed.data.arrow import new_arrow_file
 from heed.data.pairs import batch_rows, chunk_size, describe_pairs, shard_file
 from heed.data.preparation.clean_text import DIGEST_LIMIT, CleanText
 from heed.data.preparation.workers import Workers
-from heed.data.text import Advance
 from heed.data.tokenizer import Tokenizer
 from heed.files import remove
 
-SHARD = 250_000
+SHARD = 100_000
 """Average number of pairs of a file, which a process encodes and sorts in memory."""
 
 
@@ -29,14 +28,12 @@ def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Wo
         partial(_write_shard, shard_file(folder, number), text.folder, tokenizer_folder, low, high, chunk)
         for number, (low, high) in enumerate(pairwise(bounds))
     ]
-    workers.map(tasks, description="Encoding", total=len(text), unit="pairs")
+    workers.collect(tasks, "Encoding", unit="files")
     describe_pairs(folder, chunk)
     remove(tokenizer_folder)
 
 
-def _write_shard(
-    file: Path, text: Path, tokenizer_folder: Path, low: int, high: int, chunk: int, advance: Advance
-) -> None:
+def _write_shard(file: Path, text: Path, tokenizer_folder: Path, low: int, high: int, chunk: int) -> None:
     """Write the ids of the pairs with digests from ``low`` to below ``high``."""
     if file.exists():
         return
@@ -44,12 +41,11 @@ def _write_shard(
     tokenizer = Tokenizer.load(tokenizer_folder, threads=1)  # there is a process for each core
     ids = pa.list_(id_type(tokenizer))
     digests, batches = [], []
-    for part in clean.parts:
-        for block, own in clean.read(part, low, high):
-            sides = tokenizer.encode_src(block.src, tagged=False), tokenizer.encode_tgt(block.tgt)
-            batches.append(pa.record_batch([pa.array(side, ids) for side in sides], ["src", "tgt"]))
-            digests.append(own)
-            advance(len(block))
+    for number in clean.blocks:
+        block, own = clean.read(number, low, high)
+        sides = tokenizer.encode_src(block.src, tagged=False), tokenizer.encode_tgt(block.tgt)
+        batches.append(pa.record_batch([pa.array(side, ids) for side in sides], ["src", "tgt"]))
+        digests.append(own)
     order = np.argsort(np.concatenate(digests), kind="stable")
     pairs = pa.Table.from_batches(batches).take(pa.array(order)).combine_chunks()
     with new_arrow_file(file, pairs.schema) as writer:

@@ -17,7 +17,7 @@ from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, Rules, write_clean_text
 from heed.data.preparation.workers import Workers
-from heed.data.text import Advance, Block, Text, WordCounts
+from heed.data.text import Block, Text, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import AtLeast1, Positive, validated
@@ -87,25 +87,22 @@ class TrainingText:
         heavier = heavier if cleaning.drop_duplicates else ()
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in held_out]
-        others = [other.key for other in heavier]
+        keys = [other.key for other in heavier]
         self.key: str = _digest(
-            identity, sorted(vars(cleaning).items()), text.min_score, at_most, swapped, leaked, others
+            identity, sorted(vars(cleaning).items()), text.min_score, at_most, swapped, leaked, keys
         )
         """Digest of what decides which pairs are selected."""
 
         def check_unchanged() -> None:
             for source, before in zip(text.sources, identity, strict=True):
                 if source.identity() != before:
-                    name = source.parts()[0].name
-                    raise HeedError(f"{name} changed while it was read: start again when nothing writes to it.")
+                    raise HeedError(f"{source.name} changed while it was read: start again when nothing writes to it.")
 
         def build(folder: Path) -> None:
             try:
-                parts = [part for source in text.sources for part in source.parts()]
-                with Workers.started(self.processes(sum(part.size for part in parts))) as workers:
-                    write_clean_text(
-                        folder, parts, rules, held_out, workers, swapped=swapped, heavier=[o.clean for o in heavier]
-                    )
+                with Workers.started(self.processes(sum(source.size for source in text.sources))) as workers:
+                    others = [other.clean for other in heavier]
+                    write_clean_text(folder, text.sources, rules, held_out, workers, swapped=swapped, heavier=others)
             except OSError:
                 check_unchanged()
                 raise
@@ -132,15 +129,13 @@ class TrainingText:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the selected pairs, in the order of the text."""
-        return (block for part in self.clean.parts for block, _ in self.clean.read(part))
+        return (self.clean.read(number)[0] for number in self.clean.blocks)
 
     def write_words(self, at_most: int, folder: Path, workers: Workers) -> list[Path]:
         """Write the word counts of a sample of about ``at_most`` pairs, and return the files."""
         bound = self.clean.bound * min(at_most, len(self)) // len(self)
-        files = [folder / f"{part}" for part in self.clean.parts]
-        tasks = [partial(_count_words, file, self.clean.folder, part, bound) for part, file in enumerate(files)]
-        workers.map(tasks, description="Counting words", total=len(self), unit="pairs")
-        return files
+        tasks = [partial(_count_words, folder, self.clean.folder, number, bound) for number in self.clean.blocks]
+        return workers.collect(tasks, "Counting words", unit="blocks")
 
     def encode(self, tokenizer: Tokenizer) -> StoredPairs:
         """Return the token ids of all pairs, from the cache if they are there.
@@ -181,13 +176,12 @@ def _digest(*content: Any) -> str:
 # ---- word counts, from which a tokenizer is trained
 
 
-def _count_words(file: Path, text: Path, part: int, bound: int, advance: Advance) -> None:
-    """Write the word counts of the pairs of a part with digests below the bound."""
-    counts = WordCounts()
-    for block, _ in CleanText(text).read(part, high=bound):
-        counts.add(block)
-        advance(len(block))
+def _count_words(folder: Path, text: Path, number: int, bound: int) -> Path:
+    """Write the word counts of the pairs of a block with digests below the bound, and return the file."""
+    counts, file = WordCounts(), folder / f"{number}"
+    counts.add(CleanText(text).read(number, high=bound)[0])
     file.write_bytes(pickle.dumps(counts))
+    return file
 
 
 def call_with_words(function: Callable[[WordCounts], Result], files: Sequence[Path]) -> Result:
