@@ -21,7 +21,6 @@ from heed.data.text import WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.data.training_texts import TrainingTexts
 from heed.errors import HeedError
-from heed.files import remove
 from heed.options import AtLeast1, UnitInterval, validated
 from heed.progress import announced
 from heed.symbols import BOS, EOS, PAD, UNK
@@ -102,10 +101,7 @@ class TokenizerTrainer:
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
                 train = partial(self.train_models, pairs=len(text), tags=tags)
-                counts = folder / "words"  # inside, so that the next build removes them if this one is killed
-                models = text.call_with_words(train, self.max_sentences, counts)
-                remove(counts)
-                Tokenizer(*models).save(folder)
+                Tokenizer(*text.call_with_words(train, self.max_sentences)).save(folder)
 
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
 

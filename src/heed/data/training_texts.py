@@ -3,13 +3,11 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
-from heed.data.preparation.training_text import TrainingText, call_with_words
+from heed.data.preparation.training_text import TrainingText
 from heed.data.preparation.workers import Workers
 from heed.data.text import Block, WordCounts
 from heed.data.tokenizer import Tokenizer
@@ -75,19 +73,17 @@ class TrainingTexts:
         """Return what the cleaning rules dropped, text by text, for the user."""
         return "\n".join(f"{part.text.name}: {part.report}".removeprefix(": ") for part in self.texts)
 
-    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int, folder: Path) -> Result:
+    def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
         """Return the result of a function of the words in a sample of about ``at_most`` pairs.
 
         A mixture is sampled in proportion to the weights. If a text is large, the function is called in a worker
-        process, whose memory is freed with it. The words are written to the folder.
+        process, whose memory is freed with it.
         """
-        weights, files = self.weights, []
+        weights, counts = self.weights, WordCounts()
         with Workers.started(max(part.processes(part.clean.chars) for part in self.texts)) as workers:
-            for number, (part, weight) in enumerate(zip(self.texts, weights, strict=True)):
-                words = folder / f"{number}"
-                words.mkdir(parents=True, exist_ok=True)
-                files += part.write_words(max(1, round(at_most * weight / sum(weights))), words, workers)
-            return workers.call(partial(call_with_words, function), files)
+            for part, weight in zip(self.texts, weights, strict=True):
+                counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
+            return workers.call(function, counts)
 
     def encode(self, tokenizer: Tokenizer) -> list[StoredPairs]:
         """Return the token ids of each text, see `TrainingText.encode`."""

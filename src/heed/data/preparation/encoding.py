@@ -13,6 +13,7 @@ from heed.data.preparation.clean_text import DIGEST_LIMIT, CleanText
 from heed.data.preparation.workers import Workers
 from heed.data.tokenizer import Tokenizer
 from heed.files import remove
+from heed.progress import progress_bar
 
 SHARD = 100_000
 """Average number of pairs of a file, which a process encodes and sorts in memory."""
@@ -28,15 +29,17 @@ def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Wo
         partial(_write_shard, shard_file(folder, number), text.folder, tokenizer_folder, low, high, chunk)
         for number, (low, high) in enumerate(pairwise(bounds))
     ]
-    workers.collect(tasks, "Encoding", unit="files")
+    with progress_bar("Encoding", total=len(text), unit="pairs") as bar:
+        for pairs in workers.map(tasks):
+            bar.update(pairs)
     describe_pairs(folder, chunk)
     remove(tokenizer_folder)
 
 
-def _write_shard(file: Path, text: Path, tokenizer_folder: Path, low: int, high: int, chunk: int) -> None:
-    """Write the ids of the pairs with digests from ``low`` to below ``high``."""
+def _write_shard(file: Path, text: Path, tokenizer_folder: Path, low: int, high: int, chunk: int) -> int:
+    """Write the ids of the pairs with digests from ``low`` to below ``high``, and return how many it wrote."""
     if file.exists():
-        return
+        return 0
     clean = CleanText(text)
     tokenizer = Tokenizer.load(tokenizer_folder, threads=1)  # there is a process for each core
     ids = pa.list_(id_type(tokenizer))
@@ -50,6 +53,7 @@ def _write_shard(file: Path, text: Path, tokenizer_folder: Path, low: int, high:
     pairs = pa.Table.from_batches(batches).take(pa.array(order)).combine_chunks()
     with new_arrow_file(file, pairs.schema) as writer:
         writer.write_table(pairs, max_chunksize=batch_rows(chunk))
+    return len(pairs)
 
 
 def id_type(tokenizer: Tokenizer) -> pa.DataType:

@@ -1,12 +1,11 @@
 """A training text and what is prepared from it, in the cache: its clean pairs, and their token ids."""
 
 import hashlib
-import pickle
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from heed.compat import usable_cores
 from heed.data.cache import build_once
@@ -21,8 +20,7 @@ from heed.data.text import Block, Text, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import AtLeast1, Positive, validated
-
-Result = TypeVar("Result")
+from heed.progress import progress_bar
 
 SMALL = 2**25
 """Largest text, in bytes, that is prepared without worker processes, because starting them takes longer."""
@@ -131,11 +129,15 @@ class TrainingText:
         """Yield the selected pairs, in the order of the text."""
         return (self.clean.read(number)[0] for number in self.clean.blocks)
 
-    def write_words(self, at_most: int, folder: Path, workers: Workers) -> list[Path]:
-        """Write the word counts of a sample of about ``at_most`` pairs, and return the files."""
-        bound = self.clean.bound * min(at_most, len(self)) // len(self)
-        tasks = [partial(_count_words, folder, self.clean.folder, number, bound) for number in self.clean.blocks]
-        return workers.collect(tasks, "Counting words", unit="blocks")
+    def count_words(self, at_most: int, workers: Workers) -> WordCounts:
+        """Return the word counts of a sample of about ``at_most`` pairs."""
+        bound, counts = self.clean.bound * min(at_most, len(self)) // len(self), WordCounts()
+        tasks = [partial(_count_words, self.clean.folder, number, bound) for number in self.clean.blocks]
+        with progress_bar("Counting words", total=len(tasks), unit="blocks") as bar:
+            for words in workers.map(tasks):
+                counts.update(words)
+                bar.update()
+        return counts
 
     def encode(self, tokenizer: Tokenizer) -> StoredPairs:
         """Return the token ids of all pairs, from the cache if they are there.
@@ -173,20 +175,8 @@ def _digest(*content: Any) -> str:
     return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-# ---- word counts, from which a tokenizer is trained
-
-
-def _count_words(folder: Path, text: Path, number: int, bound: int) -> Path:
-    """Write the word counts of the pairs of a block with digests below the bound, and return the file."""
-    counts, file = WordCounts(), folder / f"{number}"
-    counts.add(CleanText(text).read(number, high=bound)[0])
-    file.write_bytes(pickle.dumps(counts))
-    return file
-
-
-def call_with_words(function: Callable[[WordCounts], Result], files: Sequence[Path]) -> Result:
-    """Return the result of the function for the sum of the counts in these files."""
+def _count_words(text: Path, number: int, bound: int) -> WordCounts:
+    """Return the word counts of the pairs of a block with digests below the bound."""
     counts = WordCounts()
-    for file in files:
-        counts.update(pickle.loads(file.read_bytes()))
-    return function(counts)
+    counts.add(CleanText(text).read(number, high=bound)[0])
+    return counts

@@ -5,14 +5,13 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from heed.errors import HeedError
-from heed.progress import progress_bar
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -67,15 +66,6 @@ class Workers:
                 yield sent.popleft().result()
         for future in sent:
             yield future.result()
-
-    def collect(self, tasks: Collection[Callable[[], Result]], description: str, *, unit: str) -> list[Result]:
-        """Return the results of `map`, and report how many there are."""
-        with progress_bar(description, total=len(tasks), unit=unit) as bar:
-            results = []
-            for result in self.map(tasks):
-                results.append(result)
-                bar.update()
-            return results
 
     def call(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
         """Return the result of one call, in a worker if there are any: its memory is freed with the worker's."""
