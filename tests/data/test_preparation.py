@@ -187,9 +187,7 @@ def test_the_workers_of_a_killed_process_end(tokenizer: Tokenizer, tmp_path: Pat
 
 def test_a_killed_worker_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SMALL", 0)
-    monkeypatch.setattr(
-        module, "write_clean_text", lambda _, __, ___, ____, workers, **_____: workers.call(os.kill_me, 0)
-    )
+    monkeypatch.setattr(module, "write_clean_text", lambda _, __, ___, workers, ____: workers.call(os.kill_me, 0))
     monkeypatch.setattr(os, "kill_me", kill_this_process, raising=False)
     with pytest.raises(HeedError, match=r"was killed, probably for lack of memory: .*num_proc"):
         training_text(PAIRS, tmp_path)

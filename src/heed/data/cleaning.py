@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,7 @@ Violations = npt.NDArray[np.uint8]
 """For each pair the index of the first rule in ``RULES`` that it violates, or ``NO_RULE``."""
 
 
-@dataclass(frozen=True)
-class DroppedPair:
+class DroppedPair(NamedTuple):
     """A dropped pair; ``number`` is its position in the training set before cleaning, from 1."""
 
     number: int

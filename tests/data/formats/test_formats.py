@@ -318,7 +318,7 @@ def test_a_repository_with_configurations_and_translations(folder: Path) -> None
     options = {"repository": str(repository), "cache_dir": str(folder / "cache"), "config": "fr-en"}
     corpus = hub_corpus(**options, tgt_lang="fr").load()
     assert sentence_pairs(corpus.train) == [("en train", "fr train")]
-    with pytest.raises(HeedError, match="has no column de: set .* two of fr, en"):
+    with pytest.raises(HeedError, match=r"has no column de: set .* two of fr, en"):
         hub_corpus(**options).load()
     with pytest.raises(HeedError, match=r"Config name is missing.*'de-en', 'fr-en'.*choose another data.config"):
         hub_corpus(**options | {"config": "null"}).load()
@@ -341,5 +341,5 @@ def test_a_column_translation_that_holds_text_is_refused(folder: Path) -> None:
     (folder / "repository").mkdir()
     for split in ("train", "validation", "test"):
         pq.write_table(pa.table({"translation": ["de en"]}), folder / "repository" / f"{split}.parquet")
-    with pytest.raises(HeedError, match="has no column en: set .* two of translation"):
+    with pytest.raises(HeedError, match=r"has no column en: set .* two of translation"):
         hub_corpus(repository=str(folder / "repository"), cache_dir=str(folder / "cache")).load()

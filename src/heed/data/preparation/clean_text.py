@@ -3,10 +3,11 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +19,13 @@ from heed.data.arrow import new_arrow_file
 from heed.data.cleaning import EXAMPLES_PER_RULE, NO_RULE, RULES, Cleaning, CleaningReport, DroppedPair
 from heed.data.digests import Digests, are_in, mixed, pair_digests, set_checksum
 from heed.data.preparation.workers import Workers
-from heed.data.text import Block, Source
+from heed.data.text import Advance, Block, Source
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.progress import progress_bar
 
-SCHEMA = pa.schema([("row", pa.uint32()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
-"""The clean pairs of a block, in the order of the text: position in the block, digest, and both sides."""
+SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
+"""The clean pairs of a block, in the order of the text: position, digest, and both sides."""
 
 DIGEST_LIMIT = 2**64
 
@@ -41,12 +42,16 @@ class Rules:
     Args:
         cleaning: the cleaning rules.
         min_score: see `Cleaning.violations`.
+        held_out: digests of held-out sentences, see `Cleaning.violations`.
+        swapped: whether source and target are swapped.
         at_most: size of the sample with the smallest digests. It does not depend on the order of the text, which may be
             sorted by length, and smaller samples are subsets of larger ones. None: all clean pairs.
     """
 
     cleaning: Cleaning
     min_score: float | None
+    held_out: Sequence[Digests]
+    swapped: bool
     at_most: int | None
 
 
@@ -69,7 +74,7 @@ class CleanText:
         self.report = CleaningReport(
             content["total"],
             content["dropped"],
-            {rule: [DroppedPair(**pair) for pair in pairs] for rule, pairs in content["examples"].items()},
+            {rule: [DroppedPair(*pair) for pair in pairs] for rule, pairs in content["examples"].items()},
         )
         self._first_row = np.cumsum([0, *content["clean"]])
         """Clean pairs before each block."""
@@ -111,30 +116,32 @@ def write_clean_text(
     folder: Path,
     sources: Sequence[Source],
     rules: Rules,
-    held_out: Sequence[Digests],
     workers: Workers,
-    *,
-    swapped: bool,
-    heavier: Sequence[CleanText] = (),
+    heavier: Sequence[CleanText],
 ) -> None:
     """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are not cleaned again.
 
     Args:
         folder: where the files are written.
         sources: the text.
-        held_out: digests of held-out sentences, see `Cleaning.violations`.
-        swapped: swap source and target.
+        rules: decide which pairs are selected.
+        workers: clean the blocks.
         heavier: texts whose pairs are duplicates here.
 
     Raises:
         HeedError: if the text is invalid or has no sentences.
     """
+    total = 0
+
+    def tasks(advance: Advance) -> Iterator[Callable[[], CleanedBlock]]:
+        nonlocal total
+        for number, block in enumerate(block for source in sources for block in source.blocks(advance)):
+            yield partial(_clean_block, _block_file(folder, number), block, total, rules)
+            total += len(block)
+
     with progress_bar("Reading and cleaning", total=sum(source.size for source in sources), unit="B") as bar:
-        blocks = enumerate(block for source in sources for block in source.blocks(bar.update))
-        tasks = (partial(_clean_block, folder, number, block, rules, held_out, swapped) for number, block in blocks)
-        cleaned = list(workers.map(tasks))
-    first_pairs = np.cumsum([0, *(block.pairs for block in cleaned)])
-    if not first_pairs[-1]:
+        cleaned = list(workers.map(tasks(bar.update)))
+    if not total:
         raise HeedError(f"{', '.join(source.name for source in sources)}: no sentences.")
     selected = select(
         _read_digests(folder, range(len(cleaned))),
@@ -144,25 +151,24 @@ def write_clean_text(
     )
     with replacing(folder / SELECTION) as file, file.open("wb") as stream:
         np.save(stream, np.stack([selected.rows.view(np.uint64), selected.keys]))
-    examples: dict[str, list[DroppedPair]] = {rule: [] for rule in RULES}
-    for block, first in zip(cleaned, first_pairs.tolist(), strict=False):
-        for rule, pairs in block.examples.items():
-            found = [DroppedPair(first + row + 1, src, tgt) for row, src, tgt in pairs]
-            examples[rule] = [*examples[rule], *found][:EXAMPLES_PER_RULE]
     clean = [block.violations[NO_RULE] for block in cleaned]
-    examples["duplicate"] = _read_pairs(folder, selected.duplicates, np.cumsum([0, *clean]), first_pairs.tolist())
+    examples = {
+        rule: list(islice((pair for block in cleaned for pair in block.examples[rule]), EXAMPLES_PER_RULE))
+        for rule in RULES
+    }
+    examples["duplicate"] = _read_pairs(folder, selected.duplicates, np.cumsum([0, *clean]))
     dropped = dict(zip(RULES, np.sum([block.violations for block in cleaned], axis=0).tolist(), strict=False))
     checksum = repr(list(set_checksum(selected.keys)))
     content = {
         "fingerprint": hashlib.blake2b(checksum.encode(), digest_size=16).hexdigest(),
         # For people; the names of files need not be UTF-8.
         "inputs": {os.fsencode(source.name).decode(errors="replace"): source.size for source in sources},
-        "total": int(first_pairs[-1]),
+        "total": total,
         "clean": clean,
         "chars": sum(block.chars for block in cleaned),
         "bound": selected.bound,
         "dropped": dropped | selected.dropped,
-        "examples": {rule: list(map(asdict, pairs)) for rule, pairs in examples.items()},
+        "examples": examples,
     }
     with replacing(folder / "text.json") as file:
         file.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -175,40 +181,38 @@ def write_clean_text(
 class CleanedBlock:
     """What the cleaning found in a block."""
 
-    pairs: int
-    """Pairs of the block."""
     violations: list[int]
     """Pairs for which each of ``RULES`` is the first that they violate, and clean pairs at the end."""
     chars: int
     """Characters of both sides of the clean pairs."""
-    examples: Mapping[str, list[tuple[int, str, str]]]
-    """The first dropped pairs of each rule: position in the block, and both sides."""
+    examples: Mapping[str, list[DroppedPair]]
+    """The first dropped pairs of each rule."""
 
 
-def _clean_block(
-    folder: Path, number: int, block: Block, rules: Rules, held_out: Sequence[Digests], swapped: bool
-) -> CleanedBlock:
-    """Write the clean pairs of a block, unless an interrupted preparation has done so."""
-    path = _block_file(folder, number)
+def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> CleanedBlock:
+    """Write the clean pairs of a block to ``path``, unless an interrupted preparation has done so.
+
+    Args:
+        first: pairs of the text before the block.
+    """
     done = path.with_suffix(".json")
     if done.exists():
         return CleanedBlock(**json.loads(done.read_text(encoding="utf-8")))
-    block = block.swapped() if swapped else block
-    violated = rules.cleaning.violations(block, held_out, min_score=rules.min_score)
+    block = block.swapped() if rules.swapped else block
+    violated = rules.cleaning.violations(block, rules.held_out, min_score=rules.min_score)
     clean = np.flatnonzero(violated == NO_RULE)
     kept = block.take(clean.tolist())
     with new_arrow_file(path, SCHEMA) as writer:
-        writer.write_batch(pa.record_batch([clean.astype(np.uint32), pair_digests(kept), kept.src, kept.tgt], SCHEMA))
+        writer.write_batch(pa.record_batch([first + clean, pair_digests(kept), kept.src, kept.tgt], SCHEMA))
     cleaned = CleanedBlock(
-        len(block),
         np.bincount(violated, minlength=NO_RULE + 1).tolist(),
         sum(map(len, (*kept.src, *kept.tgt))),
         {
             rule: [
-                (row, block.src[row], block.tgt[row])
-                for row in np.flatnonzero(violated == index)[:EXAMPLES_PER_RULE].tolist()
+                DroppedPair(first + row + 1, block.src[row], block.tgt[row])
+                for row in rows[:EXAMPLES_PER_RULE].tolist()
             ]
-            for index, rule in enumerate(RULES)
+            for rule, rows in ((rule, np.flatnonzero(violated == number)) for number, rule in enumerate(RULES))
         },
     )
     with replacing(done) as file:
@@ -236,19 +240,13 @@ def _read_digests(folder: Path, numbers: Sequence[int]) -> Digests:
     return np.concatenate(found)
 
 
-def _read_pairs(folder: Path, rows: Rows, first_rows: Rows, first_pairs: Sequence[int]) -> list[DroppedPair]:
-    """Return some clean pairs, for the report.
-
-    Args:
-        rows: their positions among all clean pairs.
-        first_rows: clean pairs before each block.
-        first_pairs: pairs before each block.
-    """
+def _read_pairs(folder: Path, rows: Rows, first_rows: Rows) -> list[DroppedPair]:
+    """Return the pairs at some positions among all clean pairs, ``first_rows`` of which are before each block."""
     pairs = []
     for row, number in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
         with open_block(folder, number) as clean:
             found = clean.slice(row - first_rows[number], 1).to_pylist()[0]
-            pairs.append(DroppedPair(first_pairs[number] + found["row"] + 1, found["src"], found["tgt"]))
+            pairs.append(DroppedPair(found["row"] + 1, found["src"], found["tgt"]))
     return pairs
 
 

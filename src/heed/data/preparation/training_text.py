@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -80,15 +81,12 @@ class TrainingText:
     ) -> None:
         self.text, self.directions = text, directions
         self.preparation, self.cache_dir = preparation, cache_dir
-        rules = Rules(cleaning, text.min_score, at_most)
-        held_out = held_out if cleaning.drop_leaked else ()
+        rules = Rules(cleaning, text.min_score, held_out if cleaning.drop_leaked else (), swapped, at_most)
         heavier = heavier if cleaning.drop_duplicates else ()
         identity = [source.identity() for source in text.sources]
-        leaked = [digests.tobytes() for digests in held_out]
+        leaked = [digests.tobytes() for digests in rules.held_out]
         keys = [other.key for other in heavier]
-        self.key: str = _digest(
-            identity, sorted(vars(cleaning).items()), text.min_score, at_most, swapped, leaked, keys
-        )
+        self.key: str = _digest(identity, replace(rules, held_out=()), leaked, keys)
         """Digest of what decides which pairs are selected."""
 
         def check_unchanged() -> None:
@@ -99,8 +97,7 @@ class TrainingText:
         def build(folder: Path) -> None:
             try:
                 with Workers.started(self.processes(sum(source.size for source in text.sources))) as workers:
-                    others = [other.clean for other in heavier]
-                    write_clean_text(folder, text.sources, rules, held_out, workers, swapped=swapped, heavier=others)
+                    write_clean_text(folder, text.sources, rules, workers, [other.clean for other in heavier])
             except OSError:
                 check_unchanged()
                 raise
