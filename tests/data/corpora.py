@@ -1,11 +1,12 @@
 """Small corpora and tokenizers that several tests of data/ use. Also imported by the tests' subprocesses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
@@ -17,7 +18,7 @@ from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.pairs import StoredPairs, chunk_size, unflatten
+from heed.data.pairs import StoredPairs, chunk_size, count_chunk_tokens, unflatten
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.steps import Planner, Step
 from heed.data.text import Block, ParallelText, Text
@@ -119,8 +120,15 @@ Lengths = npt.NDArray[np.int64]
 def epoch_order(src: Lengths, tgt: Lengths, *, seed: int, epoch: int) -> EpochOrder:
     """Return the order of an epoch of pairs with these lengths, including EOS."""
     sides = (unflatten(np.zeros(int(lengths.sum()), np.uint16), lengths) for lengths in (src - 1, tgt - 1))
-    store = StoredPairs.in_memory(*sides, chunk=chunk_size(len(src)))
+    store = stored_pairs([sides], chunk=chunk_size(len(src)))
     return EpochOrder(TrainingPairs([View(store)]), seed=(seed, epoch))
+
+
+def stored_pairs(batches: Iterable[Iterable[pa.ListArray]], *, chunk: int) -> StoredPairs:
+    """Return pairs in memory, given as source and target ids, as stored ones."""
+    records = [pa.record_batch(list(sides), ["src", "tgt"]) for sides in batches]
+    tokens = np.concatenate([count_chunk_tokens(batch, chunk) for batch in records])
+    return StoredPairs(records, chunk, tokens, (0, 0, 0), "", Path())
 
 
 def plan_steps(planner: Planner, src: Lengths, tgt: Lengths, *, epoch: int) -> Iterator[Step]:

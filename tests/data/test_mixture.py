@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from heed.data.directions import Direction
 from heed.data.mixture import FRAME, MixtureOrder, Schedule, frame_counts
 from heed.data.order import TrainingPairs, View
-from heed.data.pairs import Pairs, StoredPairs, id_lists
+from heed.data.pairs import Pairs, id_lists
 from heed.data.steps import Planner
 from heed.data.text import Text
 from heed.errors import HeedError
+from tests.data.corpora import stored_pairs
 
 
 def mixture(sizes: list[int], weights: list[float], from_steps: list[int], *, step_tokens: float) -> MixtureOrder:
@@ -19,9 +20,8 @@ def mixture(sizes: list[int], weights: list[float], from_steps: list[int], *, st
     views = []
     for number, size in enumerate(sizes):
         ids = [[1000 * (number + 1) + row] for row in range(size)]
-        store = StoredPairs.in_memory(
-            id_lists(ids), id_lists([one * (1 + row % 3) for row, one in enumerate(ids)]), chunk=2
-        )
+        targets = [one * (1 + row % 3) for row, one in enumerate(ids)]
+        store = stored_pairs([(id_lists(ids), id_lists(targets))], chunk=2)
         views.append(View(store, text=number))
     texts = [Text([], Direction("en", "de"), f"c{number}", from_step=step) for number, step in enumerate(from_steps)]
     return MixtureOrder(TrainingPairs(views), texts, weights, seed=1, step_tokens=step_tokens)

@@ -23,6 +23,7 @@ from heed.data.cache import build_once
 from heed.data.cleaning import Cleaning
 from heed.data.directions import Direction
 from heed.data.formats.text_files import TextFiles
+from heed.data.order import TrainingPairs, View
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation import training_text as module
@@ -43,7 +44,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def stored(prepared: StoredPairs) -> list[tuple[list[int], list[int]]]:
-    pairs = prepared.read(np.arange(len(prepared)))
+    pairs = TrainingPairs([View(prepared)]).read(np.arange(len(prepared)))
     return list(zip(pairs.src.to_pylist(), pairs.tgt.to_pylist(), strict=True))
 
 

@@ -4,12 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, gather, lengths, unflatten
+from heed.data.pairs import IntArray, Pairs, StoredPairs, flatten, lengths, unflatten
 
 
 class View(NamedTuple):
@@ -35,8 +36,15 @@ class TrainingPairs:
 
     def __init__(self, views: Sequence[View]) -> None:
         self.views = views
-        self._first_row = np.cumsum([0, *(len(view.store) for view in views)])
-        starts = [view.store.chunk_starts[:-1] + first for view, first in zip(views, self._first_row, strict=False)]
+        stored = [(number, batch) for number, view in enumerate(views) for batch in view.store.batches]
+        self._batches = [batch for _, batch in stored]
+        self._view_of_batch = np.array([number for number, _ in stored])
+        self._first_row = np.cumsum([0, *map(len, self._batches)])
+        """Pairs before each batch."""
+        starts = [
+            np.arange(first, stop, views[number].store.chunk)
+            for (first, stop), number in zip(pairwise(self._first_row), self._view_of_batch, strict=True)
+        ]
         self.chunk_starts = np.append(np.concatenate(starts), len(self))
         """Row of the first pair of each chunk, and the number of pairs at the end."""
         tokens = [view.store.chunk_tokens[:, :: -1 if view.swapped else 1] for view in views]
@@ -64,13 +72,18 @@ class TrainingPairs:
 
     def read(self, rows: IntArray) -> Pairs:
         """Return the pairs of these rows, in their order, without tags."""
+        # Batch by batch: lists of different batches could be taken together only from a copy of all batches.
+        numbers = self._batch_of(rows)
+        by_batch = np.argsort(numbers, kind="stable")
+        cuts = np.flatnonzero(np.diff(numbers[by_batch])) + 1
+        parts = [self._read_batch(int(numbers[at[0]]), rows[at]) for at in np.split(by_batch, cuts)]
+        return parts[0] if len(parts) == 1 else Pairs.concatenate(parts).take(np.argsort(by_batch))
 
-        def read_view(number: int, places: IntArray) -> Pairs:
-            view = self.views[number]
-            pairs = view.store.read(rows[places] % len(self) - self._first_row[number])
-            return replace(pairs, src=pairs.tgt, tgt=pairs.src) if view.swapped else pairs
-
-        return replace(gather(self._view_of(rows), read_view), rows=rows)
+    def _read_batch(self, number: int, rows: IntArray) -> Pairs:
+        pairs = self._batches[number].take(pa.array(rows % len(self) - self._first_row[number]))
+        sides = "src", "tgt"
+        src, tgt = sides[::-1] if self.views[self._view_of_batch[number]].swapped else sides
+        return Pairs(rows, pairs[src], pairs[tgt])
 
     def tagged(self, pairs: Pairs) -> Pairs:
         """Return pairs with the tags of their direction in front of their sources."""
@@ -85,6 +98,9 @@ class TrainingPairs:
         return replace(pairs, src=unflatten(tagged, pairs.src_lengths + counts))
 
     def _view_of(self, rows: IntArray) -> IntArray:
+        return self._view_of_batch[self._batch_of(rows)]
+
+    def _batch_of(self, rows: IntArray) -> IntArray:
         return np.searchsorted(self._first_row, rows % len(self), side="right") - 1
 
 

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,43 +89,25 @@ class Pairs:
         )
 
 
+@dataclass(frozen=True)
 class StoredPairs:
-    """Training pairs in chunks.
+    """Training pairs as they are stored: in record batches, which are read in chunks.
 
     Args:
-        batches: record batches with the columns "src" and "tgt", which are lists of ids without BOS and EOS.
+        batches: with the columns "src" and "tgt", which are lists of ids without BOS and EOS.
         chunk: pairs of a chunk; the last one of a batch may have fewer.
-        tokens: source and target tokens of each chunk, without EOS; None: they are counted.
+        chunk_tokens: source and target tokens of each chunk, without EOS (chunks × 2).
         longest: tokens of the longest source, the longest target and the longest pair, without EOS.
         digest: of the content; the same for the same text and tokenizer.
-        folder: of the files; None: the pairs are in memory.
+        folder: of the files.
     """
 
-    def __init__(
-        self,
-        batches: Iterable[pa.RecordBatch],
-        *,
-        chunk: int,
-        tokens: IntArray | None = None,
-        longest: Sequence[int] = (0, 0, 0),
-        digest: str = "",
-        folder: Path | None = None,
-    ) -> None:
-        self._batches = list(batches)
-        self._first_row = np.cumsum([0, *map(len, self._batches)])
-        starts = [np.arange(first, stop, chunk) for first, stop in pairwise(self._first_row)]
-        self.chunk_starts = np.append(np.concatenate(starts), len(self))
-        """Row of the first pair of each chunk, and the number of pairs at the end."""
-        self.longest, self.digest, self.folder = longest, digest, folder
-        self.chunk_tokens = (
-            np.concatenate([_chunk_tokens(b, chunk) for b in self._batches]) if tokens is None else tokens
-        )
-        """Chunks × 2: source and target tokens of each chunk, without EOS."""
-
-    @classmethod
-    def in_memory(cls, src: pa.ListArray, tgt: pa.ListArray, *, chunk: int = 1) -> "StoredPairs":
-        """Return pairs in memory as stored ones."""
-        return cls([pa.record_batch([src, tgt], ["src", "tgt"])], chunk=chunk)
+    batches: Sequence[pa.RecordBatch]
+    chunk: int
+    chunk_tokens: IntArray
+    longest: Sequence[int]
+    digest: str
+    folder: Path
 
     @classmethod
     def load(cls, folder: Path) -> "StoredPairs":
@@ -135,39 +116,12 @@ class StoredPairs:
         digest = hashlib.blake2b(digest_size=16)
         for file in _shard_files(folder):
             digest.update(bytes.fromhex(digests[file.name]))
-        return cls(
-            _map_batches(folder),
-            tokens=np.load(folder / TOKENS),
-            digest=digest.hexdigest(),
-            folder=folder,
-            **json.loads((folder / SIZES).read_text(encoding="utf-8")),
-        )
+        sizes = json.loads((folder / SIZES).read_text(encoding="utf-8"))
+        tokens = np.load(folder / TOKENS)
+        return cls(list(_map_batches(folder)), sizes["chunk"], tokens, sizes["longest"], digest.hexdigest(), folder)
 
     def __len__(self) -> int:
-        return int(self._first_row[-1])
-
-    def read(self, rows: IntArray) -> Pairs:
-        """Return the pairs of these rows, in their order, in memory."""
-
-        # Batch by batch: lists of different batches could be taken together only from a copy of all batches.
-        def read_batch(number: int, places: IntArray) -> Pairs:
-            pairs = self._batches[number].take(pa.array(rows[places] - self._first_row[number]))
-            return Pairs(rows[places], pairs["src"], pairs["tgt"])
-
-        return gather(np.searchsorted(self._first_row, rows, side="right") - 1, read_batch)
-
-
-def gather(groups: IntArray, read: Callable[[int, IntArray], Pairs]) -> Pairs:
-    """Return pairs that are read group by group.
-
-    Args:
-        groups: the group of each pair.
-        read: returns the pairs of a group that are at some places of the result.
-    """
-    by_group = np.argsort(groups, kind="stable")
-    cuts = np.flatnonzero(np.diff(groups[by_group])) + 1
-    parts = [read(int(groups[places[0]]) if len(places) else 0, places) for places in np.split(by_group, cuts)]
-    return parts[0] if len(parts) == 1 else Pairs.concatenate(parts).take(np.argsort(by_group))
+        return sum(map(len, self.batches))
 
 
 def describe_pairs(folder: Path, chunk: int) -> None:
@@ -176,7 +130,7 @@ def describe_pairs(folder: Path, chunk: int) -> None:
     for batch in _map_batches(folder):
         src, tgt = lengths(batch["src"]), lengths(batch["tgt"])
         longest = np.maximum(longest, [side.max(initial=0) for side in (src, tgt, src + tgt)])
-        tokens.append(_chunk_tokens(batch, chunk))
+        tokens.append(count_chunk_tokens(batch, chunk))
     with replacing(folder / TOKENS) as file, file.open("wb") as stream:
         np.save(stream, np.concatenate(tokens))
     with replacing(folder / SIZES) as file:
@@ -199,7 +153,7 @@ def _map_batches(folder: Path) -> Iterator[pa.RecordBatch]:
         yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
-def _chunk_tokens(batch: pa.RecordBatch, chunk: int) -> IntArray:
+def count_chunk_tokens(batch: pa.RecordBatch, chunk: int) -> IntArray:
     """Return the source and target tokens of each chunk (chunks × 2)."""
     starts = np.arange(0, len(batch), chunk)
     sides = [lengths(batch[side]) for side in ("src", "tgt")]
