@@ -66,7 +66,7 @@ def test_jsonl_parquet_and_gzip_equal_text(folder: Path) -> None:
         load_files(folder, train="[{}/train.parquet]", **flat),
         load_files(folder, train="[[{}/train.en.gz,{}/train.de.gz]]"),
     ]
-    assert len({corpus.fingerprint for corpus in corpora}) == 1
+    assert len({corpus.digest for corpus in corpora}) == 1
     assert {(corpus.src_lang, corpus.tgt_lang) for corpus in corpora} == {("en", "de")}
 
 
@@ -185,23 +185,23 @@ def test_a_changed_file_is_read_again(folder: Path) -> None:
     write_lines(folder, train_de=[*GERMAN[:3], "Niemand wusste."])
     after = load_files(folder)
     assert sentence_pairs(after.train)[3][1] == "Niemand wusste."
-    assert after.fingerprint != before.fingerprint
+    assert after.digest != before.digest
 
 
 @pytest.mark.slow
-def test_the_fingerprint_depends_on_the_text(folder: Path) -> None:
+def test_the_digest_depends_on_the_text(folder: Path) -> None:
     script = (
         "import sys; from tests.data.corpora import load_files; from pathlib import Path;"
-        "print(load_files(Path(sys.argv[1]), cache_dir='{}/other').fingerprint)"
+        "print(load_files(Path(sys.argv[1]), cache_dir='{}/other').digest)"
     )
     in_another_process = forkserver.run(
         [sys.executable, "-c", script, str(folder)], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
-    assert load_files(folder).fingerprint == in_another_process
+    assert load_files(folder).digest == in_another_process
     write_lines(folder, train_en=ENGLISH[::-1], train_de=GERMAN[::-1])
-    assert load_files(folder).fingerprint == in_another_process, "the order of the training text does not count"
+    assert load_files(folder).digest == in_another_process, "the order of the training text does not count"
     write_lines(folder, train_en=ENGLISH[::-1], train_de=GERMAN)
-    assert load_files(folder).fingerprint != in_another_process
+    assert load_files(folder).digest != in_another_process
 
 
 def test_nothing_is_written_to_the_folder_of_the_files(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -225,7 +225,7 @@ def test_published_corpus_from_a_folder_in_both_directions(folder: Path) -> None
     by_languages = hub_corpus(root=str(folder), cache_dir=cache, src_lang="de", tgt_lang="en").load()
     by_reverse = hub_corpus(root=str(folder), cache_dir=cache, reverse="true").load()
     assert (forward.name, forward.src_lang, forward.tgt_lang, list(forward.tests)) == ("multi30k", "en", "de", ["test"])
-    assert by_languages.fingerprint == by_reverse.fingerprint != forward.fingerprint
+    assert by_languages.digest == by_reverse.digest != forward.digest
     assert by_reverse.src_lang == by_languages.src_lang == "de"
     assert sentence_pairs(by_reverse.tests["test"].text) == [("Das Letzte.", "The last.")]
 
@@ -279,7 +279,7 @@ def test_synthetic_corpus(tmp_path: Path) -> None:
         for more in ([], [], ["data.reverse=true"])
     )
     assert list(corpus.tests) == ["test", "long"]
-    assert corpus.fingerprint == again.fingerprint
+    assert corpus.digest == again.digest
     assert (len(corpus.train), len(corpus.valid["valid"].text), len(corpus.tests["long"].text)) == (200, 20, 10)
     assert not any(corpus.train.texts[0].report.dropped.values()), "the grammar generates clean text"
     there, back = corpus.tests["test"].text, reverse.tests["test"].text
@@ -302,8 +302,8 @@ def test_the_synthetic_corpus_is_generated_once(tmp_path: Path, monkeypatch: pyt
 
     def load(seed: int) -> str:
         options = [*sizes, f"data.seed={seed}", f"data.cache_dir={tmp_path}"]
-        fingerprint: str = compose_data("synthetic", *options).load().fingerprint
-        return fingerprint
+        digest: str = compose_data("synthetic", *options).load().digest
+        return digest
 
     first = load(1)
     assert (load(1), generated) == (first, [1])
@@ -326,7 +326,7 @@ def test_the_direction_of_the_synthetic_corpus(tmp_path: Path) -> None:
         load(*options) for options in ([], ["data.reverse=true"], german, [*german, "data.reverse=true"])
     )
     assert sentence_pairs(by_languages.train) == [(tgt, src) for src, tgt in sentence_pairs(forward.train)]
-    assert by_languages.fingerprint == by_reverse.fingerprint != forward.fingerprint == twice.fingerprint
+    assert by_languages.digest == by_reverse.digest != forward.digest == twice.digest
     assert [(c.src_lang, c.tgt_lang) for c in (forward, by_reverse, by_languages, twice)] == [
         ("en", "de"), ("de", "en"), ("de", "en"), ("en", "de"),
     ]  # fmt: skip

@@ -76,7 +76,7 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
     monkeypatch.setattr(encoding, "SHARD", shard)
     parts = training_text(text, tmp_path / "parts", rules=rules, at_most=at_most)
     assert len(whole) == len(parts) == (at_most or (560 if keep else 500))
-    assert whole.fingerprint == parts.fingerprint
+    assert whole.digest == parts.digest
     assert whole.report == parts.report
     assert stored(whole.encode(tokenizer)) == stored(parts.encode(tokenizer))
     assert sentence_pairs(whole) == sentence_pairs(parts)
@@ -85,7 +85,7 @@ def test_the_sizes_of_blocks_and_shards_change_no_pair(
 def test_the_order_of_the_text_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
     backwards = ParallelText(PAIRS.src[::-1], PAIRS.tgt[::-1])
     texts = [training_text(text, tmp_path / name) for name, text in (("a", PAIRS), ("b", backwards))]
-    assert texts[0].fingerprint == texts[1].fingerprint
+    assert texts[0].digest == texts[1].digest
     assert len({text.encode(tokenizer).digest for text in texts}) == 1
 
 
@@ -128,7 +128,7 @@ if __name__ == "__main__":
         preparation=training_text.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
     )
-    print(text.encode(Tokenizer.load(folder)).digest, text.fingerprint, flush=True)
+    print(text.encode(Tokenizer.load(folder)).digest, text.digest, flush=True)
 """
 
 
@@ -263,14 +263,14 @@ def test_damaged_files_are_written_again(
     damage: Callable[[Path], None], suffix: str, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     text = training_text(PAIRS, tmp_path)
-    expected = stored(text.encode(tokenizer)), text.fingerprint
+    expected = stored(text.encode(tokenizer)), text.digest
     folders = [path for name in ("text", "encoded") for path in (tmp_path / name).iterdir() if path.is_dir()]
     assert len(folders) == 2
     for path in folders:
         for file in sorted(path.glob(f"*{suffix}")):
             damage(file)
     again = training_text(PAIRS, tmp_path)
-    assert (stored(again.encode(tokenizer)), again.fingerprint) == expected
+    assert (stored(again.encode(tokenizer)), again.digest) == expected
 
 
 @contextmanager
@@ -336,7 +336,7 @@ def test_a_file_that_changes_after_it_was_cleaned_is_another_text(tokenizer: Tok
     change_a_word(tmp_path)
     assert stored(before.encode(tokenizer)) == expected, "the clean text was kept"
     after = text_of_files(tmp_path)
-    assert after.fingerprint != before.fingerprint
+    assert after.digest != before.digest
     assert stored(after.encode(tokenizer)) != expected
 
 

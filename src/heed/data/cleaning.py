@@ -116,7 +116,7 @@ class Cleaning:
         if self.max_ratio is not None:
             mark("length ratio", longer + RATIO_SLACK > self.max_ratio * (shorter + RATIO_SLACK))
         if min_score is not None and block.scores is not None:
-            # A missing score is NaN, and no score is not a good one.
+            # A missing score is NaN and fails the threshold.
             mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= min_score))
         if self.drop_leaked:
             for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):

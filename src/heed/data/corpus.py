@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from heed.data.digests import text_fingerprint
+from heed.data.digests import text_digest
 from heed.data.directions import Direction
 from heed.data.text import ParallelText, Source
 from heed.data.training_texts import TrainingTexts
@@ -70,14 +70,14 @@ class Corpus:
     @property
     def digests(self) -> dict[str, str]:
         """Digests of the training, validation and test text, by the option that names it."""
-        valid, tests = (text_fingerprint(*(part.text for part in sets.values())) for sets in (self.valid, self.tests))
-        return {"data.train": self.train.fingerprint, "data.valid": valid, "data.test": tests}
+        valid, tests = (text_digest(*(part.text for part in sets.values())) for sets in (self.valid, self.tests))
+        return {"data.train": self.train.digest, "data.valid": valid, "data.test": tests}
 
     @property
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """Digest of all text after cleaning; independent of the machine."""
-        held_out = text_fingerprint(*(part.text for part in (*self.valid.values(), *self.tests.values())))
-        return hashlib.blake2b(f"{self.train.fingerprint} {held_out}".encode(), digest_size=16).hexdigest()
+        held_out = text_digest(*(part.text for part in (*self.valid.values(), *self.tests.values())))
+        return hashlib.blake2b(f"{self.train.digest} {held_out}".encode(), digest_size=16).hexdigest()
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -50,13 +50,14 @@ def mixed(digests: Digests, numbers: npt.NDArray[np.integer]) -> Digests:
     return np.where(numbers == 0, digests, values ^ (values >> np.uint64(33)))
 
 
-def set_checksum(digests: Digests) -> tuple[int, int, int]:
-    """Return numbers that depend on the digests but not on their order; those of two sets can be added (mod 2⁶⁴)."""
+def set_digest(digests: Digests) -> str:
+    """Return a digest of the digests that does not depend on their order."""
     ones = np.ones(len(digests), dtype=np.uint64)
-    return len(digests), int(digests.sum(dtype=np.uint64)), int(mixed(digests, ones).sum(dtype=np.uint64))
+    sums = [len(digests), int(digests.sum(dtype=np.uint64)), int(mixed(digests, ones).sum(dtype=np.uint64))]
+    return hashlib.blake2b(repr(sums).encode(), digest_size=16).hexdigest()
 
 
-def text_fingerprint(*texts: ParallelText) -> str:
+def text_digest(*texts: ParallelText) -> str:
     """Return a digest of the sentences of evaluation sets and of their order, independent of the machine."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:

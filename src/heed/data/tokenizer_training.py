@@ -90,7 +90,7 @@ class TokenizerTrainer:
                 "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
         learned = {name: value for name, value in vars(self).items() if name != "bpe_dropout"}
-        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.fingerprint, *tags))
+        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags))
         key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
         sentences = min(len(text), self.max_sentences) * 2
 

@@ -59,12 +59,12 @@ class TrainingTexts:
         return tuple(dict.fromkeys(part.text.tag for part in self.texts if part.text.tag is not None))
 
     @property
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """Digest of the selected pairs; of a mixture, of its texts and their weights."""
         if not self.is_mixture:
-            return self.texts[0].fingerprint
+            return self.texts[0].digest
         mixed = [
-            (part.text.name, part.fingerprint, weight, part.text.from_step, part.text.tag)
+            (part.text.name, part.digest, weight, part.text.from_step, part.text.tag)
             for part, weight in zip(self.texts, self.weights, strict=True)
         ]
         return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()

@@ -99,7 +99,7 @@ def write_run(
         "git": _git_commit(),
         "options": list(options),
         "config_hash": config_hash(config),
-        "data_fingerprint": corpus.fingerprint,
+        "data_fingerprint": corpus.digest,
         "tokenizer_hash": tokenizer.hash,
     }
     evaluated = {split: (scores, loss) for split, (scores, loss, _) in module.results.items()}

@@ -247,7 +247,7 @@ def prepare(overrides: Sequence[str]) -> str:
             f"Folder:   {pairs.folder}",
             f"Digest:   {pairs.digest}",
         ]
-    return "\n".join([*lines, f"Text:     {corpus.fingerprint}"])
+    return "\n".join([*lines, f"Text:     {corpus.digest}"])
 
 
 # ---- trials of a search

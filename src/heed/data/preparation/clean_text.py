@@ -1,6 +1,5 @@
 """Clean text: the pairs of a training text that pass the cleaning rules, without duplicates, as Arrow files."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from heed.data.arrow import new_arrow_file
 from heed.data.cleaning import EXAMPLES_PER_RULE, NO_RULE, RULES, Cleaning, CleaningReport, DroppedPair
-from heed.data.digests import Digests, are_in, mixed, pair_digests, set_checksum
+from heed.data.digests import Digests, are_in, mixed, pair_digests, set_digest
 from heed.data.preparation.workers import Workers
 from heed.data.text import Advance, Block, Source
 from heed.errors import HeedError
@@ -65,7 +64,7 @@ class CleanText:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         content = json.loads((folder / "text.json").read_text(encoding="utf-8"))
-        self.fingerprint: str = content["fingerprint"]
+        self.digest: str = content["digest"]
         """Digest of the selected pairs, whatever their order in the text."""
         self.chars: int = content["chars"]
         """Characters of both sides of the clean pairs, with duplicates."""
@@ -158,9 +157,8 @@ def write_clean_text(
     }
     examples["duplicate"] = _read_pairs(folder, selected.duplicates, np.cumsum([0, *clean]))
     dropped = dict(zip(RULES, np.sum([block.violations for block in cleaned], axis=0).tolist(), strict=False))
-    checksum = repr(list(set_checksum(selected.keys)))
     content = {
-        "fingerprint": hashlib.blake2b(checksum.encode(), digest_size=16).hexdigest(),
+        "digest": set_digest(selected.keys),
         # For people; the names of files need not be UTF-8.
         "inputs": {os.fsencode(source.name).decode(errors="replace"): source.size for source in sources},
         "total": total,

@@ -113,9 +113,9 @@ class TrainingText:
         return len(self.clean)
 
     @property
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """Digest of the selected pairs, whatever their order and the format of the files."""
-        return self.clean.fingerprint
+        return self.clean.digest
 
     @property
     def report(self) -> CleaningReport:
@@ -148,7 +148,7 @@ class TrainingText:
             with Workers.started(self.processes(self.clean.chars)) as workers:
                 encoding.write_pairs(folder, self.clean, tokenizer, workers)
 
-        folder = self.cache_dir / "encoded" / _digest(self.fingerprint, tokenizer.hash, encoding.SHARD)
+        folder = self.cache_dir / "encoded" / _digest(self.digest, tokenizer.hash, encoding.SHARD)
         return StoredPairs.load(build_once(folder, build, wait_minutes=self.preparation.wait_minutes))
 
     def _check_room(self, folder: Path, tokenizer: Tokenizer) -> None:
