@@ -9,7 +9,7 @@ import torch
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
-from heed.evaluation.alignment import align, default_extraction, to_gold
+from heed.evaluation.alignment import align, extraction_from_config, to_gold
 from heed.evaluation.scores import corpus_scores
 from heed.inference.alignment import word_maps
 from heed.inference.batching import pad
@@ -306,7 +306,8 @@ def test_translate_returns_what_its_arguments_ask_for(model: Seq2Seq, tokenizer:
             assert each.maps is not None
             assert (each.maps.source, each.maps.target) == (source, each.text)
             assert each.maps.cross is not None
-            chosen = word_maps(each.maps)[default_extraction(len(each.maps.cross)).index]
+            layers, heads = each.maps.cross.shape[:2]
+            chosen = word_maps(each.maps)[extraction_from_config(None, layers=layers, heads=heads).index]
             assert each.alignment == sorted(to_gold(align(chosen, "target")).sure)
 
 

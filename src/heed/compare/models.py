@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -58,13 +57,6 @@ class Evidence:
     extractions: Sequence[str]
     """By side, `ModelResults.extraction`."""
 
-    def to_plain(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the number of correct answers by side, run and tag, for ``compare.json``."""
-        return {
-            name: [{tag: {"right": found.right, "total": found.total} for tag, found in run.items()} for run in runs]
-            for name, runs in zip(names, self.accuracy, strict=True)
-        }
-
 
 def collect_evidence(
     comparison: Comparison, sides: Sequence[Side], challenge: str, contrasts: Sequence[ContrastivePair]
@@ -98,8 +90,7 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
 
     The maps are those that the model folder's ``alignment`` section selects.
     """
-    folder = model_folder.load(run)
-    translator = _translator(folder)
+    translator = load_greedy_translator(run)
     # A contrastive pair is scored twice: the good and the bad translation.
     total = 2 * len(contrasts) + len(pairs)
     with progress_bar(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
@@ -108,7 +99,7 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
         attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
     if not attended or attended[0].cross is None:
         return ModelResults(accuracy, None, "no cross-attention" if attended else "")
-    extraction = choose_extraction(folder.config.get("alignment"), attended[0])
+    extraction = choose_extraction(translator.alignment, attended[0])
     maps = [
         WordMap(split_words(pair.source), split_words(pair.target), word_maps(pair)[extraction.index])
         for pair in attended
@@ -118,9 +109,7 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
 
 def load_greedy_translator(run: Path) -> Translator:
     """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
-    return _translator(model_folder.load(run))
-
-
-def _translator(folder: model_folder.ModelFolder) -> Translator:
+    folder = model_folder.load(run)
     model = folder.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return Translator(model, folder.tokenizer, GreedySearch(**LENGTH_LIMITS), batch_tokens=BATCH_TOKENS)
+    search, alignment = GreedySearch(**LENGTH_LIMITS), folder.config.get("alignment")
+    return Translator(model, folder.tokenizer, search, alignment=alignment, batch_tokens=BATCH_TOKENS)

@@ -21,7 +21,6 @@ def bootstrap_interval(
     values: npt.NDArray[Any],
     score: Callable[[npt.NDArray[Any]], Floats],
     *,
-    seed: int = 0,
     resamples: int = 1000,
 ) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of a score of sums over sentences.
@@ -29,11 +28,10 @@ def bootstrap_interval(
     Args:
         values: Statistics of each sentence, "N" or "N K".
         score: Maps the sums of all resamples, "R" or "R K", to their scores, "R".
-        seed: Seed of the resampling.
         resamples: Number of resamples R.
     """
     number = len(values)
-    counts = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=resamples)
+    counts = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=resamples)
     return percentile_interval(score(counts @ values))
 
 

@@ -193,11 +193,9 @@ def _p_value(extreme: npt.NDArray[np.bool_]) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust the p-values of several tests, so that 0.05 bounds the family-wise error rate (Holm 1979)."""
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = largest
+    order = np.argsort(p_values, kind="stable")
+    scaled = np.arange(len(order), 0, -1) * np.asarray(p_values, dtype=np.float64)[order]
+    adjusted: list[float] = np.maximum.accumulate(scaled.clip(max=1))[order.argsort()].tolist()
     return adjusted
 
 
