@@ -33,18 +33,6 @@ class WordMap:
 
 
 @dataclass(frozen=True)
-class ModelResults:
-    """The results of one model."""
-
-    accuracy: dict[str, Accuracy]
-    """By tag of the challenge set."""
-    maps: list[WordMap] | None
-    """One for each sentence pair; None if the model has no cross-attention or there are no pairs."""
-    extraction: str
-    """The layer and head of the maps, or the reason why there are none."""
-
-
-@dataclass(frozen=True)
 class Evidence:
     """The results of all models, by side. Sides without models have an empty list or None."""
 
@@ -55,7 +43,7 @@ class Evidence:
     maps: Sequence[Sequence[WordMap] | None]
     """By side, by example."""
     extractions: Sequence[str]
-    """By side, `ModelResults.extraction`."""
+    """By side, the layer and head of the maps, or the reason why there are none."""
 
 
 def collect_evidence(
@@ -78,17 +66,21 @@ def collect_evidence(
             except HeedError as error:
                 # For example a model of another version of heed. Its translations can still be compared.
                 warnings.append(f"The model of {run.path} was not used: {error}")
-        with_maps = next((model for model in found if model.extraction), None)
-        accuracy.append([model.accuracy for model in found if model.accuracy])
-        maps.append(with_maps.maps if with_maps else None)
-        extractions.append(with_maps.extraction if with_maps else "")
+        accuracy.append([of_run for of_run, _, _ in found if of_run])
+        side_maps, extraction = next(((maps, how) for _, maps, how in found if how), (None, ""))
+        maps.append(side_maps)
+        extractions.append(extraction)
     return Evidence(challenge, accuracy, maps, extractions), warnings
 
 
-def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]]) -> ModelResults:
-    """Return a model's accuracy on contrastive pairs, and its attention maps for (source, translation) pairs.
+def evaluate_model(
+    run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]]
+) -> tuple[dict[str, Accuracy], list[WordMap] | None, str]:
+    """Evaluate one model on contrastive pairs and (source, translation) pairs.
 
-    The maps are those that the model folder's ``alignment`` section selects.
+    Returns:
+        The accuracy by tag; the attention map of each (source, translation) pair, or None; and the layer and head of
+        the maps, which the model folder's ``alignment`` section selects, or the reason why there are none.
     """
     translator = load_greedy_translator(run)
     # A contrastive pair is scored twice: the good and the bad translation.
@@ -98,13 +90,13 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
         accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
         attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
     if not attended or attended[0].cross is None:
-        return ModelResults(accuracy, None, "no cross-attention" if attended else "")
+        return accuracy, None, "no cross-attention" if attended else ""
     extraction = choose_extraction(translator.alignment, attended[0])
     maps = [
         WordMap(split_words(pair.source), split_words(pair.target), word_maps(pair)[extraction.index])
         for pair in attended
     ]
-    return ModelResults(accuracy, maps, str(extraction))
+    return accuracy, maps, str(extraction)
 
 
 def load_greedy_translator(run: Path) -> Translator:

@@ -80,7 +80,7 @@ def compare_pairs(
         track(order, "Testing differences", unit="pairs of systems"), translates, strict=True
     ):
         better, worse = sides[i], sides[j]
-        identical = _sorted_translations(better) == _sorted_translations(worse)
+        identical = sorted(run.translations for run in better.runs) == sorted(run.translations for run in worse.runs)
         tests = None
         if len(better.runs) == len(worse.runs) == 1 and not identical and is_translation:
             tests = {
@@ -99,19 +99,10 @@ def compare_pairs(
     ]
 
 
-def _sorted_translations(side: Side) -> list[list[str]]:
-    return sorted(run.translations for run in side.runs)
-
-
 def _verdict(pair: PairReport, better: Side, worse: Side, *, bleu: tuple[float, float], pairs: int) -> str:
     """Return the verdict: first of all whether any system translates, then which one is better.
 
-    Args:
-        pair: The differences, and the p-values if the pair was tested.
-        better: The side with more BLEU.
-        worse: The other side.
-        bleu: Their BLEU, averaged over seeds.
-        pairs: Number of pairs that the p-values are adjusted for.
+    ``bleu`` is that of the two sides, averaged over seeds; the p-values are adjusted for this number of ``pairs``.
     """
     if pair.identical:
         comparison = f"{better.name} and {worse.name} are identical: every translation is the same."

@@ -5,7 +5,7 @@ positions, counted from 0.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,28 +47,6 @@ class Extraction:
     def __str__(self) -> str:
         head = "mean of the heads" if self.head is None else f"head {self.head}"
         return f"layer {self.layer}, {head}, {self.row} row"
-
-
-def extraction_from_config(section: Mapping[str, Any] | None, *, layers: int, heads: int) -> Extraction:
-    """Return the extraction in the ``alignment`` section of a model folder's config, or the default one.
-
-    The default is the mean of the heads of the second last layer, output row (Garg et al. 2019).
-
-    Args:
-        section: The fields of an `Extraction`, or None.
-        layers: Decoder layers of the model.
-        heads: Attention heads in each layer.
-
-    Raises:
-        HeedError: The section names a layer or head that the model does not have.
-    """
-    extraction = Extraction(**section or {"layer": max(1, layers - 1), "head": None, "row": "output"})
-    if not (1 <= extraction.layer <= layers and 1 <= (extraction.head or 1) <= heads):
-        raise HeedError(
-            f"The model's alignment section names layer {extraction.layer}, head {extraction.head}, but its decoder "
-            f"has layers 1 to {layers} with heads 1 to {heads}: correct its config.yaml, or copy the model again."
-        )
-    return extraction
 
 
 def candidate_maps(

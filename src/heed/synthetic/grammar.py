@@ -356,11 +356,9 @@ class Clause(Node):
     def german(self, order: Order = "second") -> Words:
         is_indefinite = isinstance(self.object, NounPhrase) and self.object.determiner in ("a", None)
         nicht = self.emit("nicht", "negation") if self.negated and not is_indefinite else []
-        subject, recipient, object_ = self.subject.german("nom"), [], []
-        if self.recipient:
-            recipient = self.recipient.german("dat")
-        if self.object:
-            object_ = self._german_object(negated=self.negated and is_indefinite)
+        subject = self.subject.german("nom")
+        recipient = self.recipient.german("dat") if self.recipient else []
+        object_ = self._german_object(negated=self.negated and is_indefinite) if self.object else []
         relative: Words = []
         if isinstance(self.recipient, RelativePronoun):
             relative, recipient = recipient, []
