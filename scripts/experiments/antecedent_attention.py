@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from experiments.measures import contrasts
 from heed.errors import HeedError
-from heed.evaluation.bootstrap import bootstrap_interval
+from heed.evaluation.significance import bootstrap_interval
 from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.inference.translator import Translator
 from heed.synthetic import split_punctuation

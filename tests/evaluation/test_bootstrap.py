@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from heed.evaluation.bootstrap import bootstrap_interval, paired_resamples, seed_weights, weighted_sums
+from heed.evaluation.significance import bootstrap_interval, paired_resamples, seed_weights, weighted_sums
 
 
 def test_interval_of_a_mean_equals_the_normal_approximation() -> None:

@@ -10,7 +10,7 @@ from experiments.measures import Runs, Values
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation import alignment
-from heed.evaluation.bootstrap import bootstrap_interval
+from heed.evaluation.significance import bootstrap_interval
 from heed.synthetic import split_punctuation
 
 SENTENCES = 500

@@ -90,7 +90,7 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
     import numpy as np
 
     from heed.evaluation.alignment import ROWS, aer, best_extraction, precision, recall
-    from heed.evaluation.bootstrap import bootstrap_interval
+    from heed.evaluation.significance import bootstrap_interval
 
     by_sentence = np.stack(counts)
     total = by_sentence.sum(0)

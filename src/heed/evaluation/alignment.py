@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
-from heed.evaluation.bootstrap import Floats
+from heed.evaluation.significance import Floats
 from heed.evaluation.words import AttentionMap, pool, word_shares
 
 Alignment = npt.NDArray[np.bool_]

@@ -18,7 +18,7 @@ from heed.evaluation.alignment import (
     recall,
     to_gold,
 )
-from heed.evaluation.bootstrap import bootstrap_interval
+from heed.evaluation.significance import bootstrap_interval
 from tests.evaluation.alignment.links import Links, draw_points, to_array
 
 
