@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,23 +35,6 @@ TICKS = (0.0, 0.1, 0.25, 0.5, 1.0)
 NOTE = TextStyle(11, SOFT_INK)
 
 
-class HasAttention(Protocol):
-    """The pieces of one sentence pair, those that the decoder reads, and each kind of attention: "L H Q K" or None."""
-
-    @property
-    def src_pieces(self) -> Sequence[str]: ...
-    @property
-    def tgt_pieces(self) -> Sequence[str]: ...
-    @property
-    def read_pieces(self) -> Sequence[str]: ...
-    @property
-    def cross(self) -> Weights | None: ...
-    @property
-    def encoder_self(self) -> Weights | None: ...
-    @property
-    def decoder_self(self) -> Weights | None: ...
-
-
 @dataclass(frozen=True)
 class MapSet:
     """The maps of all layers and heads, for one kind of attention and one sentence pair."""
@@ -64,16 +47,6 @@ class MapSet:
     """The pieces of the queries."""
     columns: Sequence[str]
     """The pieces of the keys."""
-
-
-def map_sets(pair: HasAttention) -> list[MapSet]:
-    """Return the maps of each kind of attention that the model has, with the pieces along their sides."""
-    kinds = (
-        ("cross", pair.cross, pair.tgt_pieces, pair.src_pieces),
-        ("encoder_self", pair.encoder_self, pair.src_pieces, pair.src_pieces),
-        ("decoder_self", pair.decoder_self, pair.read_pieces, pair.read_pieces),
-    )
-    return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in kinds if weights is not None]
 
 
 def piece_label(piece: str) -> str:
