@@ -34,7 +34,9 @@ def main(arguments: list[str]) -> None:
         HeedError: a training failed.
     """
     by_name = {claim.name: claim for claim in CLAIMS}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python scripts/experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("claims", nargs="*", choices=by_name, metavar="CLAIM", help=", ".join(by_name))
     parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder to write to")
     options = parser.parse_args(arguments)
