@@ -24,16 +24,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from heed.errors import HeedError
 
-COMMANDS = {
-    "train": "training",
-    "decode": "decoding",
-    "plan": "planning",
-    "memory": "memory",
-    "prepare": "preparing",
+COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "train": ("training", ("torch", "hf")),
+    "decode": ("decoding", ("hf", "ctranslate2")),
+    "plan": ("planning", ()),
+    "memory": ("memory", ()),
+    "prepare": ("preparing", ()),
 }
-"""Module of each command."""
+"""Module and peers of each command."""
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-PEERS = {"train": ("torch", "hf"), "decode": ("hf", "ctranslate2"), "plan": (), "memory": (), "prepare": ()}
 
 
 def main(argv: list[str]) -> None:
@@ -62,13 +61,14 @@ def main(argv: list[str]) -> None:
         return
     # torch reads these variables when a command's module imports it.
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(parse_threads(argv))
-    module = import_module(f"benchmark.{COMMANDS[command]}")
+    name, peers = COMMANDS[command]
+    module = import_module(f"benchmark.{name}")
     module.add_arguments(parser)
     arguments = parser.parse_args(argv)
-    arguments.peers = PEERS[command] if arguments.peers is None else tuple(filter(None, arguments.peers.split(",")))
-    if unknown := [peer for peer in arguments.peers if peer not in PEERS[command]]:
+    arguments.peers = peers if arguments.peers is None else tuple(filter(None, arguments.peers.split(",")))
+    if unknown := [peer for peer in arguments.peers if peer not in peers]:
         raise HeedError(
-            f"--peers {','.join(unknown)} is unknown: the peers of {command} are {', '.join(PEERS[command]) or 'none'}."
+            f"--peers {','.join(unknown)} is unknown: the peers of {command} are {', '.join(peers) or 'none'}."
         )
     if arguments.clock == "cpu" and arguments.threads > 1:
         raise HeedError("--clock cpu adds the seconds of all threads: use --threads 1 or --clock wall.")

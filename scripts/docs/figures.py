@@ -134,6 +134,6 @@ def claims() -> str:
             *remark,
             claim.measurement,
             markdown_table(["measured", "value"], figures, [False, True]),
-            f"```sh\npython scripts/experiments claims={claim.name}\n```",
+            f"```sh\npython scripts/experiments {claim.name}\n```",
         ]
     return "\n\n".join(parts)

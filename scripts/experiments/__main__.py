@@ -1,12 +1,13 @@
 """Test twelve claims that courses make about attention on the built-in corpus.
 
-    python scripts/experiments                        all claims
-    python scripts/experiments claims=order,scaling   some of them
-    python scripts/experiments out=DIR                write to DIR instead of runs/claims
+    python scripts/experiments                    all claims
+    python scripts/experiments order scaling      some of them
+    python scripts/experiments --out DIR          write to DIR instead of runs/claims
 
 Trains the small models that the claims need and keeps them for the next call. Writes index.html and claims.json.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -23,7 +24,6 @@ from experiments.plots import TEMPLATES, number_table
 from experiments.runner import ExperimentRunner
 from experiments.small_models import COMMON, LONG_STEPS
 from heed.errors import HeedError
-from heed.options import did_you_mean
 from heed.report.pages import render_page
 
 
@@ -31,21 +31,17 @@ def main(arguments: list[str]) -> None:
     """Train, measure and write the page.
 
     Raises:
-        HeedError: an argument is unknown, or a training failed.
+        HeedError: a training failed.
     """
-    if {"-h", "--help"} & set(arguments):
-        print(__doc__)
-        return
-    options = {"claims": "", "out": "runs/claims"}
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if name not in options or not equals:
-            raise HeedError(
-                f"{argument} is unknown{did_you_mean(name, options)}: the options are claims=NAME,NAME and out=DIR."
-            )
-        options[name] = value
-    claims = select_claims(options["claims"])
-    folder = Path(options["out"]).resolve()
+    by_name = {claim.name: claim for claim in CLAIMS}
+    parser = argparse.ArgumentParser(
+        prog="python scripts/experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("claims", nargs="*", choices=by_name, metavar="CLAIM", help=", ".join(by_name))
+    parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder to write to")
+    options = parser.parse_args(arguments)
+    claims = [by_name[name] for name in options.claims or by_name]
+    folder = options.out.resolve()
     started = time.monotonic()
     runner = ExperimentRunner(folder / "models", COMMON)
     # In reverse: the last claim's models train longest, and should not be the last to start.
@@ -60,16 +56,6 @@ def main(arguments: list[str]) -> None:
     write(folder, findings, minutes)
     number = sum(finding.held for _, finding in findings)
     print(f"\n{number} of {len(findings)} claims held, {minutes:.0f} min. {folder / 'index.html'}")
-
-
-def select_claims(names: str) -> list[Claim]:
-    """Return the claims of a comma-separated list; all claims if it is empty."""
-    by_name = {claim.name: claim for claim in CLAIMS}
-    chosen = [name for name in names.split(",") if name]
-    for name in chosen:
-        if name not in by_name:
-            raise HeedError(f"There is no claim {name}{did_you_mean(name, by_name)}: choose from {', '.join(by_name)}.")
-    return [by_name[name] for name in chosen] or list(CLAIMS)
 
 
 def write(folder: Path, findings: list[tuple[Claim, Finding]], minutes: float) -> None:

@@ -1,9 +1,7 @@
 """Attention from a pronoun to its right antecedent minus that to its wrong one."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -11,8 +9,9 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from experiments.measures import contrasts
+from experiments.runner import TrainedModel
 from heed.errors import HeedError
-from heed.evaluation.bootstrap import bootstrap_interval
+from heed.evaluation.significance import bootstrap_interval
 from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.inference.translator import Translator
 from heed.synthetic import split_punctuation
@@ -73,13 +72,10 @@ class AntecedentReport:
     """Mean difference of every layer and head on the challenge set."""
 
 
-def validation_cases(run: Path) -> list[PronounCase]:
+def validation_cases(run: TrainedModel) -> list[PronounCase]:
     """Return the cases of a run's validation set."""
-    columns = [
-        (run / "translations" / f"valid.{name}").read_text(encoding="utf-8").splitlines()
-        for name in ("src", "ref", "meta.jsonl")
-    ]
-    cases = (PronounCase(src, tgt, json.loads(meta)["antecedent"]) for src, tgt, meta in zip(*columns, strict=True))
+    columns = run.lines("valid", "src"), run.lines("valid", "ref"), run.meta("valid")
+    cases = (PronounCase(src, tgt, meta["antecedent"]) for src, tgt, meta in zip(*columns, strict=True))
     return list(filter(_has_it, cases))
 
 
@@ -151,9 +147,7 @@ def report(valid: Floats, challenge: Floats) -> AntecedentReport:
     return AntecedentReport(layer + 1, head + 1, on_valid, on_challenge, challenge.mean(0).tolist())
 
 
-def measure(
-    run: Path, translator: Translator, part: Part, *, seed: int
-) -> tuple[AntecedentReport, list[PronounAttention]]:
+def measure(run: TrainedModel, part: Part, *, seed: int) -> tuple[AntecedentReport, list[PronounAttention]]:
     """Choose a head on the run's validation sentences and measure it on the challenge set (see `report`).
 
     Args:
@@ -163,7 +157,7 @@ def measure(
         The report, and the attention of every challenge case.
     """
     valid, challenge = (
-        pronoun_attention(translator, cases, part) for cases in (validation_cases(run), challenge_cases(seed))
+        pronoun_attention(run.translator, cases, part) for cases in (validation_cases(run), challenge_cases(seed))
     )
     differences = (np.stack([one.difference for one in found]) for found in (valid, challenge))
     return report(*differences), challenge

@@ -23,30 +23,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments import sense_attention
 from experiments.antecedent_attention import TITLES, AntecedentReport, draw, measure
 from experiments.measures import plain
+from experiments.runner import TrainedModel
 from experiments.sense_attention import SenseReport
-from heed.compare.models import load_greedy_translator
 from heed.errors import HeedError
 
 
-def measure_run(run: Path) -> dict[str, AntecedentReport | SenseReport]:
+def measure_run(folder: Path) -> dict[str, AntecedentReport | SenseReport]:
     """Measure a run and write its pictures.
 
     Raises:
         HeedError: the run is on another corpus, or its model lacks one of the attentions.
     """
-    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-    if (results["data"], results["src_lang"]) != ("synthetic", "en"):
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    run = TrainedModel(folder.name, config["seed"], folder)
+    if (run.results["data"], run.results["src_lang"]) != ("synthetic", "en"):
         raise HeedError("antecedents are known for data=synthetic with English sources only")
-    translator, seed = load_greedy_translator(run), config["data"]["seed"]
-    (run / "attention").mkdir(exist_ok=True)
+    seed = config["data"]["seed"]
+    (folder / "attention").mkdir(exist_ok=True)
     reports: dict[str, AntecedentReport | SenseReport] = {}
     for part, title in TITLES.items():
-        report, found = measure(run, translator, part, seed=seed)
+        report, found = measure(run, part, seed=seed)
         reports[f"{part}, {title}"] = report
-        figure = draw(report, found, f"{results['name']}, {title}")
-        figure.savefig(run / "attention" / f"antecedents-{part}.png", dpi=200)
-    return {**reports, "encoder, from an ambiguous noun": sense_attention.measure(translator, seed=seed)}
+        figure = draw(report, found, f"{run.results['name']}, {title}")
+        figure.savefig(folder / "attention" / f"antecedents-{part}.png", dpi=200)
+    return {**reports, "encoder, from an ambiguous noun": sense_attention.measure(run.translator, seed=seed)}
 
 
 def main(argv: list[str]) -> None:

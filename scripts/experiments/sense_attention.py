@@ -12,9 +12,9 @@ from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
 from heed.synthetic import ContrastivePair, split_punctuation
-from heed.synthetic.lexicon import BANK, HOMONYMS
+from heed.synthetic.lexicon import BANK, SENSES
 
-AMBIGUOUS = {BANK[0].en, *(homonym.readings[0].en for homonym in HOMONYMS)}
+AMBIGUOUS = {BANK[0].en, *(sense.noun.en for sense in SENSES)}
 
 
 @dataclass(frozen=True)

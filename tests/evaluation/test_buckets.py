@@ -7,33 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.errors import HeedError
-from heed.evaluation.buckets import (
-    count_words,
-    group_by_copied_words,
-    group_by_length,
-    group_by_rarest_word,
-    group_by_tag,
-    group_by_unknown_words,
-    read_counts,
-    write_counts,
-)
+from heed.evaluation.buckets import bucketings, count_words, read_counts, write_counts
 
 SOURCES = ["The dog sleeps.", "A zyx and a qux saw Anna's dog!", "", "dog " * 12]
 
 
 def test_buckets_by_hand() -> None:
     counts = {"the": 5000, "dog": 9, "sleeps": 10, "a": 100, "and": 100, "saw": 1, "anna's": 3, "zyx": 0}
-    assert group_by_length(SOURCES).buckets == {"0–9": [0, 1, 2], "10–19": [3]}
-    assert group_by_rarest_word(SOURCES, counts).buckets == {"0": [1], "1–9": [0, 3]}
-    assert group_by_unknown_words(SOURCES, counts).buckets == {"0": [0, 2, 3], "2–3": [1]}
     references = ["Der Hund schläft.", "Zyx und qux sahen Annas dog.", "", "dog dog dog Hund dog"]
-    assert group_by_copied_words(SOURCES, references).buckets == {"0": [0, 2], "2–3": [1], "4 or more": [3]}
-    assert group_by_tag(["b", "a", "b"]).buckets == {"a": [1], "b": [0, 2]}
+    found = bucketings(SOURCES, references, tags=["b", "a", "b", "b"], word_counts=counts)
+    assert {bucketing.title: bucketing.buckets for bucketing in found} == {
+        "Source length": {"0–9": [0, 1, 2], "10–19": [3]},
+        "Phenomenon": {"a": [1], "b": [0, 2, 3]},
+        "Rare words": {"0": [1], "1–9": [0, 3]},
+        "Unknown words": {"0": [0, 2, 3], "2–3": [1]},
+        "Copied words": {"0": [0, 2], "2–3": [1], "4 or more": [3]},
+    }
+    assert [bucketing.title for bucketing in bucketings(SOURCES, references)] == ["Source length", "Copied words"]
 
 
 @given(st.lists(st.text("ab .")))
 def test_every_sentence_is_in_one_length_bucket(sources: list[str]) -> None:
-    rows = [row for bucket in group_by_length(sources).buckets.values() for row in bucket]
+    rows = [row for bucket in bucketings(sources, sources)[0].buckets.values() for row in bucket]
     assert sorted(rows) == list(range(len(sources)))
 
 

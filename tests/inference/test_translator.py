@@ -9,9 +9,9 @@ import torch
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import BeamSearch, GreedySearch
 from heed.errors import HeedError
-from heed.evaluation.alignment import align, default_extraction, to_gold
+from heed.evaluation.alignment import Extraction, align, to_gold
 from heed.evaluation.scores import corpus_scores
-from heed.inference.alignment import word_maps
+from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.batching import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import SelfAttentionConfig
@@ -306,7 +306,9 @@ def test_translate_returns_what_its_arguments_ask_for(model: Seq2Seq, tokenizer:
             assert each.maps is not None
             assert (each.maps.source, each.maps.target) == (source, each.text)
             assert each.maps.cross is not None
-            chosen = word_maps(each.maps)[default_extraction(len(each.maps.cross)).index]
+            extraction = choose_extraction(None, each.maps)
+            assert extraction == Extraction(layer=max(1, len(each.maps.cross) - 1), head=None, row="output")
+            chosen = word_maps(each.maps)[extraction.index]
             assert each.alignment == sorted(to_gold(align(chosen, "target")).sure)
 
 
@@ -349,6 +351,8 @@ def test_align_uses_the_saved_map_unless_another_is_chosen(model: Seq2Seq, token
     assert links[2] == []
     with pytest.raises(HeedError, match=f"layer={layers + 1} head=0: this model's decoder has layers 1 to {layers}"):
         plain.align(sources, targets, layer=layers + 1)
+    with pytest.raises(HeedError, match=r"or correct the alignment section of its config\.yaml"):
+        Translator(model, tokenizer, alignment={**saved, "layer": layers + 1}).align(sources, targets)
     with pytest.raises(HeedError, match="symmetrize=best is unknown: choose one of target"):
         plain.align(sources, targets, symmetrize="best")
 

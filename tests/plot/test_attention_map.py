@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
+from heed.inference.outputs import Attended
 from heed.plot.attention_map import (
     MapSet,
     draw_filmstrip,
     draw_map,
     draw_overview,
-    map_sets,
     most_informative_head,
     piece_label,
     save_png,
@@ -38,14 +37,10 @@ def random_map_set(rows: list[str], columns: list[str], *, layers: int = 1, head
 def test_map_sets_have_the_pieces_along_their_sides() -> None:
     cross, decoder = random_maps(1, 1, 8, 8), random_maps(1, 1, 8, 8, seed=1)
     read = ["<s>", *TGT[:-1]]
-    pair = SimpleNamespace(
-        src_pieces=SRC, tgt_pieces=TGT, read_pieces=read, cross=cross, encoder_self=None, decoder_self=decoder
-    )
-    assert [(s.kind, s.rows, s.columns) for s in map_sets(pair)] == [
-        ("cross", TGT, SRC),
-        ("decoder_self", read, read),
-    ]
-    assert map_sets(pair)[1].weights is decoder
+    pair = Attended("The old …", "Die müde …", SRC, TGT, cross, None, decoder)
+    found = [(maps.kind, maps.rows, maps.columns) for maps in pair.map_sets]
+    assert found == [("cross", TGT, SRC), ("decoder_self", read, read)]
+    assert pair.map_sets[1].weights is decoder
 
 
 @pytest.mark.parametrize(

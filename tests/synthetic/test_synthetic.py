@@ -350,7 +350,7 @@ def all_nouns() -> list[lexicon.Noun]:
         for noun in value
         if isinstance(noun, lexicon.Noun)
     ]
-    return list(dict.fromkeys([*nouns, *(noun for homonym in lexicon.HOMONYMS for noun in homonym.readings)]))
+    return list(dict.fromkeys([*nouns, *(sense.noun for sense in lexicon.SENSES)]))
 
 
 def all_verbs() -> list[lexicon.Verb]:

@@ -10,6 +10,7 @@ from experiments.measures import Runs, Values
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, RNN_LONGER, TRANSFORMER_LONGER
 from heed.evaluation import alignment
+from heed.evaluation.significance import bootstrap_interval
 from heed.synthetic import split_punctuation
 
 SENTENCES = 500
@@ -53,9 +54,10 @@ def measure(run: TrainedModel) -> ErrorRates:
     """Choose a map on validation sentences, and measure all maps and the diagonal on the test set."""
     extraction = alignment.best_extraction(alignment.aer(counts(run, "valid")[0].sum(0)))
     test, baseline = counts(run, "test")
-    interval = alignment.aer_interval(test[(slice(None), *extraction.index)])
+    interval = bootstrap_interval(test[(slice(None), *extraction.index)], alignment.aer)
     diagonal_rate = float(alignment.aer(baseline.sum(0)))
-    return ErrorRates(extraction, alignment.aer(test.sum(0)), interval, diagonal_rate, alignment.aer_interval(baseline))
+    diagonal_interval = bootstrap_interval(baseline, alignment.aer)
+    return ErrorRates(extraction, alignment.aer(test.sum(0)), interval, diagonal_rate, diagonal_interval)
 
 
 def experiment(runs: Runs) -> Finding:

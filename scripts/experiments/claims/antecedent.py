@@ -24,7 +24,7 @@ STACKS = {
 def experiment(runs: Runs) -> Finding:
     """Measure attention of the longer transformers, and train stacks without residual connections or norms."""
     seeds = runs[LONGER]
-    measured = {part: [measure(run.folder, run.translator, part, seed=SEED) for run in seeds] for part in TITLES}
+    measured = {part: [measure(run, part, seed=SEED) for run in seeds] for part in TITLES}
     reports: dict[Part, list[AntecedentReport]] = {part: [one for one, _ in of] for part, of in measured.items()}
     nouns = [sense_attention.measure(run.translator, seed=SEED) for run in seeds]
     pronouns = fractions(accuracies({LONGER: seeds}, "pronoun")[LONGER]["pronoun"])

@@ -89,7 +89,8 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
     """Return a table of the AER of each row, layer and head, and confidence intervals of the written and the best."""
     import numpy as np
 
-    from heed.evaluation.alignment import ROWS, aer, aer_interval, best_extraction, precision, recall
+    from heed.evaluation.alignment import ROWS, aer, best_extraction, precision, recall
+    from heed.evaluation.significance import bootstrap_interval
 
     by_sentence = np.stack(counts)
     total = by_sentence.sum(0)
@@ -104,7 +105,7 @@ def _format_error_rates(counts: "Sequence[MatchCounts]", written: "Extraction") 
             lines.append(f"{name:<6}  {layer:>5}  " + "  ".join(f"{value:>7.3f}" for value in values))
 
     def summary(extraction: "Extraction") -> str:
-        low, high = aer_interval(by_sentence[(slice(None), *extraction.index)])
+        low, high = bootstrap_interval(by_sentence[(slice(None), *extraction.index)], aer)
         sums = total[extraction.index]
         return (
             f"--layer {extraction.layer} --head {extraction.head or 0} --row {extraction.row}  "

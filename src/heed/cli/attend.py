@@ -55,12 +55,12 @@ def run(args: argparse.Namespace) -> None:
 
 def _draw(folder: Path, pairs: "Sequence[Attended]") -> None:
     """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
-    from heed.plot.attention_map import draw_map, draw_overview, map_sets, save_png
+    from heed.plot.attention_map import draw_map, draw_overview, save_png
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
         heading = [pair.source, pair.target]
-        sets = map_sets(pair)
+        sets = pair.map_sets
         if sets:
             save_png(draw_overview(sets, heading=heading), folder / f"{number}.png")
         for maps in sets:

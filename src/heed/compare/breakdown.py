@@ -7,14 +7,7 @@ import numpy as np
 
 from heed.compare.pairs import SideStatistics
 from heed.compare.runs import Side, TestSet
-from heed.evaluation.buckets import (
-    Bucketing,
-    group_by_copied_words,
-    group_by_length,
-    group_by_rarest_word,
-    group_by_tag,
-    group_by_unknown_words,
-)
+from heed.evaluation.buckets import Bucketing, bucketings
 from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
 from heed.progress import track
 
@@ -59,17 +52,8 @@ class TranslationExample:
 
 def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -> list[BucketingReport]:
     """Return the scores by each partition of the test set that has at least two buckets."""
-    return [_bucketing_report(found, statistics) for found in _bucketings(test_set) if len(found.buckets) > 1]
-
-
-def _bucketings(test_set: TestSet) -> list[Bucketing]:
-    sources, counts = test_set.sources, test_set.word_counts
-    found = [group_by_length(sources)]
-    if test_set.tags:
-        found.append(group_by_tag(test_set.tags))
-    if counts is not None:
-        found += [group_by_rarest_word(sources, counts), group_by_unknown_words(sources, counts)]
-    return [*found, group_by_copied_words(sources, test_set.references)]
+    found = bucketings(test_set.sources, test_set.references, tags=test_set.tags, word_counts=test_set.word_counts)
+    return [_bucketing_report(bucketing, statistics) for bucketing in found if len(bucketing.buckets) > 1]
 
 
 def _bucketing_report(bucketing: Bucketing, statistics: Sequence[SideStatistics]) -> BucketingReport:

@@ -1,11 +1,12 @@
 """Contrastive accuracy: how often a model prefers the correct translation to a minimally wrong one (Sennrich 2017)."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
 
 from heed import synthetic
 from heed.compare.runs import Side
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CONTRASTS_PER_TAG = 200
 """Sentences per phenomenon from the built-in challenge set: enough to distinguish 60 % accuracy from chance."""
+CONTRAST = TypeAdapter(ContrastivePair)
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,13 @@ def read_challenge(path: Path) -> list[ContrastivePair]:
         raise HeedError(f"--challenge {path} cannot be read: {error}.") from error
     contrasts = []
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
         try:
-            fields = json.loads(line)
-            texts = [fields[name] for name in ("src", "good", "bad", "tag")]
-            is_valid = all(isinstance(text, str) for text in texts)
-        except (ValueError, TypeError, KeyError):
-            is_valid = False
-        if not is_valid:
+            contrasts += [CONTRAST.validate_json(line)] if line.strip() else []
+        except ValidationError as error:
             raise HeedError(
                 f'Line {number} of {path} is not a contrast: write a JSON object with the strings "src", "good", '
                 '"bad" and "tag".'
-            )
-        contrasts.append(ContrastivePair(*texts))
+            ) from error
     if not contrasts:
         raise HeedError(f"{path} has no contrasts: write at least one line.")
     return contrasts

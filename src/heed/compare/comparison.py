@@ -1,8 +1,7 @@
 """The comparison of two or more sides: scores, tests, confounders, buckets, examples."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from heed.compare.breakdown import BucketingReport, TranslationExample, bucketing_reports, largest_differences
 from heed.compare.confounders import Fact, find_confounders, option_facts, side_facts
@@ -56,10 +55,6 @@ class Comparison:
     """The options of the models that differ."""
     bucketings: list[BucketingReport]
     examples: list[TranslationExample]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as numbers, strings, lists and dicts."""
-        return asdict(self)
 
 
 def compare(

@@ -122,16 +122,11 @@ def find_confounders(test_set: TestSet, sides: Sequence[Side], signatures: Mappi
         sides: The sides.
         signatures: sacreBLEU signatures of the comparison's scores, by metric.
     """
-    return [
-        *_unequal_scores(sides, signatures),
-        *_unequal_training(sides),
-        *_unequal_options(sides),
-        *(sentence for side in sides for sentence in _unequal_runs(side)),
-        *_weak_evidence(test_set, sides),
-    ]
+    of_runs = [sentence for side in sides for sentence in _unequal_runs(side)]
+    return [*_unequal_sides(sides, signatures), *of_runs, *_weak_evidence(test_set, sides)]
 
 
-def _unequal_scores(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iterator[str]:
+def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iterator[str]:
     runs = [run for side in sides for run in side.runs]
     recorded = {run.results["valid"][f"{metric.lower()}_signature"] for run in runs for metric in METRICS}
     if others := sorted(recorded - {*signatures.values()}):
@@ -139,9 +134,6 @@ def _unequal_scores(sides: Sequence[Side], signatures: Mapping[str, str]) -> Ite
             "NOT COMPARABLE as recorded: some results.json files have scores with another sacreBLEU signature "
             f"({'; '.join(others)}). All scores in this comparison are computed again with one signature."
         )
-
-
-def _unequal_training(sides: Sequence[Side]) -> Iterator[str]:
     if _differ(sides, "data_fingerprint"):
         yield "Not a fair comparison: the training data differ."
     if _differ(sides, "tokenizer_hash"):
@@ -153,9 +145,6 @@ def _unequal_training(sides: Sequence[Side]) -> Iterator[str]:
         ratio = f"{amounts[most] / amounts[least]:.1f}×" if amounts[least] else "many times"
         unit = "tokens" if key == "tokens" else "updates"
         yield f"Different amounts of training: {most} had {ratio} the {unit} of {least}."
-
-
-def _unequal_options(sides: Sequence[Side]) -> Iterator[str]:
     if _differ(sides, "search"):
         yield "The search settings differ: part of the difference may come from the search."
     if _differ(sides, "weights"):

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -34,18 +33,6 @@ class WordMap:
 
 
 @dataclass(frozen=True)
-class ModelResults:
-    """The results of one model."""
-
-    accuracy: dict[str, Accuracy]
-    """By tag of the challenge set."""
-    maps: list[WordMap] | None
-    """One for each sentence pair; None if the model has no cross-attention or there are no pairs."""
-    extraction: str
-    """The layer and head of the maps, or the reason why there are none."""
-
-
-@dataclass(frozen=True)
 class Evidence:
     """The results of all models, by side. Sides without models have an empty list or None."""
 
@@ -56,14 +43,7 @@ class Evidence:
     maps: Sequence[Sequence[WordMap] | None]
     """By side, by example."""
     extractions: Sequence[str]
-    """By side, `ModelResults.extraction`."""
-
-    def to_plain(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the number of correct answers by side, run and tag, for ``compare.json``."""
-        return {
-            name: [{tag: {"right": found.right, "total": found.total} for tag, found in run.items()} for run in runs]
-            for name, runs in zip(names, self.accuracy, strict=True)
-        }
+    """By side, the layer and head of the maps, or the reason why there are none."""
 
 
 def collect_evidence(
@@ -86,20 +66,23 @@ def collect_evidence(
             except HeedError as error:
                 # For example a model of another version of heed. Its translations can still be compared.
                 warnings.append(f"The model of {run.path} was not used: {error}")
-        with_maps = next((model for model in found if model.extraction), None)
-        accuracy.append([model.accuracy for model in found if model.accuracy])
-        maps.append(with_maps.maps if with_maps else None)
-        extractions.append(with_maps.extraction if with_maps else "")
+        accuracy.append([of_run for of_run, _, _ in found if of_run])
+        side_maps, extraction = next(((maps, how) for _, maps, how in found if how), (None, ""))
+        maps.append(side_maps)
+        extractions.append(extraction)
     return Evidence(challenge, accuracy, maps, extractions), warnings
 
 
-def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]]) -> ModelResults:
-    """Return a model's accuracy on contrastive pairs, and its attention maps for (source, translation) pairs.
+def evaluate_model(
+    run: Path, contrasts: Sequence[ContrastivePair], pairs: Sequence[tuple[str, str]]
+) -> tuple[dict[str, Accuracy], list[WordMap] | None, str]:
+    """Evaluate one model on contrastive pairs and (source, translation) pairs.
 
-    The maps are those that the model folder's ``alignment`` section selects.
+    Returns:
+        The accuracy by tag; the attention map of each (source, translation) pair, or None; and the layer and head of
+        the maps, which the model folder's ``alignment`` section selects, or the reason why there are none.
     """
-    folder = model_folder.load(run)
-    translator = _translator(folder)
+    translator = load_greedy_translator(run)
     # A contrastive pair is scored twice: the good and the bad translation.
     total = 2 * len(contrasts) + len(pairs)
     with progress_bar(f"Challenge set and attention maps of {run}", total=total, unit="sentences") as bar:
@@ -107,20 +90,18 @@ def evaluate_model(run: Path, contrasts: Sequence[ContrastivePair], pairs: Seque
         accuracy = contrastive_accuracy(translator, contrasts) if contrasts else {}
         attended = translator.attend([src for src, _ in pairs], [tgt for _, tgt in pairs]) if pairs else []
     if not attended or attended[0].cross is None:
-        return ModelResults(accuracy, None, "no cross-attention" if attended else "")
-    extraction = choose_extraction(folder.config.get("alignment"), attended[0])
+        return accuracy, None, "no cross-attention" if attended else ""
+    extraction = choose_extraction(translator.alignment, attended[0])
     maps = [
         WordMap(split_words(pair.source), split_words(pair.target), word_maps(pair)[extraction.index])
         for pair in attended
     ]
-    return ModelResults(accuracy, maps, str(extraction))
+    return accuracy, maps, str(extraction)
 
 
 def load_greedy_translator(run: Path) -> Translator:
     """Load the model of a run, on the GPU if there is one, for scoring, attention maps and greedy search."""
-    return _translator(model_folder.load(run))
-
-
-def _translator(folder: model_folder.ModelFolder) -> Translator:
+    folder = model_folder.load(run)
     model = folder.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return Translator(model, folder.tokenizer, GreedySearch(**LENGTH_LIMITS), batch_tokens=BATCH_TOKENS)
+    search, alignment = GreedySearch(**LENGTH_LIMITS), folder.config.get("alignment")
+    return Translator(model, folder.tokenizer, search, alignment=alignment, batch_tokens=BATCH_TOKENS)

@@ -46,10 +46,6 @@ class PairReport:
     adjusted for the number of pairs. Empty if nothing was tested: identical sides, or none that translates."""
     verdict: str
 
-    def unadjusted_p(self, metric: str) -> float:
-        """Return the p-value before it is adjusted for the number of pairs."""
-        return self.tests[metric].randomization if self.tests else self.differences[metric].p
-
 
 def side_statistics(side: Side, test_set: TestSet, *, tgt_lang: str) -> SideStatistics:
     """Return the sufficient statistics of every run of a side."""
@@ -74,44 +70,35 @@ def compare_pairs(
     """
     bleu = [float(sample["BLEU"].scores.mean()) for sample in samples]
     order = [(j, i) if bleu[i] < bleu[j] else (i, j) for i, j in combinations(range(len(sides)), 2)]
-    translates = [bleu[i] >= MIN_BLEU for i, _ in order]
     reports = []
-    for (i, j), is_translation in zip(
-        track(order, "Testing differences", unit="pairs of systems"), translates, strict=True
-    ):
+    for i, j in track(order, "Testing differences", unit="pairs of systems"):
         better, worse = sides[i], sides[j]
-        identical = _sorted_translations(better) == _sorted_translations(worse)
-        tests = None
-        if len(better.runs) == len(worse.runs) == 1 and not identical and is_translation:
-            tests = {
-                name: paired_tests(statistics[i][name][0], statistics[j][name][0], metric)
-                for name, metric in METRICS.items()
-            }
+        identical = sorted(run.translations for run in better.runs) == sorted(run.translations for run in worse.runs)
         differences = {name: difference(samples[i][name], samples[j][name]) for name in METRICS}
-        reports.append(PairReport(better.name, worse.name, identical, differences, tests, p={}, verdict=""))
-    tested = [n for n, report in enumerate(reports) if translates[n] and not report.identical]
-    adjusted = {name: holm([reports[n].unadjusted_p(name) for n in tested]) for name in METRICS}
-    for number, n in enumerate(tested):
-        reports[n] = replace(reports[n], p={name: values[number] for name, values in adjusted.items()})
+        tests, p = None, {}
+        if bleu[i] >= MIN_BLEU and not identical:
+            p = {name: found.p for name, found in differences.items()}
+            if len(better.runs) == len(worse.runs) == 1:
+                tests = {
+                    name: paired_tests(statistics[i][name][0], statistics[j][name][0], metric)
+                    for name, metric in METRICS.items()
+                }
+                p = {name: found.randomization for name, found in tests.items()}
+        reports.append(PairReport(better.name, worse.name, identical, differences, tests, p, verdict=""))
+    tested = [report for report in reports if report.p]
+    for name in METRICS:
+        for report, adjusted in zip(tested, holm([report.p[name] for report in tested]), strict=True):
+            report.p[name] = adjusted
     return [
         replace(report, verdict=_verdict(report, sides[i], sides[j], bleu=(bleu[i], bleu[j]), pairs=len(tested)))
         for report, (i, j) in zip(reports, order, strict=True)
     ]
 
 
-def _sorted_translations(side: Side) -> list[list[str]]:
-    return sorted(run.translations for run in side.runs)
-
-
 def _verdict(pair: PairReport, better: Side, worse: Side, *, bleu: tuple[float, float], pairs: int) -> str:
     """Return the verdict: first of all whether any system translates, then which one is better.
 
-    Args:
-        pair: The differences, and the p-values if the pair was tested.
-        better: The side with more BLEU.
-        worse: The other side.
-        bleu: Their BLEU, averaged over seeds.
-        pairs: Number of pairs that the p-values are adjusted for.
+    ``bleu`` is that of the two sides, averaged over seeds; the p-values are adjusted for this number of ``pairs``.
     """
     if pair.identical:
         comparison = f"{better.name} and {worse.name} are identical: every translation is the same."

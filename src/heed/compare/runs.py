@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +103,11 @@ def side_names(paths: Sequence[Path]) -> list[str]:
 
 
 def unique_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """Make the names of folders unique: append the folder's name, else use as many of its last parents as needed."""
-    folders = [path.resolve() for path in paths]
-    longest = max(len(folder.parts) for folder in folders)
-    candidates = chain(
-        [list(names), [f"{name}/{folder.name}" for name, folder in zip(names, folders, strict=True)]],
-        (["/".join(folder.parts[-length:]) for folder in folders] for length in range(2, longest)),
-    )
+    """Make the names of folders unique: append the folder's name, or else use the paths, or else number the names."""
+    with_folders = [f"{name}/{path.resolve().name}" for name, path in zip(names, paths, strict=True)]
+    candidates = (list(names), with_folders, [*map(str, paths)])
     numbered = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
-    return next((names for names in candidates if len({*names}) == len(names)), numbered)
+    return next((each for each in candidates if len({*each}) == len(each)), numbered)
 
 
 def _read_results(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ positions, counted from 0.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
-from heed.evaluation.bootstrap import Floats, bootstrap_interval
+from heed.evaluation.significance import Floats
 from heed.evaluation.words import AttentionMap, pool, word_shares
 
 Alignment = npt.NDArray[np.bool_]
@@ -47,31 +47,6 @@ class Extraction:
     def __str__(self) -> str:
         head = "mean of the heads" if self.head is None else f"head {self.head}"
         return f"layer {self.layer}, {head}, {self.row} row"
-
-
-def default_extraction(layers: int) -> Extraction:
-    """Return the extraction to use without gold alignments: the second last layer, all heads (Garg et al. 2019)."""
-    return Extraction(layer=max(1, layers - 1), head=None, row="output")
-
-
-def extraction_from_config(section: Mapping[str, Any] | None, *, layers: int, heads: int) -> Extraction:
-    """Return the extraction in the ``alignment`` section of a model folder's config, or the default one without it.
-
-    Args:
-        section: The fields of an `Extraction`, or None.
-        layers: Decoder layers of the model.
-        heads: Attention heads in each layer.
-
-    Raises:
-        HeedError: The section names a layer or head that the model does not have.
-    """
-    extraction = Extraction(**section) if section else default_extraction(layers)
-    if not (1 <= extraction.layer <= layers and 1 <= (extraction.head or 1) <= heads):
-        raise HeedError(
-            f"The model's alignment section names layer {extraction.layer}, head {extraction.head}, but its decoder "
-            f"has layers 1 to {layers} with heads 1 to {heads}: correct its config.yaml, or copy the model again."
-        )
-    return extraction
 
 
 def candidate_maps(
@@ -113,40 +88,26 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def align_each_target(weights: AttentionMap) -> Alignment:
-    """Link each target word to the source word with the largest attention weight."""
-    return _link_maxima(weights, axis=-1)
+    """Link each target word to the source word with the largest attention weight; none to a word without pieces."""
+    links = np.zeros(weights.shape, dtype=np.bool_)
+    if weights.size:  # argmax fails on an empty sentence
+        np.put_along_axis(links, weights.argmax(-1, keepdims=True), True, axis=-1)
+    return links & (weights > 0)
 
 
 def align_each_source(weights: AttentionMap) -> Alignment:
     """Link each source word to the target word with the largest attention weight."""
-    return _link_maxima(weights, axis=-2)
-
-
-def _link_maxima(weights: AttentionMap, axis: int) -> Alignment:
-    links = np.zeros(weights.shape, dtype=np.bool_)
-    if not weights.size:  # argmax fails on an empty sentence
-        return links
-    np.put_along_axis(links, np.expand_dims(weights.argmax(axis), axis), True, axis)
-    # A word without pieces has no weights and gets no link.
-    return links & (weights > 0)
+    return align_each_target(weights.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
-    """Symmetrize two alignments by the grow-diag-final-and heuristic, as Moses does.
+    """Symmetrize two alignments of one sentence pair, "T S", by the grow-diag-final-and heuristic, as Moses does.
 
     Start with the intersection. Add neighbours from the union that link a new word until there are none. Then add
     links of either alignment, ``forward`` first, between two words that have no link yet.
 
     Source: Koehn et al. 2003; Koehn et al. 2005, the Edinburgh system for IWSLT.
     """
-    grown = np.zeros_like(forward)
-    for index in np.ndindex(forward.shape[:-2]):
-        grown[index] = _grow_diag_final_and(forward[index], backward[index])
-    return grown
-
-
-def _grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
-    """Symmetrize the alignments of one sentence pair, "T S"."""
     grown = forward & backward
     union = dict.fromkeys((int(t), int(s)) for t, s in np.argwhere(forward | backward))  # a set in order
     changed = True
@@ -170,7 +131,7 @@ SYMMETRIZATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
     "source": lambda _, backward: backward,
     "intersection": lambda forward, backward: forward & backward,
     "union": lambda forward, backward: forward | backward,
-    "grow-diag-final-and": grow_diag_final_and,
+    "grow-diag-final-and": np.vectorize(grow_diag_final_and, [np.bool_], signature="(t,s),(t,s)->(t,s)"),
 }
 """Functions by name that combine an alignment of each target word (forward) and one of each source word (backward)."""
 
@@ -293,11 +254,6 @@ def precision(counts: npt.NDArray[Any]) -> Floats:
 def recall(counts: npt.NDArray[Any]) -> Floats:
     """Return |A ∩ S| / |S|, and 1 if S is empty."""
     return _ratio(counts[..., 0], counts[..., 3])
-
-
-def aer_interval(counts: MatchCounts, *, resamples: int = 1000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the corpus AER over sentences, given the `match_counts` "N 4" of each."""
-    return bootstrap_interval(counts, aer, resamples=resamples)
 
 
 def _ratio(numerator: npt.NDArray[Any], denominator: npt.NDArray[Any]) -> Floats:

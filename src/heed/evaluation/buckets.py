@@ -33,50 +33,43 @@ def count_words(lines: Iterable[str], vocabulary: set[str]) -> dict[str, int]:
     return {word: counts[word] for word in sorted(vocabulary)}
 
 
-def group_by_length(sources: Sequence[str]) -> Bucketing:
-    """Group sentences by the number of source words."""
-    lengths = [len(casefolded_words(source)) for source in sources]
-    return _group_by_number("Source length", "words in the source", lengths, LENGTHS)
+def bucketings(
+    sources: Sequence[str],
+    references: Sequence[str],
+    *,
+    tags: Sequence[str] | None = None,
+    word_counts: Mapping[str, int] | None = None,
+) -> list[Bucketing]:
+    """Partition sentences by source length, phenomenon, rare, unknown and copied words.
 
-
-def group_by_rarest_word(sources: Sequence[str], counts: Mapping[str, int]) -> Bucketing:
-    """Group sentences by the training count of their rarest source word; sentences without words are left out."""
-    rarest = [min((counts.get(word, 0) for word in casefolded_words(source)), default=None) for source in sources]
-    note = "how often the rarest source word occurs in the training data"
-    return _group_by_number("Rare words", note, rarest, FREQUENCIES)
-
-
-def group_by_unknown_words(sources: Sequence[str], counts: Mapping[str, int]) -> Bucketing:
-    """Group sentences by the number of source words that do not occur in the training data."""
-    unknown = [sum(not counts.get(word, 0) for word in casefolded_words(source)) for source in sources]
-    note = "source words that do not occur in the training data"
-    return _group_by_number("Unknown words", note, unknown, NUMBERS)
-
-
-def group_by_copied_words(sources: Sequence[str], references: Sequence[str]) -> Bucketing:
-    """Group sentences by the number of source words that are also in the reference: names, numbers, cognates."""
+    Args:
+        sources: N sentences.
+        references: Their references.
+        tags: The phenomenon of each sentence, if known.
+        word_counts: Training counts of the source words, if known. A sentence without words has no rarest one and is
+            left out of that partition.
+    """
+    words = [casefolded_words(source) for source in sources]
+    found = [_group_by_number("Source length", "words in the source", [len(own) for own in words], LENGTHS)]
+    if tags:
+        buckets = {tag: [i for i, own in enumerate(tags) if own == tag] for tag in sorted({*tags})}
+        found.append(Bucketing("Phenomenon", "tag", buckets))
+    if word_counts is not None:
+        counts = [[word_counts.get(word, 0) for word in own] for own in words]
+        note = "how often the rarest source word occurs in the training data"
+        found.append(_group_by_number("Rare words", note, [min(own, default=None) for own in counts], FREQUENCIES))
+        note = "source words that do not occur in the training data"
+        found.append(_group_by_number("Unknown words", note, [own.count(0) for own in counts], NUMBERS))
     copied = [
-        (Counter(casefolded_words(source)) & Counter(casefolded_words(reference))).total()
-        for source, reference in zip(sources, references, strict=True)
+        (Counter(own) & Counter(casefolded_words(reference))).total()
+        for own, reference in zip(words, references, strict=True)
     ]
-    return _group_by_number("Copied words", "source words that are also in the reference", copied, NUMBERS)
-
-
-def group_by_tag(tags: Sequence[str]) -> Bucketing:
-    """Group sentences by their phenomenon tag."""
-    buckets = {tag: [i for i, own in enumerate(tags) if own == tag] for tag in sorted({*tags})}
-    return Bucketing("Phenomenon", "tag", buckets)
+    found.append(_group_by_number("Copied words", "source words that are also in the reference", copied, NUMBERS))
+    return found
 
 
 def _group_by_number(title: str, note: str, numbers: Sequence[int | None], bounds: Sequence[int]) -> Bucketing:
-    """Group sentences by a number; those without one are left out.
-
-    Args:
-        title: As in `Bucketing`.
-        note: As in `Bucketing`.
-        numbers: One for each sentence.
-        bounds: Lower bounds of the second and following buckets.
-    """
+    """Group sentences by a number, given the lower bounds of all buckets but the first; without one, leave them out."""
     labels = [f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}" for low, high in pairwise((0, *bounds))]
     buckets: dict[str, list[int]] = {label: [] for label in (*labels, f"{bounds[-1]:,} or more")}
     by_number = list(buckets.values())

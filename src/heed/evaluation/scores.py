@@ -128,12 +128,21 @@ def metric_scores(
     """
     from sacrebleu.metrics import TER
 
-    _check_lengths(hypotheses, references)
+    for reference in references:
+        if len(hypotheses) != len(reference):
+            raise HeedError(
+                f"{len(hypotheses)} translations cannot be scored against {len(reference)} references: "
+                "give one reference for each translation, in the same order."
+            )
+    if not hypotheses:
+        raise HeedError("There is nothing to score: give at least one translation and its reference.")
     bleu, chrf = sacrebleu_metrics(tgt_lang, lowercase=lowercase, tokenize=tokenize)
+    usual, used = default_tokenizer(tgt_lang), str(bleu.tokenizer_signature)
     case = ["lower-cased"] if lowercase else []
-    metrics = [("BLEU", bleu, case + _unusual_tokenizer(bleu, tgt_lang)), ("chrF", chrf, case)]
+    split = [] if used.startswith(usual) else [f"words split by tokenizer {used}, not {usual}"]
+    metrics = [("BLEU", bleu, case + split), ("chrF", chrf, case)]
     if ter:
-        spaceless = default_tokenizer(tgt_lang) in ("zh", "ja-mecab")
+        spaceless = usual in ("zh", "ja-mecab")
         metrics.append(("TER", TER(normalized=spaceless, asian_support=spaceless), []))
     shared = _unusual_references(references)
     scores = {}
@@ -141,12 +150,6 @@ def metric_scores(
         value = float(metric.corpus_score(hypotheses, references).score)
         scores[name] = MetricScore(value, str(metric.get_signature()), "; ".join(own + shared) or None)
     return scores
-
-
-def _unusual_tokenizer(bleu: "BLEU", tgt_lang: str) -> list[str]:
-    """Return a reason against comparability if BLEU does not use the default tokenizer of the language."""
-    usual, used = default_tokenizer(tgt_lang), str(bleu.tokenizer_signature)
-    return [] if used.startswith(usual) else [f"words split by tokenizer {used}, not {usual}"]
 
 
 def _unusual_references(references: Sequence[Sequence[str]]) -> list[str]:
@@ -158,14 +161,3 @@ def _unusual_references(references: Sequence[Sequence[str]]) -> list[str]:
     if 2 * sum(line.rstrip().endswith(" .") for line in lines) > len(lines):
         reasons.append("the references look tokenized")
     return reasons
-
-
-def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    for reference in references:
-        if len(hypotheses) != len(reference):
-            raise HeedError(
-                f"{len(hypotheses)} translations cannot be scored against {len(reference)} references: "
-                "give one reference for each translation, in the same order."
-            )
-    if not hypotheses:
-        raise HeedError("There is nothing to score: give at least one translation and its reference.")

@@ -30,9 +30,8 @@ LENGTH_TOLERANCE = 10
 def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list[int]]:
     """Return the sentences that show each of `SYMPTOMS`, counted from 0."""
     known_scripts = _scripts(references)
-    found: dict[str, list[int]] = {name: [] for name in SYMPTOMS}
-    for i, (src, ref, hyp) in enumerate(zip(sources, references, hypotheses, strict=True)):
-        shows = {
+    shown: list[dict[str, bool]] = [
+        {
             "empty": bool(ref.strip()) and not hyp.strip(),
             "too short": bool(hyp.strip()) and 2 * len(hyp) + LENGTH_TOLERANCE < len(ref),
             "too long": len(hyp) > 2 * len(ref) + LENGTH_TOLERANCE,
@@ -41,10 +40,9 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
             "foreign letters": not _scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
         }
-        for name in found:
-            if shows[name]:
-                found[name].append(i)
-    return found
+        for src, ref, hyp in zip(sources, references, hypotheses, strict=True)
+    ]
+    return {name: [i for i, sentence in enumerate(shown) if sentence[name]] for name in SYMPTOMS}
 
 
 def _has_repeats(line: str) -> bool:

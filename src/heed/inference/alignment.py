@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from heed.errors import HeedError, argument
-from heed.evaluation.alignment import ROWS, SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
+from heed.evaluation.alignment import ROWS, SYMMETRIZATIONS, Extraction, candidate_maps
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.outputs import Attended
 
@@ -33,7 +33,7 @@ def choose_extraction(
 
     Args:
         saved: the ``alignment`` section of a model folder's config: the map chosen on validation data. None: the mean
-            of the heads of the second last layer.
+            of the heads of the second last layer, output row (Garg et al. 2019).
         pair: any sentence pair attended by the model.
         layer, head, row: another map, see `Translator.align`.
 
@@ -41,7 +41,7 @@ def choose_extraction(
         HeedError: if the model has no such layer, head or row, or no cross-attention.
     """
     layers, heads = _cross_attention(pair).shape[:2]
-    chosen = extraction_from_config(saved, layers=layers, heads=heads)
+    chosen = Extraction(**saved or {"layer": max(1, layers - 1), "head": None, "row": "output"})
     if layer is not None and layer != chosen.layer:
         chosen = replace(chosen, layer=layer, head=None)  # the saved head belongs to the saved layer
     if head is not None:
@@ -53,7 +53,8 @@ def choose_extraction(
     if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
         raise HeedError(
             f"{argument('layer', chosen.layer)} {argument('head', chosen.head or 0)}: this model's decoder has layers "
-            f"1 to {layers} with heads 1 to {heads}."
+            f"1 to {layers} with heads 1 to {heads}. Choose one of these, or correct the alignment section of its "
+            "config.yaml."
         )
     return chosen
 

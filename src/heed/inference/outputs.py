@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from heed.evaluation.alignment import Link
+from heed.plot.attention_map import MapSet
 from heed.symbols import BOS_PIECE
 
 
@@ -33,6 +34,16 @@ class Attended:
     def read_pieces(self) -> list[str]:
         """The decoder's input: BOS, then the target without its last piece."""
         return [BOS_PIECE, *self.tgt_pieces[:-1]]
+
+    @property
+    def map_sets(self) -> list[MapSet]:
+        """The maps of each kind of attention that the model has, with the pieces along their sides."""
+        kinds = (
+            ("cross", self.cross, self.tgt_pieces, self.src_pieces),
+            ("encoder_self", self.encoder_self, self.src_pieces, self.src_pieces),
+            ("decoder_self", self.decoder_self, self.read_pieces, self.read_pieces),
+        )
+        return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in kinds if weights is not None]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,30 +35,6 @@ TICKS = (0.0, 0.1, 0.25, 0.5, 1.0)
 NOTE = TextStyle(11, SOFT_INK)
 
 
-class HasAttention(Protocol):
-    """The attention maps of one sentence pair, with the pieces along their sides."""
-
-    @property
-    def src_pieces(self) -> Sequence[str]: ...
-    @property
-    def tgt_pieces(self) -> Sequence[str]: ...
-    @property
-    def read_pieces(self) -> Sequence[str]:
-        """The decoder's input."""
-
-    @property
-    def cross(self) -> Weights | None:
-        """ "L H T S"; None if the model has no attention of this kind."""
-
-    @property
-    def encoder_self(self) -> Weights | None:
-        """ "L H S S" or None."""
-
-    @property
-    def decoder_self(self) -> Weights | None:
-        """ "L H T T" or None."""
-
-
 @dataclass(frozen=True)
 class MapSet:
     """The maps of all layers and heads, for one kind of attention and one sentence pair."""
@@ -71,16 +47,6 @@ class MapSet:
     """The pieces of the queries."""
     columns: Sequence[str]
     """The pieces of the keys."""
-
-
-def map_sets(pair: HasAttention) -> list[MapSet]:
-    """Return the maps of each kind of attention that the model has, with the pieces along their sides."""
-    kinds = (
-        ("cross", pair.cross, pair.tgt_pieces, pair.src_pieces),
-        ("encoder_self", pair.encoder_self, pair.src_pieces, pair.src_pieces),
-        ("decoder_self", pair.decoder_self, pair.read_pieces, pair.read_pieces),
-    )
-    return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in kinds if weights is not None]
 
 
 def piece_label(piece: str) -> str:
@@ -108,7 +74,7 @@ def most_informative_head(weights: Weights) -> tuple[int, int]:
 
 def draw_map(maps: MapSet, layer: int, head: int, *, heading: Sequence[str]) -> "Image":
     """Draw one map at full size; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines."""
-    panel = _Panel(f"layer {layer + 1}, head {head + 1}", maps.weights[layer, head])
+    panel = f"layer {layer + 1}, head {head + 1}", maps.weights[layer, head]
     grid = _Grid(*TITLES[maps.kind], [[panel]], maps.rows, maps.columns)
     return _draw([grid], heading, cell=LARGEST_CELL, scale=2)
 
@@ -119,7 +85,7 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> "Image":
         _Grid(
             *TITLES[maps.kind],
             [
-                [_Panel(f"layer {layer} · head {head}", weights) for head, weights in enumerate(heads, start=1)]
+                [(f"layer {layer} · head {head}", weights) for head, weights in enumerate(heads, start=1)]
                 for layer, heads in enumerate(maps.weights, start=1)
             ],
             maps.rows,
@@ -134,16 +100,13 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> "Image":
 def draw_filmstrip(
     maps: MapSet, frames: Mapping[str, Weights], layer: int, head: int, *, heading: Sequence[str]
 ) -> "Image":
-    """Draw one map at several training steps.
+    """Draw one map at several training steps; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines.
 
     Args:
         maps: The kind of attention and the pieces; its weights are not drawn.
         frames: Weights "Q K" by title, in order.
-        layer: Layer of the map, from 0.
-        head: Head of the map, from 0.
-        heading: Lines above the picture.
     """
-    panels = [_Panel(name, weights) for name, weights in frames.items()]
+    panels = list(frames.items())
     per_row = max(1, MAX_GRID_WIDTH // (FILMSTRIP_CELL * max(len(maps.columns), 6)))
     rows = [panels[start : start + per_row] for start in range(0, len(panels), per_row)]
     title, axes = TITLES[maps.kind]
@@ -157,50 +120,38 @@ def save_png(picture: "Image", path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Panel:
-    title: str
-    weights: Weights
-
-
-@dataclass(frozen=True)
 class _Grid:
     """Panels with the same labels: rows are labelled beside the first panel, columns above the top row of panels."""
 
     title: str
     axes: str
     """What the rows and columns are."""
-    panels: Sequence[Sequence[_Panel]]
+    panels: Sequence[Sequence[tuple[str, Weights]]]
+    """The title and weights of each."""
     rows: Sequence[str]
     columns: Sequence[str]
 
 
 def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: int) -> "Image":
-    """Draw the heading, the grids below each other, and the colour scale.
+    """Draw the heading, the grids below each other, and the colour scale; then scale the whole picture.
 
-    Args:
-        grids: The grids.
-        heading: Lines above them.
-        cell: Width and height of a weight's cell, in pixels; clipped to `SMALLEST_CELL` … `LARGEST_CELL`.
-        scale: Scale factor of the whole picture.
+    ``cell`` is the width and height of a weight's cell, in pixels, before it is clipped to `SMALLEST_CELL` …
+    `LARGEST_CELL`.
     """
     cell = min(max(cell, SMALLEST_CELL), LARGEST_CELL)
     label_style = TextStyle(min(cell - 2, 13))
     left = MARGIN + 8 + max(label_style.width(piece_label(piece)) for grid in grids for piece in grid.rows)
     width = left + MARGIN + max(400, *(len(grid.panels[0]) * _panel_pitch(grid, cell) - GAP for grid in grids))
     canvas = Canvas(math.ceil(width), bottom=MARGIN, scale=scale)
-    _add_heading(canvas, heading, width - 2 * MARGIN)
+    for number, line in enumerate(heading):
+        style = TextStyle(14, SOFT_INK if number else INK)
+        for part in style.wrap(line, width - 2 * MARGIN):
+            canvas.add_text(MARGIN, canvas.bottom + 8, part, style)
+            canvas.bottom += 20
     for grid in grids:
         _add_grid(canvas, grid, left, cell, label_style)
     _add_colour_scale(canvas, left)
     return canvas.render()
-
-
-def _add_heading(canvas: Canvas, heading: Sequence[str], width: float) -> None:
-    for number, line in enumerate(heading):
-        style = TextStyle(14, SOFT_INK if number else INK)
-        for part in style.wrap(line, width):
-            canvas.add_text(MARGIN, canvas.bottom + 8, part, style)
-            canvas.bottom += 20
 
 
 def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: TextStyle) -> None:
@@ -210,10 +161,10 @@ def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: 
     labels_height = 8 + math.ceil(max(label_style.width(piece_label(piece)) for piece in grid.columns))
     for panels in grid.panels:
         top = canvas.bottom + 20 + labels_height
-        for number, panel in enumerate(panels):
+        for number, (title, weights) in enumerate(panels):
             x = left + number * _panel_pitch(grid, cell)
-            canvas.add_text(x, top - labels_height - 8, panel.title, NOTE)
-            canvas.add_tiles(x, top, _tiles(panel.weights, cell))
+            canvas.add_text(x, top - labels_height - 8, title, NOTE)
+            canvas.add_tiles(x, top, _tiles(weights, cell))
             for column, piece in enumerate(grid.columns if labels_height else ()):
                 canvas.add_text(x + cell * (column + 0.5), top - 4, piece_label(piece), label_style, vertical=True)
         for row, piece in enumerate(grid.rows):
@@ -233,7 +184,7 @@ def _add_colour_scale(canvas: Canvas, left: float) -> None:
 
 def _panel_pitch(grid: _Grid, cell: int) -> int:
     """Return the distance between the left sides of neighbouring panels."""
-    titles = max(NOTE.width(panel.title) for panels in grid.panels for panel in panels)
+    titles = max(NOTE.width(title) for panels in grid.panels for title, _ in panels)
     return max(cell * len(grid.columns), math.ceil(titles)) + GAP
 
 

@@ -62,29 +62,13 @@ class TextStyle:
         return lines
 
 
-@dataclass(frozen=True)
-class _Text:
-    x: float
-    y: float
-    text: str
-    style: TextStyle
-    anchor: str
-    vertical: bool
-
-
 class Canvas:
     """Texts and tiles at positions in pixels from the top left, rendered at once with a scale factor."""
 
     def __init__(self, width: int, *, bottom: float, scale: int) -> None:
-        """Create an empty canvas.
-
-        Args:
-            width: Pixels before scaling.
-            bottom: The first free vertical position; callers increase it as they add things.
-            scale: Pixels of the image for each pixel of the canvas, horizontally and vertically.
-        """
+        """Create an empty canvas of this width; callers increase ``bottom``, its height, as they add things."""
         self.width, self.bottom, self.scale = width, bottom, scale
-        self._texts: list[_Text] = []
+        self._texts: list[tuple[float, float, str, TextStyle, str, bool]] = []
         self._tiles: list[tuple[float, float, Pixels]] = []
 
     def add_text(
@@ -100,7 +84,7 @@ class Canvas:
             anchor: "l", "m" or "r".
             vertical: Rotate the text, to be read from bottom to top: x is the middle of its height, y its start.
         """
-        self._texts.append(_Text(x, y, text, style, anchor, vertical))
+        self._texts.append((x, y, text, style, anchor, vertical))
 
     def add_tiles(self, x: float, y: float, tiles: Pixels) -> None:
         """Add an image of palette indices with its top left corner at (x, y)."""
@@ -115,16 +99,16 @@ class Canvas:
         for x, y, tiles in self._tiles:
             image.paste(Image.fromarray(tiles.repeat(scale, 0).repeat(scale, 1)), (round(x * scale), round(y * scale)))
         draw = ImageDraw.Draw(image)
-        for item in self._texts:
-            x, y, font = item.x * scale, item.y * scale, item.style.font(item.text, scale)
-            if not item.vertical:
-                draw.text((x, y), item.text, item.style.colour, font, anchor=f"{item.anchor}m")
+        for left, middle, text, style, anchor, vertical in self._texts:
+            x, y, font = left * scale, middle * scale, style.font(text, scale)
+            if not vertical:
+                draw.text((x, y), text, style.colour, font, anchor=f"{anchor}m")
                 continue
-            length, height = math.ceil(font.getlength(item.text)) + 1, sum(font.getmetrics())
+            length, height = math.ceil(font.getlength(text)) + 1, sum(font.getmetrics())
             mask = Image.new("L", (length, height))
-            ImageDraw.Draw(mask).text((0, height / 2), item.text, 255, font, anchor="lm")
+            ImageDraw.Draw(mask).text((0, height / 2), text, 255, font, anchor="lm")
             corner = round(x - height / 2), round(y) - length
-            image.paste(item.style.colour, corner, mask.transpose(Image.Transpose.ROTATE_90))
+            image.paste(style.colour, corner, mask.transpose(Image.Transpose.ROTATE_90))
         image.putpalette(_palette())
         return image
 

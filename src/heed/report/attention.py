@@ -11,7 +11,7 @@ import numpy as np
 from heed.compare.runs import unique_names
 from heed.errors import HeedError
 from heed.inference.outputs import Attended
-from heed.plot.attention_map import TITLES, MapSet, map_sets, most_informative_head, piece_label
+from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label
 from heed.report.pages import render_page
 from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
@@ -58,7 +58,7 @@ def _model_name(folder: Path) -> str:
 
 
 def _pair_data(pair: Attended) -> dict[str, Any]:
-    maps = {maps.kind: _map_data(maps) for maps in map_sets(pair)}
+    maps = {maps.kind: _map_data(maps) for maps in pair.map_sets}
     return {"source": pair.source, "target": pair.target, "maps": maps}
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,10 @@ def write_comparison(
     comparison = compare(test_set, sides, others)
     evidence, warnings = collect_evidence(comparison, sides, challenge_set, contrasts)
     comparison = replace(comparison, warnings=[*uncovered, *comparison.warnings, *warnings])
-    plain = {**comparison.to_plain(), "challenge": evidence.to_plain([side.name for side in sides])}
+    accuracy = {side.name: runs for side, runs in zip(sides, evidence.accuracy, strict=True)}
+    plain = {**asdict(comparison), "challenge": accuracy}
     pages = {
-        "compare.json": json.dumps(plain, indent=2, ensure_ascii=False) + "\n",
+        "compare.json": json.dumps(plain, indent=2, ensure_ascii=False, default=asdict) + "\n",
         "index.html": comparison_page(comparison, evidence),
     }
     try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heed.evaluation.buckets import group_by_length, group_by_rarest_word, group_by_tag
+from heed.evaluation.buckets import bucketings
 from heed.evaluation.significance import METRICS, Statistics, chrf, resample, sentence_statistics, spread
 from heed.files import replacing, yaml_text
 
@@ -14,6 +14,7 @@ CARD = "README.md"
 MIN_SENTENCES = 20
 """Smaller groups are not listed, because their scores are mostly chance."""
 WEAK_GROUPS = 5
+GROUPINGS = ("Source length", "Rare words", "Phenomenon")
 RESAMPLES = 1_000
 LOCAL = ("cache_dir", "logger")
 """Options that describe the machine, not the model."""
@@ -124,13 +125,12 @@ def _weak_groups(
     split: CardSplit, statistics: Statistics, word_counts: Mapping[str, int]
 ) -> tuple[list[dict[str, Any]], float]:
     """Return the groups of sentences with the lowest chrF below that of all sentences, and the chrF of all."""
-    groupings = [group_by_length(split.sources), group_by_rarest_word(split.sources, word_counts)]
-    if split.tags is not None:
-        groupings.append(group_by_tag(split.tags))
+    groupings = bucketings(split.sources, split.references, tags=split.tags, word_counts=word_counts)
     overall = float(chrf(statistics.sum(0)))
     weak: list[dict[str, Any]] = [
         {"group": f"{grouping.title}: {label}", "sentences": len(rows), "chrf": score}
         for grouping in groupings
+        if grouping.title in GROUPINGS
         for label, rows in grouping.buckets.items()
         if len(rows) >= MIN_SENTENCES and (score := float(chrf(statistics[rows].sum(0)))) < overall
     ]

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from heed.inference.translator import Translator
-from heed.plot.attention_map import map_sets, most_informative_head
+from heed.plot.attention_map import most_informative_head
 from heed.serve.errors import ApiError
 from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Text
 from heed.serve.service import Service
@@ -82,7 +82,7 @@ def _answer(name: str, translator: Translator, text: str) -> AttendResponse:
     if not ids:
         raise ApiError("The text is empty: send a sentence.")
     (pair,) = translator.attend(text)
-    sets = map_sets(pair)
+    sets = pair.map_sets
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}
     return AttendResponse(
         model=name,

@@ -53,12 +53,8 @@ class Example:
 
     def meta(self) -> dict[str, Any]:
         """Return everything but the text, as plain data."""
-        return {
-            "tag": self.tag,
-            "alignment": [list(link) for link in self.alignment],
-            "antecedent": self.antecedent and dict(self.antecedent),
-            "roles": dict(self.roles),
-        }
+        annotations = {name: value for name, value in vars(self).items() if name not in ("src", "tgt")}
+        return {**annotations, "alignment": [list(link) for link in self.alignment]}
 
 
 @dataclass(frozen=True)

@@ -43,35 +43,22 @@ class Node:
 FIRST, THIRD, PLURAL = range(3)
 """First and third person singular, and plural: indices of verb forms."""
 
-DEFINITE: dict[Case, dict[str, str]] = {
-    "nom": {"m": "der", "f": "die", "n": "das", "pl": "die"},
-    "acc": {"m": "den", "f": "die", "n": "das", "pl": "die"},
-    "dat": {"m": "dem", "f": "der", "n": "dem", "pl": "den"},
-}
-EIN_ENDINGS: dict[Case, dict[str, str]] = {
-    "nom": {"m": "", "f": "e", "n": "", "pl": "e"},
-    "acc": {"m": "en", "f": "e", "n": "", "pl": "e"},
-    "dat": {"m": "em", "f": "er", "n": "em", "pl": "en"},
-}
-STRONG_ENDINGS: dict[Case, dict[str, str]] = {
-    "nom": {"m": "er", "f": "e", "n": "es", "pl": "e"},
-    "acc": {"m": "en", "f": "e", "n": "es", "pl": "e"},
-    "dat": {"m": "em", "f": "er", "n": "em", "pl": "en"},
-}
-PERSONAL_PRONOUNS: dict[Case, dict[str, str]] = {
-    "nom": {"m": "er", "f": "sie", "n": "es"},
-    "acc": {"m": "ihn", "f": "sie", "n": "es"},
-    "dat": {"m": "ihm", "f": "ihr", "n": "ihm"},
-}
+
+def _by_case(nominative: str, accusative: str, dative: str) -> dict[Case, dict[str, str]]:
+    """Return a table by case and gender from rows of masculine, feminine, neuter and plural; "-" is an empty form."""
+    rows: dict[Case, str] = {"nom": nominative, "acc": accusative, "dat": dative}
+    forms = {case: row.replace("-", "").split(" ") for case, row in rows.items()}
+    return {case: dict(zip(("m", "f", "n", "pl"), row, strict=True)) for case, row in forms.items()}
+
+
+DEFINITE = _by_case("der die das die", "den die das die", "dem der dem den")
+EIN_ENDINGS = _by_case("- e - e", "en e - e", "em er em en")
+STRONG_ENDINGS = _by_case("er e es e", "en e es e", "em er em en")
+PERSONAL_PRONOUNS = _by_case("er sie es sie", "ihn sie es sie", "ihm ihr ihm ihnen")
 CONTRACTIONS = {
-    ("in", "dem"): "im",
-    ("in", "das"): "ins",
-    ("an", "dem"): "am",
-    ("an", "das"): "ans",
-    ("zu", "dem"): "zum",
-    ("zu", "der"): "zur",
-    ("von", "dem"): "vom",
-}
+    ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans",
+    ("zu", "dem"): "zum", ("zu", "der"): "zur", ("von", "dem"): "vom",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -369,11 +356,9 @@ class Clause(Node):
     def german(self, order: Order = "second") -> Words:
         is_indefinite = isinstance(self.object, NounPhrase) and self.object.determiner in ("a", None)
         nicht = self.emit("nicht", "negation") if self.negated and not is_indefinite else []
-        subject, recipient, object_ = self.subject.german("nom"), [], []
-        if self.recipient:
-            recipient = self.recipient.german("dat")
-        if self.object:
-            object_ = self._german_object(negated=self.negated and is_indefinite)
+        subject = self.subject.german("nom")
+        recipient = self.recipient.german("dat") if self.recipient else []
+        object_ = self._german_object(negated=self.negated and is_indefinite) if self.object else []
         relative: Words = []
         if isinstance(self.recipient, RelativePronoun):
             relative, recipient = recipient, []
@@ -394,7 +379,11 @@ class Clause(Node):
         front = parts.pop(self.front, [])
         middle = [word for part in parts.values() for word in part]
         finite, rest = self._german_verb(order)
-        after = self._german_tail()
+        after: Words = []
+        if self.complement:
+            after += [COMMA, *self.emit("dass", "that"), *self.complement.german("final"), COMMA]
+        if self.purpose:
+            after += [COMMA, *self.purpose.german(), COMMA]
         if order == "final":
             return relative + subject + front + middle + rest + finite + after
         if front or order == "first":
@@ -426,15 +415,6 @@ class Clause(Node):
         if order == "final" and " " not in verb.infinitive:
             return self.emit(verb.prefix + finite, "verb"), []
         return self.emit(finite, "verb"), self.emit(verb.prefix, "verb")
-
-    def _german_tail(self) -> Words:
-        """Return the clauses after the verb."""
-        words: Words = []
-        if self.complement:
-            words += [COMMA, *self.emit("dass", "that"), *self.complement.german("final"), COMMA]
-        if self.purpose:
-            words += [COMMA, *self.purpose.german(), COMMA]
-        return words
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The bilingual lexicon of the built-in corpus: words in English and German with their grammatical features."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Gender = Literal["m", "f", "n"]
 Case = Literal["nom", "acc", "dat"]
@@ -119,17 +119,12 @@ class Conjunction:
     subordinating: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Homonym:
-    """An English noun with two German translations.
+class Sense(NamedTuple):
+    """One translation of an English noun that has two."""
 
-    Attributes:
-        readings: the noun with each translation.
-        places: for each reading, (preposition, noun) pairs of places that select it.
-    """
-
-    readings: tuple[Noun, Noun]
-    places: tuple[tuple[tuple[Preposition, Noun], ...], tuple[tuple[Preposition, Noun], ...]]
+    noun: Noun
+    places: tuple[tuple[Preposition, Noun], ...]
+    """Places that select it."""
 
 
 # Prepositions
@@ -319,29 +314,19 @@ FACTORY, KITCHEN = Noun("factory", "Fabrik", "f"), Noun("kitchen", "Küche", "f"
 CANDLE, WORD, SENTENCE = Noun("candle", "Kerze", "f"), Noun("word", "Wort", "n"), Noun("sentence", "Satz", "m")
 LETTERBOX = Noun("letterbox", "Briefkasten", "m")
 
-HOMONYMS = (
-    Homonym(
-        (Noun("seal", "Robbe", "f"), Noun("seal", "Siegel", "n")),
-        (((IN, SEA), (ON, ICE)), ((ON, DOCUMENT), (ON, ENVELOPE))),
-    ),
-    Homonym(
-        (Noun("bat", "Fledermaus", "f"), Noun("bat", "Schläger", "m")),
-        (((IN, CAVE), (IN, TOWER)), ((IN, GYM), (BESIDE, BALL))),
-    ),
-    Homonym(
-        (Noun("spring", "Quelle", "f"), Noun("spring", "Feder", "f")),
-        (((IN, FOREST), (IN, VILLAGE)), ((IN, WATCH), (IN, MACHINE))),
-    ),
-    Homonym(
-        (Noun("match", "Spiel", "n"), Noun("match", "Streichholz", "n")),
-        (((IN, STADIUM), (IN, GYM)), ((BESIDE, CANDLE), (IN, KITCHEN))),
-    ),
-    Homonym(
-        (Noun("letter", "Brief", "m"), Noun("letter", "Buchstabe", "m", weak="Buchstaben")),
-        (((IN, ENVELOPE), (IN, LETTERBOX)), ((IN, WORD), (IN, SENTENCE))),
-    ),
-    Homonym(
-        (Noun("crane", "Kran", "m"), Noun("crane", "Kranich", "m")),
-        (((IN, HARBOUR), (BESIDE, FACTORY)), ((IN, SWAMP), (IN, NEST))),
-    ),
+SENSES = (
+    Sense(Noun("seal", "Robbe", "f"), ((IN, SEA), (ON, ICE))),
+    Sense(Noun("seal", "Siegel", "n"), ((ON, DOCUMENT), (ON, ENVELOPE))),
+    Sense(Noun("bat", "Fledermaus", "f"), ((IN, CAVE), (IN, TOWER))),
+    Sense(Noun("bat", "Schläger", "m"), ((IN, GYM), (BESIDE, BALL))),
+    Sense(Noun("spring", "Quelle", "f"), ((IN, FOREST), (IN, VILLAGE))),
+    Sense(Noun("spring", "Feder", "f"), ((IN, WATCH), (IN, MACHINE))),
+    Sense(Noun("match", "Spiel", "n"), ((IN, STADIUM), (IN, GYM))),
+    Sense(Noun("match", "Streichholz", "n"), ((BESIDE, CANDLE), (IN, KITCHEN))),
+    Sense(Noun("letter", "Brief", "m"), ((IN, ENVELOPE), (IN, LETTERBOX))),
+    Sense(Noun("letter", "Buchstabe", "m", weak="Buchstaben"), ((IN, WORD), (IN, SENTENCE))),
+    Sense(Noun("crane", "Kran", "m"), ((IN, HARBOUR), (BESIDE, FACTORY))),
+    Sense(Noun("crane", "Kranich", "m"), ((IN, SWAMP), (IN, NEST))),
 )
+HOMONYMS = tuple(zip(SENSES[::2], SENSES[1::2], strict=True))
+"""The two senses of each noun."""

@@ -10,6 +10,7 @@ model that always prefers the same reading scores 50 %.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import TypeAlias, TypeVar
 
@@ -164,12 +165,17 @@ def predicate(
 
 
 def sentence(
-    pair: Pair | Clause, *, roles: Clause | None = None, antecedent: Mapping[str, Key] | None = None
+    pair: Pair | Clause,
+    *,
+    first: Clause | None = None,
+    roles: Clause | None = None,
+    antecedent: Mapping[str, Key] | None = None,
 ) -> AnnotatedPair:
-    """Return a sentence with its annotations.
+    """Return one or two sentences with their annotations.
 
     Args:
-        pair: its clauses; a single clause is a main clause.
+        pair: the clauses of the last sentence; a single clause is a main clause.
+        first: the clause of the sentence before it.
         roles: the clause whose semantic roles are annotated; by default the only one.
         antecedent: as in `AnnotatedPair`.
     """
@@ -177,13 +183,8 @@ def sentence(
         roles = roles or pair
         pair = main_clause(pair)
     assert roles
-    return AnnotatedPair(finish_sentence(pair), antecedent or {}, semantic_roles(roles))
-
-
-def two_sentences(first: Clause, second: Clause, roles: Clause, antecedent: Mapping[str, Key]) -> AnnotatedPair:
-    """Return two sentences of one clause each, with their annotations as in `sentence`."""
-    pair = finish_sentence(main_clause(first)) + finish_sentence(main_clause(second))
-    return AnnotatedPair(pair, antecedent, semantic_roles(roles))
+    before = finish_sentence(main_clause(first)) if first else Pair()
+    return AnnotatedPair(before + finish_sentence(pair), antecedent or {}, semantic_roles(roles))
 
 
 def antecedents(pronoun: Key, candidates: Sequence[NounPhrase], right: int) -> dict[str, Key]:
@@ -372,7 +373,7 @@ def word_sense(rng: RandomChoices) -> Schema:
 
 def _homonym(rng: RandomChoices) -> Schema:
     homonym = rng.choose(lex.HOMONYMS)
-    places = tuple(rng.choose(options) for options in homonym.places)
+    places = [rng.choose(sense.places) for sense in homonym]
     noun, verb = rng.choose(lex.PERSONS), rng.choose((lex.SEE, lex.FIND))
     adjectives = (rng.choose(BEING_ADJECTIVES[2:]),) if rng.bernoulli(0.3) else ()
     frame = rng.choose(("place", "place", "front", "front", "relative", "clause"))
@@ -381,7 +382,7 @@ def _homonym(rng: RandomChoices) -> Schema:
     before = activity_clause(rng, {noun}, extras=0.0)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
-        thing = NounPhrase(homonym.readings[reading], adjectives=() if frame == "relative" else adjectives)
+        thing = NounPhrase(homonym[reading].noun, adjectives=() if frame == "relative" else adjectives)
         preposition, place = places[context]
         where = prepositional(preposition, place)
         if frame == "relative":
@@ -486,7 +487,8 @@ REVERSIBLE_VERBS = (*PASSIVE_VERBS, lex.FOLLOW, lex.HELP)
 
 def role_reversal(rng: RandomChoices) -> Schema:
     """Draw: The man bit the dog / the dog bit the man. The first noun is the agent in half of the schemas."""
-    agent_first, patient_first = (_active, _eating, _giving, _subject_relative), (_passive, _object_relative)
+    agent_first: tuple[Rule, ...] = (_active, _eating, _giving, partial(_relative, subject_role="agent"))
+    patient_first: tuple[Rule, ...] = (_passive, partial(_relative, subject_role="patient"))
     return rng.choose(rng.choose((agent_first, patient_first)))(rng)
 
 
@@ -538,18 +540,8 @@ def _passive(rng: RandomChoices) -> Schema:
     return _swap(beings, realise)
 
 
-def _subject_relative(rng: RandomChoices) -> Schema:
-    """Draw: The dog that bit the man was tired."""
-    return _relative(rng, subject_role="agent")
-
-
-def _object_relative(rng: RandomChoices) -> Schema:
-    """Draw: The dog that the man bit was tired."""
-    return _relative(rng, subject_role="patient")
-
-
 def _relative(rng: RandomChoices, *, subject_role: str) -> Schema:
-    """Draw a sentence whose subject has this role in a relative clause."""
+    """Draw: The dog that bit the man was tired. With the role "patient": The dog that the man bit was tired."""
     verb, beings = rng.choose(REVERSIBLE_VERBS), _two_beings(rng)
     where, quality = optional_place(rng), predicate(rng, FEELINGS, DEGREES)
 
@@ -588,14 +580,14 @@ def _walk_with_pet(rng: RandomChoices) -> Schema:
             ((lex.BEAUTIFUL, lex.GOLD), (lex.NEW, lex.GOLD), (lex.OLD, lex.RED), (lex.BEAUTIFUL, lex.RED))
         )
         second = Clause(subject=she, verb=lex.WEAR, object=NounPhrase(worn, determiner="a", adjectives=adjectives))
-        return _unambiguous(two_sentences(first, second, second, antecedents(she.head, (walker, pet), 0)))
+        return _unambiguous(sentence(second, first=first, antecedent=antecedents(she.head, (walker, pet), 0)))
     qualities = rng.choose((lex.HUNGRY, lex.TIRED, lex.LAZY, lex.FRIGHTENED)), rng.choose((lex.GREEN, lex.CROWDED))
     candidates = pet, park
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", candidates[reading].noun.gender)
         second = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(qualities[context], degree))
-        return two_sentences(first, second, first, antecedents(it.head, candidates, context))
+        return sentence(second, first=first, roles=first, antecedent=antecedents(it.head, candidates, context))
 
     return realise
 
@@ -610,7 +602,8 @@ def _part_and_whole(rng: RandomChoices) -> Schema:
     def realise(context: int, reading: int) -> AnnotatedPair:
         its_part = NounPhrase(parts[context], determiner=Possessive("its", owners[reading].noun.gender))
         second = Clause(subject=its_part, verb=lex.BE, predicate=quality)
-        return two_sentences(first, second, first, antecedents((its_part, "determiner"), owners, context))
+        pronoun = its_part, "determiner"
+        return sentence(second, first=first, roles=first, antecedent=antecedents(pronoun, owners, context))
 
     return realise
 

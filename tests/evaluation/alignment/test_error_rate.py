@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from heed.evaluation.alignment import (
     Gold,
     aer,
-    aer_interval,
     align_each_target,
     match_counts,
     precision,
     recall,
     to_gold,
 )
+from heed.evaluation.significance import bootstrap_interval
 from tests.evaluation.alignment.links import Links, draw_points, to_array
 
 
@@ -30,7 +30,7 @@ def test_a_perfect_alignment_has_no_error() -> None:
     weights = np.eye(5)[[2, 0, 1, 4, 3]]
     counts = match_counts(align_each_target(weights), to_gold(weights > 0))
     assert float(aer(counts)) == 0
-    assert aer_interval(np.stack([counts] * 3)) == (0, 0)
+    assert bootstrap_interval(np.stack([counts] * 3), aer) == (0, 0)
 
 
 def test_rates_by_hand() -> None:
@@ -66,7 +66,7 @@ def test_match_counts_are_sizes_of_sets(found: Any, sure: Any, possible: Any) ->
 def test_interval_equals_the_normal_approximation() -> None:
     rng = np.random.default_rng(1)
     counts = np.stack([[hit, hit, 10, 10] for hit in rng.integers(4, 11, size=60)])
-    low, high = aer_interval(counts, resamples=4000)
+    low, high = bootstrap_interval(counts, aer, resamples=4000)
     rates = 1 - counts[:, 0] / 10
     # All sentences have the same weight, so the rate of the corpus is a mean of 60 numbers.
     half = 1.96 * rates.std() / math.sqrt(60)

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from heed.errors import HeedError
 from heed.evaluation.alignment import (
     Extraction,
     best_extraction,
     candidate_maps,
-    default_extraction,
-    extraction_from_config,
 )
 
 SRC_PIECES, TGT_PIECES = ["▁a", "▁b", "▁c", "</s>"], ["▁x", "▁y", "z", "</s>"]
@@ -41,17 +38,3 @@ def test_best_extraction_finds_the_lowest_error_rate(shape: tuple[int, int, int]
         rates = np.ones(shape)
         rates[index] = 0.5
         assert rates[best_extraction(rates).index] == 0.5
-
-
-def test_default_extraction_is_the_second_last_layer() -> None:
-    assert default_extraction(1).index == (0, 0, -1)
-    assert default_extraction(6).layer == 5
-
-
-def test_a_saved_extraction_must_fit_the_model() -> None:
-    section = {"layer": 2, "head": 3, "row": "input"}
-    assert extraction_from_config(section, layers=2, heads=4) == Extraction(layer=2, head=3, row="input")
-    assert extraction_from_config(None, layers=2, heads=4) == default_extraction(2)
-    for layers, heads in ((1, 4), (2, 2)):
-        with pytest.raises(HeedError, match="names layer 2, head 3"):
-            extraction_from_config(section, layers=layers, heads=heads)

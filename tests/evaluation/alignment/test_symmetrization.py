@@ -72,7 +72,7 @@ def test_grow_diag_final_and_equals_the_pseudo_code_of_moses(forward: Any, backw
     for array, points in zip(arrays, (forward, backward), strict=True):
         for point in points:
             array[1][point] = True
-    grown = grow_diag_final_and(*arrays)
+    grown = SYMMETRIZATIONS["grow-diag-final-and"](*arrays)
     assert not grown[0].any()
     assert {(int(t), int(s)) for t, s in np.argwhere(grown[1])} == moses(forward, backward, (5, 6))
     assert (SYMMETRIZATIONS["intersection"](*arrays) <= grown).all()

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.data.text import ParallelText
 from heed.options import AtLeast0
-from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, map_sets, most_informative_head, save_png
+from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head, save_png
 from heed.training.loggers import log_images
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
@@ -81,7 +81,7 @@ class DrawAttentionMaps(Callback):
         pictures: dict[str, Path] = {}
         arrays: dict[str, Any] = {}
         for (name, row), attended in zip(sentences.items(), module.translator.attend(src, tgt), strict=True):
-            sets = map_sets(attended)
+            sets = attended.map_sets
             if not sets:
                 return {}
             folder.mkdir(parents=True, exist_ok=True)
