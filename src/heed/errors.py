@@ -18,6 +18,10 @@ class HeedError(ValueError):
     """
 
 
+class MachineError(HeedError):
+    """An error of the machine, such as a full disk. The same call may succeed later."""
+
+
 _on_command_line = ContextVar("_on_command_line", default=False)
 
 

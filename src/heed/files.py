@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.compat import is_running, process_space, replace, sync_file, sync_folder
-from heed.errors import HeedError
+from heed.errors import HeedError, MachineError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Error numbers of a full disk, a used-up quota, or a file larger than allowed."""
@@ -82,7 +82,7 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
     except OSError as error:
         if error.filename != str(partial):
             raise
-        raise HeedError(f"{path} cannot be written: {error.strerror}.") from error
+        raise MachineError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         remove(partial)
 

@@ -87,7 +87,7 @@ def training_text(
     directions: tuple[Direction, ...] = (Direction("en", "de"),),
 ) -> TrainingText:
     """Select the training pairs of a text in memory, without cleaning rules."""
-    return TrainingText(
+    return TrainingText.prepare(
         Text([text], directions[0]),
         directions=directions,
         held_out=[source_digests(src for text in held_out for src in text.src)],

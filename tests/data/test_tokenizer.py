@@ -15,8 +15,8 @@ import sentencepiece as spm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heed.data.augmentation import dropouts
 from heed.data.pairs import id_lists
-from heed.data.sampling import dropouts
 from heed.data.text import Block, ParallelText, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer

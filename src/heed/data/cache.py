@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from heed.compat import replace
-from heed.errors import HeedError
+from heed.errors import HeedError, MachineError
 from heed.files import remove, remove_unfinished, replacing
 from heed.progress import is_first_process, progress_bar
 
-FORMAT = 4
+FORMAT = 5
 """Version of the entries. Those of another version are built again."""
 
 MANIFEST = "manifest.json"
@@ -65,6 +65,8 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
                 partial.mkdir(exist_ok=True)
                 try:
                     build(partial)
+                except MachineError:  # the next attempt continues
+                    raise
                 except HeedError:  # after a correction, nothing would continue this attempt
                     remove(partial)
                     raise

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Interval
 
-from heed.data.digests import Digests, are_in, text_digests
+from heed.data.digests import Digests, are_in, mixed, text_digests
 from heed.data.text import Block
 from heed.options import AtLeast1, validated
 
@@ -23,6 +23,11 @@ EXAMPLES_PER_RULE = 3
 
 RATIO_SLACK = 10
 """Characters added to both sides before the length ratio is taken, so that short pairs ("OK." / "In Ordnung.") pass."""
+
+DIGEST_LIMIT = 2**64
+"""Every digest is smaller."""
+
+Rows = npt.NDArray[np.int64]
 
 Violations = npt.NDArray[np.uint8]
 """For each pair the index of the first rule in ``RULES`` that it violates, or ``NO_RULE``."""
@@ -122,6 +127,56 @@ class Cleaning:
             for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):
                 mark("leaked", are_in(text_digests(sentences), sorted_digests))
         return violated
+
+
+class Selected(NamedTuple):
+    """The clean pairs that are neither duplicates nor left out of a sample."""
+
+    rows: Rows
+    """Their positions among the clean pairs, in ascending order."""
+    keys: Digests
+    """The digests that order them."""
+    bound: int
+    """Exclusive upper bound of their digests; ``DIGEST_LIMIT`` unless the text is sampled."""
+    dropped: dict[str, int]
+    """Pairs that the rules "duplicate" and "over max_train" drop."""
+    duplicates: Rows
+    """Positions of the first duplicates."""
+
+
+def deduplicate(
+    digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: bool, at_most: int | None
+) -> Selected:
+    """Drop duplicates, then sample the pairs with the smallest digests. Needs about 30 bytes of memory a pair.
+
+    Args:
+        digests: of the clean pairs, in the order of the text. Of equal ones the first is kept.
+        heavier: sorted digests of other texts, whose pairs are duplicates here.
+        keep_duplicates: keep all of them.
+        at_most: size of the sample; None: all pairs.
+    """
+    order = np.argsort(digests, kind="stable")
+    digests = digests[order]
+    is_first = np.ones(len(digests), np.bool_)
+    is_first[1:] = digests[1:] != digests[:-1]
+    if keep_duplicates:
+        # The nth copy of a pair gets a key of its own, made from its digest and n, so that the keys order all pairs.
+        first = np.maximum.accumulate(np.where(is_first, np.arange(len(digests)), 0))
+        keys = mixed(digests, np.arange(len(digests)) - first)
+        chosen = np.arange(len(digests))
+    else:
+        for others in heavier:
+            is_first &= ~are_in(digests, others)
+        keys, chosen = digests, np.flatnonzero(is_first)
+    dropped, bound = {"duplicate": len(digests) - len(chosen)}, DIGEST_LIMIT
+    if at_most is not None and len(chosen) > at_most:
+        dropped["over max_train"] = len(chosen) - at_most
+        bound = DIGEST_LIMIT if keep_duplicates else int(digests[chosen[at_most]])
+        chosen = chosen[:at_most]
+    rows, keys = order[chosen], keys[chosen]
+    by_row = np.argsort(rows)
+    duplicates = order[:0] if keep_duplicates else np.sort(order[~is_first])[:EXAMPLES_PER_RULE]
+    return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)
 
 
 def _has_word(text: str) -> bool:

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from heed.data.augmentation import GROWTH_PAIRS, Sampler
 from heed.data.batch import Batch, collate
 from heed.data.corpus import Corpus
 from heed.data.mixture import MixtureOrder
 from heed.data.order import EpochOrder, Order, TrainingPairs, View
 from heed.data.pairs import IntArray, Pairs, StoredPairs, id_lists
 from heed.data.read_ahead import ReadAhead
-from heed.data.sampling import GROWTH_PAIRS, Sampler
 from heed.data.steps import CUDA_MULTIPLE, Planner, Pool, shard
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
@@ -68,9 +68,10 @@ class EpochPool(NamedTuple):
 
 
 class StepStream(IterableDataset[StepShard]):
-    """This process's shards of all steps from the data module's cursor on, endless unless ``max_epochs`` is set.
+    """Yields, step by step, the micro-batches that this process computes: its shard of each step.
 
-    The steps are the same on any number of devices.
+    It starts at the data module's cursor and ends after ``max_epochs``, if it is set. The steps are the same on any
+    number of devices.
 
     Args:
         data: the data module; its cursor is read when the iteration starts.

@@ -20,7 +20,7 @@ EPOCHS_KEPT = 4
 
 
 class Schedule:
-    """Which text each position has, from one on. A frame repeats.
+    """For each position from ``first`` on, the text that its sentence comes from. The pattern, a frame, repeats.
 
     Args:
         counts: how often each text is in a frame.
@@ -32,7 +32,7 @@ class Schedule:
         self.counts = np.array(counts, dtype=np.int64)
         self.size = int(self.counts.sum())
         self.first, self.before = first, before
-        # The kth sentence of a text is at the middle of the kth of equal parts of the frame.
+        # Texts are spread evenly: of as many equal parts of the frame as a text has sentences, one is in each middle.
         times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
         texts = np.repeat(np.arange(len(counts)), counts)
         self._texts = texts[np.lexsort((texts, times))]

@@ -105,9 +105,7 @@ class TrainingPairs:
 
 
 class Order(ABC):
-    """A sequence of pairs: a function from positions to rows. The position before which there is a number of tokens
-    can be found.
-    """
+    """Says which pair is at each position. `position_of` finds the position that a number of tokens leads to."""
 
     pairs: TrainingPairs
     length: int | None = None

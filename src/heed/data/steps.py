@@ -107,7 +107,7 @@ class Planner:
             """Return the steps that are complete before pool ``number``, or all steps if there is no such pool."""
             if number >= last:
                 return max(1, round(order.tokens_before(int(length)) / step_tokens))
-            # One step less, so that the last pool has no small step.
+            # One step's tokens are left to the next pool. Otherwise the last pool could have less than one step.
             return max(0, int(order.tokens_before(number * self.pool) / step_tokens) - 1)
 
         def position_of(step: int, pool: int) -> int:

@@ -51,7 +51,7 @@ class TokenizerTrainer:
         character_coverage: fraction of the text's characters, in [0.98, 1], that are covered by pieces; the rarest
             characters are left out.
         normalization: SentencePiece's normalization rule. "identity" keeps the text; "nmt_nfkc" changes it (№ to No).
-        max_sentences: train on at most this many sentences per side, evenly spaced over the training split.
+        max_sentences: train on a random sample of about this many sentences per side.
         bpe_dropout: rate of BPE-dropout in the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
 
     Raises:

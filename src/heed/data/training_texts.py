@@ -80,7 +80,7 @@ class TrainingTexts:
         process, whose memory is freed with it.
         """
         weights, counts = self.weights, WordCounts()
-        with Workers.started(max(part.processes(part.clean.chars) for part in self.texts)) as workers:
+        with Workers.started(max(part.preparation.workers_for(part.clean.chars) for part in self.texts)) as workers:
             for part, weight in zip(self.texts, weights, strict=True):
                 counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
             return workers.call(function, counts)

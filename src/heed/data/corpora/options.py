@@ -89,7 +89,7 @@ class CorpusOptions:
         selected: dict[str, TrainingText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
             directions = [text.direction, text.direction.reversed()][: 1 + self.both_directions]
-            found = TrainingText(
+            found = TrainingText.prepare(
                 replace(text, noise=text.noise or default),
                 directions=tuple(directions),
                 held_out=[

@@ -8,15 +8,23 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from heed.data.arrow import new_arrow_file
-from heed.data.cleaning import EXAMPLES_PER_RULE, NO_RULE, RULES, Cleaning, CleaningReport, DroppedPair
-from heed.data.digests import Digests, are_in, mixed, pair_digests, set_digest
+from heed.data.cleaning import (
+    DIGEST_LIMIT,
+    EXAMPLES_PER_RULE,
+    NO_RULE,
+    RULES,
+    Cleaning,
+    CleaningReport,
+    DroppedPair,
+    Rows,
+    deduplicate,
+)
+from heed.data.digests import Digests, pair_digests, set_digest
 from heed.data.preparation.workers import Workers
 from heed.data.text import Advance, Block, Source
 from heed.errors import HeedError
@@ -26,12 +34,8 @@ from heed.progress import progress_bar
 SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
 """The clean pairs of a block, in the order of the text: position, digest, and both sides."""
 
-DIGEST_LIMIT = 2**64
-
 SELECTION = "selection.npy"
 """File with two rows: the positions of the selected pairs among the clean ones, in ascending order, and their keys."""
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class CleanText:
         self.chars: int = content["chars"]
         """Characters of both sides of the clean pairs, with duplicates."""
         self.bound: int = content["bound"]
-        """The digests of the selected pairs are smaller."""
+        """Exclusive upper bound of the digests of the selected pairs."""
         self.report = CleaningReport(
             content["total"],
             content["dropped"],
@@ -142,7 +146,7 @@ def write_clean_text(
         cleaned = list(workers.map(tasks(bar.update)))
     if not total:
         raise HeedError(f"{', '.join(source.name for source in sources)}: no sentences.")
-    selected = select(
+    selected = deduplicate(
         _read_digests(folder, range(len(cleaned))),
         [text.digests() for text in heavier],
         keep_duplicates=not rules.cleaning.drop_duplicates,
@@ -246,54 +250,3 @@ def _read_pairs(folder: Path, rows: Rows, first_rows: Rows) -> list[DroppedPair]
             found = clean.slice(row - first_rows[number], 1).to_pylist()[0]
             pairs.append(DroppedPair(found["row"] + 1, found["src"], found["tgt"]))
     return pairs
-
-
-# ---- duplicates and samples
-
-
-class Selected(NamedTuple):
-    """The pairs that are selected of the clean ones."""
-
-    rows: Rows
-    """Their positions among the clean pairs, in ascending order."""
-    keys: Digests
-    """The digests that order them."""
-    bound: int
-    """The digests are smaller."""
-    dropped: dict[str, int]
-    """Pairs that the rules "duplicate" and "over max_train" drop."""
-    duplicates: Rows
-    """Positions of the first duplicates."""
-
-
-def select(digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: bool, at_most: int | None) -> Selected:
-    """Drop duplicates and sample. Needs about 30 bytes of memory a pair.
-
-    Args:
-        digests: of the clean pairs, in the order of the text. Of equal ones the first is kept.
-        heavier: sorted digests of other texts, whose pairs are duplicates here.
-        keep_duplicates: keep all of them.
-        at_most: size of the sample; None: all pairs.
-    """
-    order = np.argsort(digests, kind="stable")
-    digests = digests[order]
-    is_first = np.ones(len(digests), np.bool_)
-    is_first[1:] = digests[1:] != digests[:-1]
-    if keep_duplicates:
-        # Equal pairs have different keys, which tell how often the pair occurred before.
-        first = np.maximum.accumulate(np.where(is_first, np.arange(len(digests)), 0))
-        keys = mixed(digests, np.arange(len(digests)) - first)
-        chosen = np.arange(len(digests))
-    else:
-        for others in heavier:
-            is_first &= ~are_in(digests, others)
-        keys, chosen = digests, np.flatnonzero(is_first)
-    dropped, bound = {"duplicate": len(digests) - len(chosen)}, DIGEST_LIMIT
-    if at_most is not None and len(chosen) > at_most:
-        dropped["over max_train"] = len(chosen) - at_most
-        bound = DIGEST_LIMIT if keep_duplicates else int(digests[chosen[at_most]])
-        chosen = chosen[:at_most]
-    rows, keys = order[chosen], keys[chosen]
-    by_row = np.argsort(rows)
-    duplicates = order[:0] if keep_duplicates else np.sort(order[~is_first])[:EXAMPLES_PER_RULE]
-    return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from heed.data.arrow import new_arrow_file
+from heed.data.cleaning import DIGEST_LIMIT
 from heed.data.pairs import batch_rows, chunk_size, describe_pairs, shard_file
-from heed.data.preparation.clean_text import DIGEST_LIMIT, CleanText
+from heed.data.preparation.clean_text import CleanText
 from heed.data.preparation.workers import Workers
 from heed.data.tokenizer import Tokenizer
 from heed.files import remove

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -47,27 +47,34 @@ class Preparation:
         self.processes = usable_cores() if num_proc == "auto" else num_proc
         self.wait_minutes = wait_minutes
 
+    def workers_for(self, size: int) -> int:
+        """Return the number of worker processes for a text of this many bytes; none for a small one."""
+        return 0 if size <= SMALL else self.processes
 
+
+@dataclass(frozen=True)
 class TrainingText:
-    """The selected pairs of a training text.
+    """A training text whose pairs are cleaned and selected (`prepare`).
 
     Args:
         text: the text.
         directions: in which it is used: as it is, and if there are two, swapped too.
-        held_out: digests of the sentences of the validation and test sets, see `Cleaning.violations`.
-        cleaning: the cleaning rules.
-        at_most: size of the sample, see `Rules`.
-        swapped: swap the source and target of its inputs.
+        clean: its selected pairs.
+        key: digest of what decides which pairs are selected.
         preparation: how it is prepared.
         cache_dir: folder of the cache.
-        heavier: texts of the same mixture; their pairs are duplicates in this one.
-
-    Raises:
-        HeedError: if the text is invalid, or changes while it is read.
     """
 
-    def __init__(
-        self,
+    text: Text
+    directions: tuple[Direction, ...]
+    clean: CleanText
+    key: str
+    preparation: Preparation
+    cache_dir: Path
+
+    @classmethod
+    def prepare(
+        cls,
         text: Text,
         *,
         directions: tuple[Direction, ...],
@@ -78,16 +85,25 @@ class TrainingText:
         preparation: Preparation,
         cache_dir: Path,
         heavier: "Sequence[TrainingText]" = (),
-    ) -> None:
-        self.text, self.directions = text, directions
-        self.preparation, self.cache_dir = preparation, cache_dir
+    ) -> "TrainingText":
+        """Read and clean a text, and select its pairs, unless the cache has them.
+
+        Args:
+            held_out: digests of the sentences of the validation and test sets, see `Cleaning.violations`.
+            cleaning: the cleaning rules.
+            at_most: size of the sample, see `Rules`.
+            swapped: swap the source and target of its inputs.
+            heavier: texts of the mixture with a larger weight, or that come first. A pair that one of them has is
+                dropped here.
+
+        Raises:
+            HeedError: if the text is invalid, or changes while it is read.
+        """
         rules = Rules(cleaning, text.min_score, held_out if cleaning.drop_leaked else (), swapped, at_most)
         heavier = heavier if cleaning.drop_duplicates else ()
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in rules.held_out]
-        keys = [other.key for other in heavier]
-        self.key: str = _digest(identity, replace(rules, held_out=()), leaked, keys)
-        """Digest of what decides which pairs are selected."""
+        key = _digest(identity, replace(rules, held_out=()), leaked, [other.key for other in heavier])
 
         def check_unchanged() -> None:
             for source, before in zip(text.sources, identity, strict=True):
@@ -96,18 +112,15 @@ class TrainingText:
 
         def build(folder: Path) -> None:
             try:
-                with Workers.started(self.processes(sum(source.size for source in text.sources))) as workers:
+                with Workers.started(preparation.workers_for(sum(source.size for source in text.sources))) as workers:
                     write_clean_text(folder, text.sources, rules, workers, [other.clean for other in heavier])
             except OSError:
                 check_unchanged()
                 raise
             check_unchanged()
 
-        self.clean = CleanText(build_once(cache_dir / "text" / self.key, build, wait_minutes=preparation.wait_minutes))
-
-    def processes(self, size: int) -> int:
-        """Return the number of worker processes for a text of this many bytes; none for a small one."""
-        return 0 if size <= SMALL else self.preparation.processes
+        folder = build_once(cache_dir / "text" / key, build, wait_minutes=preparation.wait_minutes)
+        return cls(text, directions, CleanText(folder), key, preparation, cache_dir)
 
     def __len__(self) -> int:
         return len(self.clean)
@@ -145,7 +158,7 @@ class TrainingText:
 
         def build(folder: Path) -> None:
             self._check_room(folder, tokenizer)
-            with Workers.started(self.processes(self.clean.chars)) as workers:
+            with Workers.started(self.preparation.workers_for(self.clean.chars)) as workers:
                 encoding.write_pairs(folder, self.clean, tokenizer, workers)
 
         folder = self.cache_dir / "encoded" / _digest(self.digest, tokenizer.hash, encoding.SHARD)

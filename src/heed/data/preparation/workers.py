@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from heed.errors import HeedError
+from heed.errors import MachineError
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ class Workers:
                 for process in (workers._pool._processes or {}).values():
                     process.terminate()  # what they were writing is written again
             if isinstance(error, BrokenProcessPool):
-                raise HeedError(
+                raise MachineError(
                     "A process that prepares the training text was killed, probably for lack of memory: start again "
                     "with a smaller data.preparation.num_proc."
                 ) from error
