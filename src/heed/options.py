@@ -92,13 +92,14 @@ def find_problems(
     parameters = inspect.signature(target).parameters
     named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     hints = dict.fromkeys(named, Any) | {n: hint for n, hint in argument_types(target).items() if n in named}
-    found = [f"{where}{name} must be given: it has no default." for name in given if given[name] == MISSING]
-    found += find_wrong_values(hints, {name: value for name, value in given.items() if value != MISSING}, where=where)
+    given = {name: value for name, value in given.items() if value != MISSING}
+    found = find_wrong_values(hints, given, where=where)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         unknown = [str(name) for name in given if name not in named]
         found += [f"{where}{format_value(name)} is unknown{did_you_mean(name, named, where)}." for name in unknown]
     required = {name for name, p in named.items() if p.default is p.empty}
-    return found + [f"{where}{name} is missing." for name in sorted(required - given.keys() - set(later))]
+    missing = sorted(required - given.keys() - set(later))
+    return found + [f"{where}{name} must be given: it has no default." for name in missing]
 
 
 def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, where: str) -> list[str]:
@@ -116,10 +117,10 @@ def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, whe
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
         # An option has several errors if its type has alternatives.
-        wrong = {str(detail["loc"][0]): detail["type"] for detail in details}
+        wrong = {str(detail["loc"][0]): " and finite" * (detail["type"] == "finite_number") for detail in details}
         return [
-            f"{where}{name}={format_value(known[name])} must be {_expected(hints[name], kind)}."
-            for name, kind in wrong.items()
+            f"{where}{name}={format_value(known[name])} must be {describe_type(hints[name])}{more}."
+            for name, more in wrong.items()
         ]
     return []
 
@@ -175,7 +176,8 @@ def describe_type(hint: Any) -> str:
     """Return a type in words: "an integer >= 1 or null"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return " ".join([describe_type(arguments[0]), *_intervals(hint)])
+        ranges = [_describe_range(mark) for mark in arguments[1:] if isinstance(mark, Interval)]
+        return " ".join([describe_type(arguments[0]), *ranges])
     if origin in (Union, types.UnionType):
         choices = dict.fromkeys(map(describe_type, arguments))
         return " or ".join(choice for choice in choices if choice != "a Tensor")  # for torch's optimizers
@@ -192,25 +194,14 @@ def describe_type(hint: Any) -> str:
     return f"a {kind.__name__}"
 
 
-def _expected(hint: Any, error: str) -> str:
-    """Return what a wrong value must be: its range if only that is wrong, else its type. ``error`` is pydantic's."""
-    if error == "finite_number":
-        return " and ".join([*_intervals(hint), "finite"])
-    is_out_of_range = error.startswith(("greater_than", "less_than")) and get_origin(hint) is Annotated
-    return " and ".join(_intervals(hint)) if is_out_of_range else describe_type(hint)
-
-
-def _intervals(hint: Any) -> list[str]:
-    """Return the ranges of a type in words: "in [0, 1)", or with one limit only "> 0"."""
-    found = []
-    for mark in get_args(hint)[1:]:
-        if isinstance(mark, Interval):
-            limits = {">=": mark.ge, ">": mark.gt, "<=": mark.le, "<": mark.lt}
-            (sign, low), *upper = [(sign, limit) for sign, limit in limits.items() if limit is not None]
-            for upper_sign, high in upper:
-                found.append(f"in {'[' if sign == '>=' else '('}{low}, {high}{']' if upper_sign == '<=' else ')'}")
-            found += [] if upper else [f"{sign} {low}"]
-    return found
+def _describe_range(interval: Interval) -> str:
+    """Return a range in words: "in [0, 1)", or with one limit only "> 0"."""
+    limits = {">=": interval.ge, ">": interval.gt, "<=": interval.le, "<": interval.lt}
+    found = [(sign, limit) for sign, limit in limits.items() if limit is not None]
+    if len(found) == 1:
+        return " ".join(map(str, found[0]))
+    (left, low), (right, high) = found
+    return f"in {'[' if left == '>=' else '('}{low}, {high}{']' if right == '<=' else ')'}"
 
 
 def format_value(value: Any) -> str:

@@ -169,7 +169,7 @@ def test_long_values_are_shortened_in_the_table_only(tmp_path: Path) -> None:
     write_run(tmp_path / "short", overrides=["data.train=x", "seed=2"])
     rows = read_runs(tmp_path)
     assert rows[0]["settings"] == f"data.train={paths} seed=1"
-    assert "data.train=[[/a/very/long/f…pora/train.de]] seed=1" in runs_table(rows)
+    assert "data.train=[[/a/very/long/folder/of/corpora/train.…/of/corpora/train.de]] seed=1" in runs_table(rows)
 
 
 def test_mean_and_deviation_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
     [
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], wieght: 2}}"}, "data.train.a.wieght is unknown (did you"),
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 0}}"}, "a.weight=0 must be a number > 0"),
-        ({"train": "{a: {weight: 1}}"}, "data.train.a.files is missing"),
+        ({"train": "{a: {weight: 1}}"}, "data.train.a.files must be given"),
         ({"train": "{a: [[{}/train.en,{}/train.de]]}"}, "must be a list or a mapping"),
         (
             {"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 1}, b: {files: [[{}/train.en,{}/train.de]]}}"},

@@ -40,7 +40,6 @@ def attribute(name: str, **changes: Any) -> dict[str, Any]:
         "space": SPACE_TEXT,
         "fixed": ["data=multi30k", "trainer.max_steps=500"],
         "n_trials": 40,
-        "command": f"python train.py -m sweep=small_data name={name} sweep.n_trials=40",
         "pruner": "MedianPruner",
         **changes,
     }

@@ -28,8 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from heed.inference import model_folder
-    from heed.runs.averaging import average
-    from heed.runs.lineage import check_lineage
+    from heed.runs.averaging import average, find_unrelated
 
     sources = [source for path in args.sources for source in _weight_sources(path, args)]
     if len(sources) == 1 and not args.ema:
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise HeedError(f"--out {args.out} already exists: name a new folder.")
-    warning = check_lineage([source.folder for source in sources])
+    warning = find_unrelated([source.folder for source in sources])
     averaged = average(sources)
     extra = {key: value for key, value in averaged.config.items() if key not in ("family", "model")}
     extra["average_of"] = [path_text(source.path) for source in sources]

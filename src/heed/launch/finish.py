@@ -21,7 +21,7 @@ from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import CardSplit, write_model_card
-from heed.runs.results import build_results, scores_by_split
+from heed.runs.results import build_results, scores_by_split, write_results
 from heed.runs.selection import MIN_BLEU
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import Checkpoints
@@ -105,7 +105,7 @@ def write_run(
     evaluated = {split: (scores, loss) for split, (scores, loss, _) in module.results.items()}
     results = build_results(facts, evaluated, validated=data.validated)
     write_card(run, corpus, results)
-    run.write_results(results)  # last, because it marks the run as finished
+    write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
 

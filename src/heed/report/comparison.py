@@ -15,11 +15,11 @@ from heed.compare.models import Evidence, collect_evidence
 from heed.compare.pairs import PairReport
 from heed.compare.runs import read_other_sides, read_sides
 from heed.errors import HeedError, argument
-from heed.evaluation.significance import METRICS, Spread, wilson
+from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
-from heed.report.pages import render_page, side_class
+from heed.report.pages import render_template, side_class
 
 MAX_LINES = 12
 """Line numbers in a cell of the table of symptoms."""
@@ -67,7 +67,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
     """Return the HTML of the page."""
     names = [side.name for side in comparison.sides]
     extractions = zip(names, evidence.extractions, strict=True)
-    return render_page(
+    return render_template(
         "compare.html.j2",
         comparison=comparison,
         evidence=evidence,
@@ -75,7 +75,6 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         legend=legend(names),
         differences=_differences(comparison.pairs),
         paired_tests=_paired_tests(comparison.pairs),
-        scores={metric: _score_figure(comparison, metric) for metric in METRICS},
         score_table=_score_table(comparison),
         bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
         min_bucket=MIN_BUCKET_SENTENCES,
@@ -119,14 +118,6 @@ def _paired_tests(pairs: Sequence[PairReport]) -> Markup:
     return table(head, rows, name="p-values of single pairs") if rows else Markup("")
 
 
-def _score_figure(comparison: Comparison, metric: str) -> Markup:
-    rows = []
-    for number, side in enumerate(comparison.sides):
-        runs = "one run" if len(side.runs) == 1 else f"{len(side.runs)} runs"
-        rows.append(Row(side.name, [_spread_mark(side.scores[metric], number, side.scores_by_run[metric])], runs))
-    return dot_plot(rows, name=metric)
-
-
 def _score_table(comparison: Comparison) -> Markup:
     columns = ("mean", "95 % over sentences", "SD over seeds")
     rows = []
@@ -141,11 +132,6 @@ def _score_table(comparison: Comparison) -> Markup:
     return table(head, rows, name="Scores of the systems")
 
 
-def _spread_mark(found: Spread, side: int, by_run: Sequence[float] = ()) -> Mark:
-    others = by_run if len(by_run) > 1 else ()
-    return Mark(found.mean, found.over_sentences, side_class(side), f"{found.mean:.1f}", others)
-
-
 def _bucketing_figure(bucketing: BucketingReport) -> Markup:
     rows = []
     for bucket in bucketing.buckets:
@@ -153,7 +139,10 @@ def _bucketing_figure(bucketing: BucketingReport) -> Markup:
         if bucket.sentences < MIN_BUCKET_SENTENCES:
             rows.append(Row(bucket.label, [], instead=f"{count}: too few to score"))
         else:
-            marks = [_spread_mark(score, side) for side, score in enumerate(bucket.scores["BLEU"])]
+            marks = [
+                Mark(score.mean, score.over_sentences, side_class(side), f"{score.mean:.1f}")
+                for side, score in enumerate(bucket.scores["BLEU"])
+            ]
             rows.append(Row(bucket.label, marks, count))
     return dot_plot(rows, name=f"BLEU by {bucketing.title}")
 

@@ -17,7 +17,7 @@ from heed.errors import HeedError
 from heed.files import replacing
 from heed.report import sweep_text as text
 from heed.report.figures import legend, table
-from heed.report.pages import render_page
+from heed.report.pages import render_template
 from heed.report.sweep import Parameter, StudySummary, TrialSummary, Verdict
 
 VARIABLES = ("ink", "soft", "rule", *(f"side-{number}" for number in range(6)))
@@ -49,7 +49,7 @@ def render(study: StudySummary) -> str:
     """Return the HTML of the page."""
     tests = study.verdict.tests_by_arm if study.verdict else {}
     scores = [(f"{arm} {name}".strip(), found) for arm, sets in tests.items() for name, found in sets.items()]
-    return render_page(
+    return render_template(
         "sweep.html.j2",
         study=study,
         headline=text.headline(study),

@@ -15,8 +15,6 @@ MIN_SENTENCES = 20
 """Smaller groups are not listed, because their scores are mostly chance."""
 WEAK_GROUPS = 5
 RESAMPLES = 1_000
-LOCAL = ("cache_dir", "logger")
-"""Options that describe the machine, not the model."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def write_model_card(
         "weak_split": name,
         "overall": overall,
         "least": MIN_SENTENCES,
-        "options": [option for option in results["options"] if option.partition("=")[0] not in LOCAL],
+        "options": [option for option in results["options"] if not option.startswith("cache_dir=")],
         "size": f"{size / 1e6:,.1f} MB",
         "search": ", ".join(f"{name}={value}" for name, value in results["search"].items()) or "greedy",
         "license": license,

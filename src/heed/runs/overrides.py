@@ -1,10 +1,10 @@
 """The overrides of a run, and those that a grid varies."""
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from heed.files import read_yaml
 from heed.runs.claim import HYDRA_FOLDER
 
 OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
@@ -15,27 +15,16 @@ GRID = "multirun.yaml"
 
 def read_overrides(run: Path) -> list[str]:
     """Return the overrides of a run; none if the file is missing or cannot be read."""
-    return _texts(_read_yaml(run / OVERRIDES))
+    try:
+        overrides = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return []
+    return [str(override) for override in overrides] if isinstance(overrides, list) else []
 
 
 def read_varied_overrides(run: Path) -> list[str] | None:
     """Return the overrides of a grid's job that the grid varies; None if the run is not a job of a grid."""
     if not (run.parent / GRID).is_file():
         return None
-    options: Any = _read_yaml(run.parent / GRID)
-    try:
-        of_grid = _texts(options["hydra"]["overrides"]["task"])
-    except (KeyError, TypeError):
-        return None
+    of_grid = read_yaml(run.parent / GRID)["hydra"]["overrides"]["task"]
     return [override for override in read_overrides(run) if override not in of_grid]
-
-
-def _read_yaml(file: Path) -> Any:
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return None
-
-
-def _texts(overrides: Any) -> list[str]:
-    return [str(override) for override in overrides] if isinstance(overrides, list) else []

@@ -26,7 +26,7 @@ from heed.runs.objectives import objective_values
 from heed.runs.results import RESULTS, read_results
 from heed.sweep.plan import Plan, build_sampler
 from heed.sweep.space import draw
-from heed.sweep.study import FORMAT, SharedStudy, default_storage, fail, lock, open_storage, quiet, release
+from heed.sweep.study import FORMAT, SharedStudy, fail, lock, open_storage, quiet, release
 from heed.sweep.summary import read_study
 from heed.sweep.verdict import write_verdict
 from heed.sweep.workers import ignore_repeated_sigterm, run_workers
@@ -81,8 +81,7 @@ class StudyWorker:
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         self.best, self.seeds = plan.settings.confirmation
         plan.folder.mkdir(parents=True, exist_ok=True)
-        url = self.settings.storage or default_storage(plan.folder)
-        self.storage = open_storage(url, heartbeat=self.settings.heartbeat)
+        self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
         self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
         self._printed = {*self._ends()}
 

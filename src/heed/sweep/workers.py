@@ -46,13 +46,9 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
             worker.wait()
         raise
     watch()
-    statuses = [worker.returncode for worker in workers]
-    if all(statuses):
+    if all(worker.returncode for worker in workers):
         last = logs[0].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         raise HeedError(f"All workers failed, see {logs[0]}: {' '.join(last)}")
-    for log, status in zip(logs, statuses, strict=True):
-        if status:
-            print_line(f"A worker ended with status {status}, see {log}; the others did its work.")
 
 
 def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
