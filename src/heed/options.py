@@ -11,14 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
 
 from heed.errors import HeedError
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -151,7 +148,7 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 @cache
-def _adapter(hints: tuple[tuple[str, Any], ...]) -> "TypeAdapter[dict[str, Any]]":
+def _adapter(hints: tuple[tuple[str, Any], ...]) -> Any:
     """Return pydantic's check of a mapping with some of these names."""
     from pydantic import ConfigDict, InstanceOf, Strict, TypeAdapter, with_config
     from typing_extensions import TypedDict

@@ -9,7 +9,7 @@ import yaml
 
 from heed.cli import main
 from heed.errors import HeedError
-from heed.runs.overrides import GRID, OVERRIDES
+from heed.runs.config import GRID, OVERRIDES
 from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -20,9 +19,6 @@ from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
-
-MAX_LINES = 12
-"""Line numbers in a cell of the table of symptoms."""
 
 
 def write_comparison(
@@ -80,7 +76,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         min_bucket=MIN_BUCKET_SENTENCES,
         challenge=_challenge(evidence),
         facts=[fact for fact in comparison.facts if any(fact.values)],
-        symptoms=[_symptom(comparison, symptom) for symptom in SYMPTOMS],
+        symptoms=SYMPTOMS,
         examples=[(example, _maps(comparison, evidence, number)) for number, example in enumerate(comparison.examples)],
         extractions=[f"{name}: {extraction}" for name, extraction in extractions if extraction],
     )
@@ -181,16 +177,3 @@ def _maps(comparison: Comparison, evidence: Evidence, number: int) -> list[Marku
             figure = heat_map(maps[number].tgt_words, maps[number].src_words, maps[number].weights, name=name)
         figures.append(figure)
     return figures
-
-
-def _symptom(comparison: Comparison, symptom: str) -> dict[str, Any]:
-    """Return the row of a symptom: for each side the number of lines of each run, and the lines of the worst run."""
-    cells = []
-    for side in comparison.sides:
-        runs = side.symptoms[symptom]
-        counts, worst, lines = ", ".join(str(len(run)) for run in runs), max(runs, key=len), ""
-        if worst:
-            numbers = ", ".join(map(str, worst[:MAX_LINES])) + (" …" if len(worst) > MAX_LINES else "")
-            lines = f"line{'s' if len(worst) > 1 else ''} {numbers}"
-        cells.append((counts if worst else "0", lines))
-    return {"name": symptom, "meaning": SYMPTOMS[symptom], "sides": cells}

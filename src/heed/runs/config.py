@@ -1,4 +1,4 @@
-"""``config.yaml`` of a run folder: the run's resolved options."""
+"""The options of a run: ``config.yaml`` of its folder, and the overrides of its command."""
 
 import hashlib
 import json
@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from heed.errors import HeedError
 from heed.files import read_yaml, replacing, yaml_text
 
 CONFIG = "config.yaml"
+HYDRA_FOLDER = ".hydra"
+OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
+"""The file with a run's overrides, a list of ``key=value``."""
+GRID = "multirun.yaml"
+"""Written by Hydra in the folder of a grid: its options, with the overrides as the user gave them."""
 
 Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
 """What an option changes.
@@ -74,6 +81,23 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.yaml``."""
     with replacing(run / CONFIG, durable=True) as partial:
         partial.write_text(yaml_text(dict(config)), encoding="utf-8")
+
+
+def read_overrides(run: Path) -> list[str]:
+    """Return the overrides of a run; none if the file is missing or cannot be read."""
+    try:
+        overrides = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return []
+    return [str(override) for override in overrides] if isinstance(overrides, list) else []
+
+
+def read_varied_overrides(run: Path) -> list[str] | None:
+    """Return the overrides of a grid's job that the grid varies; None if the run is not a job of a grid."""
+    if not (run.parent / GRID).is_file():
+        return None
+    of_grid = read_yaml(run.parent / GRID)["hydra"]["overrides"]["task"]
+    return [override for override in read_overrides(run) if override not in of_grid]
 
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -10,9 +10,7 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
-from heed.runs.claim import HYDRA_FOLDER
-from heed.runs.config import CONFIG
-from heed.runs.overrides import GRID, read_overrides
+from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.results import RESULTS, read_results
 
 Row = dict[str, Any]
