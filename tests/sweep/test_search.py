@@ -263,7 +263,7 @@ def test_processes_of_one_trial_are_pruned_together(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-m", *TINY, RANGE], "continuous range, which a grid cannot enumerate: add sweep=default"),
+        (["-m", *TINY, RANGE], "A grid cannot enumerate interval(…): add sweep=default"),
         ([*TINY, "sweep=smoke"], "sweep=smoke searches over many runs: add -m to start them."),
         (["-m", *TINY, "sweep=smokee"], "sweep=smokee is unknown (did you mean sweep=smoke?)"),
         (["-m", *TINY, "sweep=default"], "The search space is empty"),

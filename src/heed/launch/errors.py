@@ -53,11 +53,7 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
             close = did_you_mean(choice, options, f"{group}=")
             return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
         if "does not support sweep type" in str(cause):
-            ranges = [override.partition("=")[0] for override in overrides if "interval(" in override]
-            return (
-                f"{' and '.join(ranges)} has a continuous range, which a grid cannot enumerate: add sweep=default to "
-                "search it, or give choice(…) or range(…)."
-            )
+            return "A grid cannot enumerate interval(…): add sweep=default to search it, or give choice(…) or range(…)."
         if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
             return _unknown_option(unknown[1], overrides)
         if unknown := re.match(r"In '(.+?)': .*\nKey '(.+?)' not in", str(cause)):  # of a preset

@@ -1,6 +1,5 @@
 """Choose the weights with which a run ends, and write its model, translations and results."""
 
-import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +9,7 @@ import lightning as L
 from torch import Tensor
 
 from heed.data.corpus import Corpus
-from heed.data.text import ParallelText
 from heed.errors import HeedError
-from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
 from heed.launch.fine_tuning import read_initial_scores
 from heed.progress import print_line
@@ -114,16 +111,12 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
     """Write ``model/README.md`` from results and from the translations in the run folder."""
     sets = {**corpus.valid, **corpus.tests}
     splits = {
-        split: CardSplit(text.src, text.tgt, run.read_translations(split), scores, direction.tgt_lang, _tags(text))
+        split: CardSplit(text.src, text.tgt, run.read_translations(split), scores, direction.tgt_lang)
         for split, scores in scores_by_split(results).items()
         for text, direction in [sets[split]]
     }
-    counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
     directions = [(direction.src_lang, direction.tgt_lang) for direction in corpus.directions]
-    folder = run.path / "model"
-    write_model_card(
-        folder, results, splits=splits, word_counts=counts, directions=directions, license=run.config["license"]
-    )
+    write_model_card(run.path / "model", results, splits=splits, directions=directions, license=run.config["license"])
 
 
 def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
@@ -148,11 +141,6 @@ def _deciding_metric(checkpoints: Checkpoints) -> str:
     if not checkpoints.best:
         return checkpoints.selection.metric
     return checkpoints.selection.deciding_metric(checkpoints.scores[checkpoint_step(checkpoints.best[0])])
-
-
-def _tags(text: ParallelText) -> list[str] | None:
-    """Return the phenomenon of each sentence, or None if the corpus is not annotated."""
-    return None if text.meta is None else [str(json.loads(meta).get("tag")) for meta in text.meta]
 
 
 def _git_commit() -> str | None:
