@@ -20,7 +20,7 @@ from heed.inference import model_folder
 from heed.launch.compose import compose
 from heed.launch.configuration import dry_run
 from heed.launch.run import assemble
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection
 from tests.finished import FinishedRun
 
 Command = Callable[..., tuple[int, str]]

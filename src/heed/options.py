@@ -38,8 +38,7 @@ MAX_CHARS = 200
 def validated(where: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that checks the arguments of the constructor before it runs.
 
-    Args:
-        where: the prefix of every option's name in messages: "model." or "".
+    ``where``, such as "model.", is the prefix of every option's name in messages.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -81,31 +80,23 @@ def find_problems(
 ) -> list[str]:
     """Return what is wrong with the names, types and ranges of a constructor's arguments, one sentence each.
 
-    Args:
-        given: plain data, or objects that were built before.
-        where: as for `validated`.
-        later: parameters that may be missing here.
+    ``given`` are plain data, or objects that were built before; parameters in ``later`` may be missing.
     """
     parameters = inspect.signature(target).parameters
     named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     hints = dict.fromkeys(named, Any) | {n: hint for n, hint in argument_types(target).items() if n in named}
-    given = {name: value for name, value in given.items() if value != MISSING}
-    found = find_wrong_values(hints, given, where=where)
+    known = {name: value for name, value in given.items() if value != MISSING}
+    found = find_wrong_values(hints, known, where=where)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         unknown = [str(name) for name in given if name not in named]
         found += [f"{where}{format_value(name)} is unknown{did_you_mean(name, named, where)}." for name in unknown]
-    required = {name for name, p in named.items() if p.default is p.empty}
-    missing = sorted(required - given.keys() - set(later))
+    required = {name for name, p in named.items() if p.default is p.empty or given.get(name) == MISSING}
+    missing = sorted(required - known.keys() - set(later))
     return found + [f"{where}{name} must be given: it has no default." for name in missing]
 
 
 def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, where: str) -> list[str]:
-    """Return which values are of a wrong type or out of range, one sentence each.
-
-    Args:
-        hints: the type of each name. A list matches any sequence, an integer any number.
-        given: values by name. Other names than these are ignored.
-    """
+    """Return which values are of a wrong type or out of range, one sentence each; names without a hint are ignored."""
     from pydantic import ValidationError
 
     known = {name: given[name] for name in hints if name in given}

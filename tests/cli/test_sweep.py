@@ -165,7 +165,7 @@ def test_ctrl_c_ends_watching(heed: Heed, tmp_path: Path, monkeypatch: pytest.Mo
         (["{tmp}/text"], "cannot be used (file is not a database)"),
         (["{tmp}/damaged"], "verdict.json is damaged"),
         (["{tmp}/small", "--top", "0"], "--top 0 must be at least 1"),
-        (["{tmp}/small", "--html", "{tmp}/no/page.html"], "choose another file with --html"),
+        (["{tmp}/small", "--html", "{tmp}/no/page.html"], "page.html cannot be written: No such file"),
         (["{tmp}/small", "--html", "{tmp}"], "is a folder"),
         (["{tmp}/small", "--storage", "x"], "is not the URL of a database"),
         (["{tmp}/small", "--storage", "sqlite:///{tmp}/x.db"], "There is no study {tmp}/x.db"),

@@ -98,8 +98,11 @@ def test_a_resumed_run_keeps_the_scores_before(command: Command, options: list[s
     ("overrides", "message"),
     [
         (["model=transformer"], "init_from=parent is a model of the family rnn: leave out model=NAME."),
-        (["model.d_model=10", "model.dropout=0.3"], "cannot be trained with other model.d_model, which would change"),
-        (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which would change"),
+        (
+            ["model.d_model=10", "model.dropout=0.3"],
+            "cannot be trained with other model.d_model, which change",
+        ),
+        (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which change"),
         (["model.dropout=1.5"], "model.dropout=1.5 must be a number in [0, 1)"),
         (["tokenizer=unigram"], "tokenizer cannot be chosen with init_from="),
         (["tokenizer.vocab_size=50"], "tokenizer.vocab_size cannot be chosen with init_from="),

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from heed.errors import HeedError
 from heed.launch import folder as launch_folder
 from heed.launch.folder import claim_folder, report_on_failure
-from heed.runs.checkpoint_format import CheckpointFormatError
+from heed.runs.checkpoints import CheckpointFormatError
 from heed.runs.claim import LOCK, locked
 from heed.training.nonfinite import DivergedError
 from tests import like_windows

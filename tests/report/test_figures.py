@@ -44,7 +44,7 @@ def test_labels_are_escaped() -> None:
 
 
 def test_a_row_without_marks_says_why() -> None:
-    rows = [Row("a", [Mark(1, None, "both", "1")]), Row("b", [], instead="2 sentences: too few")]
+    rows = [Row("a", [Mark(1, None, "both", "1")]), Row("b", [], "2 sentences: too few")]
     page = Page(dot_plot(rows, name="x"))
     assert "2 sentences: too few" in page.text
     assert len(page.find("circle")) == 1

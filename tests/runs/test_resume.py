@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from heed.errors import HeedError
 from heed.launch.run import _choose_precision
-from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.claim import create
 from heed.runs.config import read_config, write_config
 from heed.runs.folder import RunFolder

@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> None:
 def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSource]":
     """Resolve one argument to the weights it names."""
     from heed.inference import model_folder
-    from heed.runs.averaging import checkpoint_source, model_source
+    from heed.runs.averaging import WeightSource
     from heed.runs.checkpoints import best_checkpoints, last_checkpoints
 
     if path.is_dir() and args.last is None and args.best is None and not args.ema:
-        yield model_source(path)
+        yield WeightSource(path, model_folder.find(path))
         return
     if path.is_dir():
         run = path
@@ -72,4 +72,4 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSou
         raise HeedError(f"{path} does not exist: name finished runs, their checkpoints, or model folders.")
     folder = model_folder.find(run)
     for checkpoint in checkpoints:
-        yield checkpoint_source(checkpoint, folder, ema=args.ema)
+        yield WeightSource(checkpoint, folder, ema=args.ema)

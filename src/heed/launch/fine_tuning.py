@@ -49,7 +49,7 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
     if not _has_shapes(architecture, folder):
         wrong = [path for path in paths if not _has_shapes(_change(parent, cfg, [path]), folder)] or paths
         raise HeedError(
-            f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which would change the "
+            f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which change the "
             "shapes of its weights: leave out these options."
         )
     cfg.model = _with_targets(architecture)

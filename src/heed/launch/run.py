@@ -28,9 +28,9 @@ from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.summary import results_summary, run_summary
 from heed.progress import is_first_process, print_line
+from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
-from heed.runs.selection import BUILT_IN, Selection
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.stopping import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
@@ -39,10 +39,7 @@ from heed.training.trainer import resolve_precision
 
 
 def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
-    """Train one model in a claimed folder, test it and write its results.
-
-    Args:
-        callbacks: used in addition to the configured ones.
+    """Train one model in a claimed folder, test it and write its results; see `assemble`.
 
     Returns:
         The content of results.json; None in all processes but the first, and if a search pruned the run.
@@ -125,10 +122,7 @@ def assemble(
 ) -> tuple[L.Trainer, TranslationModule, TranslationData]:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
-    Args:
-        config, parts: as `dry_run` returns them.
-        folder: of the run.
-        callbacks: used in addition to the configured ones.
+    ``config`` and ``parts`` are those of `dry_run`; ``callbacks`` are used in addition to the configured ones.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
@@ -154,19 +148,12 @@ def assemble(
 
 
 def _load_selection(name: str, metrics: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
-    """Return how validations are ranked (``select=``), and the metric that the ranking needs, by name.
-
-    If the metric cannot be loaded, as COMET without its weights, the reason is printed and BLEU ranks.
-    """
+    """Return how validations are ranked (``select=``), and the metric that the ranking needs, by name."""
     if name in BUILT_IN:
         return Selection(name), {}
     if name not in metrics:
         raise HeedError(f"select={name} is unknown: choose one of {', '.join([*BUILT_IN, *metrics])}.")
-    try:
-        return Selection(name), {name: build_part(metrics[name], where=f"metrics.{name}.")}
-    except HeedError as error:
-        print_line(f"select=bleu is used instead of select={name}: {error}")
-        return Selection("bleu"), {}
+    return Selection(name), {name: build_part(metrics[name], where=f"metrics.{name}.")}
 
 
 def _build_trainer(

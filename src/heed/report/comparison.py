@@ -133,7 +133,7 @@ def _bucketing_figure(bucketing: BucketingReport) -> Markup:
     for bucket in bucketing.buckets:
         count = f"{bucket.sentences:,} sentence{'s' if bucket.sentences > 1 else ''}"
         if bucket.sentences < MIN_BUCKET_SENTENCES:
-            rows.append(Row(bucket.label, [], instead=f"{count}: too few to score"))
+            rows.append(Row(bucket.label, [], f"{count}: too few to score"))
         else:
             marks = [
                 Mark(score.mean, score.over_sentences, side_class(side), f"{score.mean:.1f}")

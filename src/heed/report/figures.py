@@ -45,23 +45,18 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """Marks below each other, with a common label at the left."""
+    """Marks below each other, if there are any, with a common label at the left."""
 
     label: str
     marks: Sequence[Mark]
     note: str = ""
     """Small text below the label."""
-    instead: str = ""
-    """Text in place of the marks, if there are none."""
 
 
 def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Markup:
-    """Draw values and intervals on one axis.
+    """Draw values and intervals on one axis, with a vertical reference line at ``line``.
 
-    Args:
-        rows: The marks.
-        name: Description of the figure for screen readers.
-        line: Position of a vertical reference line.
+    ``name`` describes the figure, here and below, to screen readers.
     """
     values = [v for row in rows for m in row.marks for v in (m.value, *(m.interval or ()), *m.others)]
     ticks = _ticks(values if line is None else [*values, line]) if values else []
@@ -84,14 +79,7 @@ def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Ma
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], weights: npt.NDArray[np.floating[Any]], *, name: str
 ) -> Markup:
-    """Draw attention weights as a grid of cells, the larger the darker.
-
-    Args:
-        rows: Labels of the rows.
-        columns: Labels of the columns.
-        weights: "rows columns", from 0 to 1.
-        name: Description of the figure for screen readers.
-    """
+    """Draw attention weights "rows columns", from 0 to 1, as a grid of cells, the larger the darker."""
     left = math.ceil(12 + max(map(_width, rows), default=0))
     top = math.ceil(14 + max(map(_width, columns), default=0) * math.sin(math.radians(60)))
     # The rotated label of the last column extends beyond the grid.
@@ -112,13 +100,7 @@ def heat_map(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, name: str) -> Markup:
-    """Return a table; the first cell of each row is its heading.
-
-    Args:
-        head: Headings of the columns.
-        rows: The cells.
-        name: Description of the table for screen readers.
-    """
+    """Return a table; the first cell of each row is its heading."""
     return render_template("table.html.j2", head=head, rows=rows, name=name)
 
 

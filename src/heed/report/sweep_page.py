@@ -13,7 +13,6 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from heed.errors import HeedError
 from heed.files import replacing
 from heed.report import sweep_text as text
 from heed.report.figures import legend, table
@@ -38,9 +37,7 @@ MARKS = {"complete": "o", "pruned": "x", "failed": "^", "running": "d", "waiting
 
 
 def write_page(study: StudySummary, page: Path) -> None:
-    """Write the page of a study; raise a HeedError if its folder does not exist."""
-    if not page.parent.is_dir():
-        raise HeedError(f"{page} cannot be written: there is no folder {page.parent}; choose another file with --html.")
+    """Write the page of a study; raise a HeedError if it cannot be written."""
     with replacing(page, into_devices=True) as file:
         file.write_text(render(study), encoding="utf-8", errors="replace")
 

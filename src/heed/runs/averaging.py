@@ -1,6 +1,6 @@
 """Average the weights of models and checkpoints (Polyak and Juditsky 1992)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_finite
-from heed.runs.checkpoint_format import check_checkpoint_format, check_undamaged
+from heed.runs.checkpoints import check_checkpoint_format, check_undamaged
 from heed.runs.config import changed_options, find_config
 
 EMA = "ema"
@@ -24,24 +24,19 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class WeightSource:
-    """Weights to average: a checkpoint or a model folder."""
+    """Weights to average: a checkpoint, or the final model of a run or model folder."""
 
     path: Path
     folder: Path
     """The model folder of these weights, or of the run that wrote the checkpoint."""
-    read: Callable[[], Weights]
-    """Reads the weights, one source at a time."""
+    ema: bool = False
+    """Take the moving average in the checkpoint."""
 
-
-def model_source(path: Path) -> WeightSource:
-    """Return the weights of a run's final model, or of a model folder."""
-    folder = model_folder.find(path)
-    return WeightSource(path, folder, lambda: model_folder.load(folder).model.state_dict())
-
-
-def checkpoint_source(path: Path, folder: Path, *, ema: bool) -> WeightSource:
-    """Return the weights of a checkpoint; ``folder`` is the model folder of its run."""
-    return WeightSource(path, folder, lambda: checkpoint_weights(path, ema=ema))
+    def read(self) -> Weights:
+        """Read the weights to the CPU."""
+        if self.path.is_dir():
+            return model_folder.load(self.folder).model.state_dict()
+        return checkpoint_weights(self.path, ema=self.ema)
 
 
 def average(sources: Sequence[WeightSource]) -> ModelFolder:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from heed.errors import HeedError
 from heed.inference.model_folder import check_architecture
-from heed.runs.checkpoint_format import check_checkpoint_format
-from heed.runs.checkpoints import CHECKPOINTS, latest_checkpoint
+from heed.runs.checkpoints import CHECKPOINTS, check_checkpoint_format, latest_checkpoint
 from heed.runs.claim import creation_order
 from heed.runs.config import CONFIG, changed_options, read_config
 from heed.runs.results import RESULTS

@@ -80,6 +80,7 @@ class StudyWorker:
         """
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         self.best, self.seeds = plan.settings.confirmation
+        self.first_seed = int(plan.config.seed) + 1  # of the confirmation; the seed itself chose the configurations
         plan.folder.mkdir(parents=True, exist_ok=True)
         self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
         self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
@@ -221,11 +222,6 @@ class StudyWorker:
                     yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
 
     # ---- the best configurations with other seeds
-
-    @property
-    def first_seed(self) -> int:
-        """The first seed of the confirmation. The search's own seed chose the configurations."""
-        return int(self.plan.config.seed) + 1
 
     def candidates(self) -> list[Configuration]:
         """Return the best configurations of each arm, which are trained again with other seeds."""

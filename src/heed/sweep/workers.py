@@ -21,9 +21,7 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     """Start the command line of this process ``count`` times with one worker each, and wait for them.
 
     They print to ``worker-N.log`` in the study's folder. The others take over the trial of a worker that is killed.
-
-    Args:
-        watch: called every few seconds; prints the trials that have ended.
+    ``watch`` is called every few seconds, and prints the trials that have ended.
 
     Raises:
         HeedError: if every worker failed, with the last line that one of them printed.

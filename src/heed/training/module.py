@@ -27,7 +27,7 @@ from heed.inference.translator import Translator
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
-from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.clipping import clip_gradients
 from heed.training.compilation import compiled_decode_hidden
