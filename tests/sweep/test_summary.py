@@ -201,7 +201,7 @@ def test_winner_of_arms_with_equal_numbers(folder: Path) -> None:
 
 def test_configurations_whose_runs_failed(folder: Path) -> None:
     make_study(folder)
-    lost = {"number": 2, "found": None, "valid": [], "failed": ["seed 2: Out of memory."]}
+    lost = {"number": 2, "found": 2.0, "valid": [], "failed": ["seed 2: Out of memory."]}
     write_verdict(folder, [{"number": 1, "found": 2.0, "valid": [3.0, 4.0]}, lost], noise=None)
     verdict = read_study(folder).verdict
     assert verdict is not None

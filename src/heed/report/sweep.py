@@ -55,7 +55,7 @@ class Configuration:
 
     number: int  # the number of the trial
     arm: str
-    found: float | None  # its score in the search
+    found: float  # its score in the search
     overrides: Sequence[str]
     seeds: Sequence[int] = ()
     valid: Sequence[float] = ()  # a validation score for each seed; empty if all runs failed

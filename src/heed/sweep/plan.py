@@ -86,8 +86,6 @@ class Plan:
         Raises:
             HeedError: if an option is wrong, or the space cannot be read.
         """
-        if config.sweep is None:
-            raise HeedError("hydra/sweeper=heed needs a search: add sweep=default, or another choice of conf/sweep.")
         if (launcher := config.hydra.runtime.choices.get("hydra/launcher", "basic")) != "basic":
             raise HeedError(
                 f"hydra/launcher={launcher} is for grids: a search runs its trials itself. For SLURM, start the same "

@@ -1,8 +1,7 @@
 """Read a study: its trials from an Optuna storage, the verdict from the study's folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import optuna
 import yaml
@@ -94,7 +93,7 @@ def _parameters(arms: Sequence[SharedStudy]) -> list[Parameter]:
     """Return the options that differ between trials or that only some trials have, in the order of the space."""
     trials = [trial for arm in arms for trial in arm.study.get_trials(deepcopy=False) if trial.params]
     ranges: dict[str, BaseDistribution] = {name: one for trial in trials for name, one in trial.distributions.items()}
-    written = dict.fromkeys(name for arm in arms for name in _names(arm.attributes["space"]))
+    written = dict.fromkeys(key.partition(" if ")[0] for arm in arms for key in arm.attributes["space"])
     return [
         Parameter(
             name,
@@ -104,11 +103,3 @@ def _parameters(arms: Sequence[SharedStudy]) -> list[Parameter]:
         for name in written
         if len({str(trial.params.get(name)) for trial in trials}) > 1
     ]
-
-
-def _names(space: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in space.items():
-        if isinstance(value, Mapping):
-            yield from _names(value)
-        else:
-            yield name
