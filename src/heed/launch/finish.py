@@ -114,13 +114,8 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
 
 def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
     """Return the checkpoints that ``weights=`` names, one or several to average; raise a HeedError if there is none."""
-    paths = {
-        "best": checkpoints.best[:1],
-        "last": checkpoints.last[:1],
-        "ema": checkpoints.best[:1],
-        "average_best_k": sorted(checkpoints.best),
-        "average_last_k": sorted(checkpoints.last),
-    }[weights]
+    kept = checkpoints.last if weights in ("last", "average_last_k") else checkpoints.best
+    paths = sorted(kept) if weights.startswith("average") else kept[:1]
     if not paths:
         raise HeedError(
             f"weights={weights} needs a checkpoint, but {checkpoints.folder} holds none: the run was not validated, "

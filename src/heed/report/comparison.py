@@ -63,13 +63,14 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
     """Return the HTML of the page."""
     names = [side.name for side in comparison.sides]
     extractions = zip(names, evidence.extractions, strict=True)
+    tested = [pair for pair in comparison.pairs if pair.p]
     return render_template(
         "compare.html.j2",
         comparison=comparison,
         evidence=evidence,
         names=names,
         legend=legend(names),
-        differences=_differences(comparison.pairs),
+        differences={metric: _difference_figure(tested, metric) for metric in METRICS if tested},
         paired_tests=_paired_tests(comparison.pairs),
         score_table=_score_table(comparison),
         bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
@@ -83,12 +84,6 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
 
 
 # ---- figures and tables
-
-
-def _differences(pairs: Sequence[PairReport]) -> dict[str, Markup]:
-    """Return a figure by metric; none if no pair was tested."""
-    tested = [pair for pair in pairs if pair.p]
-    return {metric: _difference_figure(tested, metric) for metric in METRICS if tested}
 
 
 def _difference_figure(pairs: Sequence[PairReport], metric: str) -> Markup:
