@@ -151,3 +151,5 @@ def _check_weights(weights: str, trainer: Mapping[str, Any], callbacks: Iterable
     option = "keep_last" if weights in ("last", "average_last_k") else "keep_best"
     if trainer[option] == 0:
         raise HeedError(f"weights={weights} needs a checkpoint, but trainer.{option}=0 keeps none: choose 1 or more.")
+    if trainer[option] == 1 and weights.startswith("average"):
+        raise HeedError(f"weights={weights} averages several checkpoints: set trainer.{option} to 2 or more.")

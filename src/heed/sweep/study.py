@@ -117,7 +117,7 @@ class SharedStudy:
     """One Optuna study with a budget of trials that its workers claim one by one."""
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
-        """``attributes`` are its ``arm``, ``n_trials``, and ``counts_failed``: whether failed ones use up the budget."""
+        """Wrap a study with its attributes: ``arm``, ``n_trials``, and whether a failed trial uses up the budget."""
         self.study, self.attributes = study, attributes
         self.arm = str(attributes.get("arm") or "")
         self.budget = int(attributes.get("n_trials") or 0)
