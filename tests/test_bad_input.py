@@ -20,7 +20,7 @@ from heed.inference import model_folder
 from heed.launch.compose import compose
 from heed.launch.configuration import dry_run
 from heed.launch.run import assemble
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection
 from tests.finished import FinishedRun
 
 Command = Callable[..., tuple[int, str]]
@@ -80,15 +80,16 @@ SETTINGS = [
     (["model.d_model=-4"], "model.d_model=-4", ["model.d_model=4"]),
     (["optimizer=muon", "optimizer.newton_schulz=1000000"], "optimizer.newton_schulz=1000000 must be",
      ["optimizer=muon", "optimizer.newton_schulz=6"]),
-    (["module.label_smoothing=1.5"], "module.label_smoothing=1.5 must be in [0, 1).", ["module.label_smoothing=0"]),
+    (["module.label_smoothing=1.5"], "module.label_smoothing=1.5 must be a number in [0, 1).",
+     ["module.label_smoothing=0"]),
     (["module.label_smoothing=much"], "module.label_smoothing=much", ["module.label_smoothing=0.2"]),
     (["optimizer.lr=-1"], "optimizer: Invalid learning rate: -1", ["optimizer.lr=0.1"]),
     (["optimizer.betas=[0.9]"], "optimizer.betas=[0.9] must be a list", ["optimizer.betas=[0.9,0.9]"]),
-    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be >= 0.",
+    (["schedule.warmup_steps=-3"], "schedule.warmup_steps=-3 must be an integer >= 0.",
      ["schedule.warmup_steps=0"]),
     (["batching.device_tokens=many"], "batching.device_tokens=many must be an integer >= 1 or auto",
      ["batching.device_tokens=auto"]),
-    (["batching.pool=0"], "batching.pool=0 must be >= 1.", ["batching.pool=10"]),
+    (["batching.pool=0"], "batching.pool=0 must be an integer >= 1.", ["batching.pool=10"]),
     (["data.max_train=0"], "data.max_train=0 must be an integer >= 1 or null", ["data.max_train=9"]),
     (["callbacks.ema.decay=1"], "callbacks.ema.decay=1 must be a number in (0, 1) or null",
      ["callbacks.ema.decay=0.9", "weights=ema"]),
@@ -99,7 +100,7 @@ SETTINGS = [
     (["logger=[csv,wandbb]"], "logger=wandbb is unknown (did you mean logger=wandb", ["logger=[csv,wandb]"]),
     (["model/positions=learned", "model.positions.max_length=0"], "model.positions.max_length=0 must be",
      ["model/positions=learned", "model.positions.max_length=9"]),
-    (["data.train=0"], "data.train=0 must be >= 1.", ["data.train=1"]),
+    (["data.train=0"], "data.train=0 must be an integer >= 1.", ["data.train=1"]),
     (["data.reverse=2"], "data.reverse=2 must be true or false", ["data.reverse=true"]),
     (["data.src_lang=fr"], "corpus of English and German: data.src_lang=fr data.tgt_lang=de must be",
      ["data.src_lang=de", "data.tgt_lang=en"]),
@@ -271,7 +272,7 @@ def test_model_folders_that_are_damaged_or_foreign(
         ("config.yaml", b"", "config.yaml is damaged or was not written by heed"),
         ("config.yaml", b"\xff\xfe", "config.yaml is damaged or was not written by heed"),
         ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "names the model family cnn; known are"),
-        ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "model.cell is missing"),
+        ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "model.cell must be given"),
         ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "model=big must be a mapping"),
         ("tokenizer.model", b"pieces", "tokenizer.model is not a SentencePiece model"),
     ]

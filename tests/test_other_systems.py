@@ -11,7 +11,7 @@ import pytest
 
 from heed.data.corpora import opus
 from heed.data.formats import entries
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection
 from heed.sweep import workers
 from heed.training.callbacks.checkpoints import Checkpoints
 from tests import like_windows, systems

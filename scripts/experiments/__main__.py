@@ -24,7 +24,7 @@ from experiments.plots import TEMPLATES, number_table
 from experiments.runner import ExperimentRunner
 from experiments.small_models import COMMON, LONG_STEPS
 from heed.errors import HeedError
-from heed.report.pages import render_page
+from heed.report.pages import render_template
 
 
 def main(arguments: list[str]) -> None:
@@ -90,7 +90,7 @@ def render(findings: list[tuple[Claim, Finding]], facts: list[str]) -> str:
     """Return the page, one file without external resources; ``facts`` are notes for its footer."""
     held = sum(finding.held for _, finding in findings)
     title = f"{held} of {len(findings)} claims about attention held" if len(findings) > 1 else findings[0][0].claim
-    return render_page(
+    return render_template(
         "claims.html.j2", folder=TEMPLATES, title=title, findings=findings, facts=facts, number_table=number_table
     )
 

@@ -50,13 +50,6 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def memory_bytes() -> int | None:
-    """Return the size of this machine's memory; None on Windows, which has no ``sysconf``."""
-    if hasattr(os, "sysconf"):
-        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return None
-
-
 def replace(source: Path, target: Path) -> None:
     """Rename a file or folder to ``target``, which it replaces.
 
@@ -136,12 +129,6 @@ def dataset_fingerprint(dataset: Any) -> str:
 def call_after_closure(precision: Any, module: Any, optimizer: "Optimizer") -> None:
     """Run the hooks between the backward pass and an optimizer step (Lightning 2.6: ``Precision._after_closure``)."""
     precision._after_closure(module, optimizer)
-
-
-def fit_progress(trainer: Any) -> dict[str, Any]:
-    """The counters of the training loop as checkpoints store them (Lightning 2.6: ``Trainer.fit_loop``)."""
-    progress: dict[str, Any] = trainer.fit_loop.state_dict()
-    return progress
 
 
 def take_child_processes() -> list[Popen[bytes]]:

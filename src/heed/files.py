@@ -179,19 +179,3 @@ def yaml_text(data: Any) -> str:
             return True
 
     return yaml.dump(data, Dumper=Dumper, allow_unicode=True, sort_keys=False)
-
-
-COMPRESSED = {
-    b"\x1f\x8b": "gzip -dc",
-    b"\x28\xb5\x2f\xfd": "zstd -dc",
-    b"\xfd7zXZ\x00": "xz -dc",
-    b"BZh": "bzip2 -dc",
-    b"\x04\x22\x4d\x18": "lz4 -dc",
-    b"PK\x03\x04": "unzip -p",
-}
-"""First bytes of compressed files, and the command that decompresses them to standard output."""
-
-
-def decompressor(head: bytes) -> str | None:
-    """Return the command that decompresses a file with these first bytes; None if it is not compressed."""
-    return next((command for magic, command in COMPRESSED.items() if head.startswith(magic)), None)

@@ -11,14 +11,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
 
 from heed.errors import HeedError
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -41,8 +38,7 @@ MAX_CHARS = 200
 def validated(where: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that checks the arguments of the constructor before it runs.
 
-    Args:
-        where: the prefix of every option's name in messages: "model." or "".
+    ``where``, such as "model.", is the prefix of every option's name in messages.
     """
 
     def decorate(cls: type[T]) -> type[T]:
@@ -84,30 +80,23 @@ def find_problems(
 ) -> list[str]:
     """Return what is wrong with the names, types and ranges of a constructor's arguments, one sentence each.
 
-    Args:
-        given: plain data, or objects that were built before.
-        where: as for `validated`.
-        later: parameters that may be missing here.
+    ``given`` are plain data, or objects that were built before; parameters in ``later`` may be missing.
     """
     parameters = inspect.signature(target).parameters
     named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     hints = dict.fromkeys(named, Any) | {n: hint for n, hint in argument_types(target).items() if n in named}
-    found = [f"{where}{name} must be given: it has no default." for name in given if given[name] == MISSING]
-    found += find_wrong_values(hints, {name: value for name, value in given.items() if value != MISSING}, where=where)
+    known = {name: value for name, value in given.items() if value != MISSING}
+    found = find_wrong_values(hints, known, where=where)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         unknown = [str(name) for name in given if name not in named]
         found += [f"{where}{format_value(name)} is unknown{did_you_mean(name, named, where)}." for name in unknown]
-    required = {name for name, p in named.items() if p.default is p.empty}
-    return found + [f"{where}{name} is missing." for name in sorted(required - given.keys() - set(later))]
+    required = {name for name, p in named.items() if p.default is p.empty or given.get(name) == MISSING}
+    missing = sorted(required - known.keys() - set(later))
+    return found + [f"{where}{name} must be given: it has no default." for name in missing]
 
 
 def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, where: str) -> list[str]:
-    """Return which values are of a wrong type or out of range, one sentence each.
-
-    Args:
-        hints: the type of each name. A list matches any sequence, an integer any number.
-        given: values by name. Other names than these are ignored.
-    """
+    """Return which values are of a wrong type or out of range, one sentence each; names without a hint are ignored."""
     from pydantic import ValidationError
 
     known = {name: given[name] for name in hints if name in given}
@@ -116,10 +105,10 @@ def find_wrong_values(hints: Mapping[str, Any], given: Mapping[str, Any], *, whe
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
         # An option has several errors if its type has alternatives.
-        wrong = {str(detail["loc"][0]): detail["type"] for detail in details}
+        wrong = {str(detail["loc"][0]): " and finite" * (detail["type"] == "finite_number") for detail in details}
         return [
-            f"{where}{name}={format_value(known[name])} must be {_expected(hints[name], kind)}."
-            for name, kind in wrong.items()
+            f"{where}{name}={format_value(known[name])} must be {describe_type(hints[name])}{more}."
+            for name, more in wrong.items()
         ]
     return []
 
@@ -150,7 +139,7 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 @cache
-def _adapter(hints: tuple[tuple[str, Any], ...]) -> "TypeAdapter[dict[str, Any]]":
+def _adapter(hints: tuple[tuple[str, Any], ...]) -> Any:
     """Return pydantic's check of a mapping with some of these names."""
     from pydantic import ConfigDict, InstanceOf, Strict, TypeAdapter, with_config
     from typing_extensions import TypedDict
@@ -175,7 +164,8 @@ def describe_type(hint: Any) -> str:
     """Return a type in words: "an integer >= 1 or null"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return " ".join([describe_type(arguments[0]), *_intervals(hint)])
+        ranges = [_describe_range(mark) for mark in arguments[1:] if isinstance(mark, Interval)]
+        return " ".join([describe_type(arguments[0]), *ranges])
     if origin in (Union, types.UnionType):
         choices = dict.fromkeys(map(describe_type, arguments))
         return " or ".join(choice for choice in choices if choice != "a Tensor")  # for torch's optimizers
@@ -192,25 +182,14 @@ def describe_type(hint: Any) -> str:
     return f"a {kind.__name__}"
 
 
-def _expected(hint: Any, error: str) -> str:
-    """Return what a wrong value must be: its range if only that is wrong, else its type. ``error`` is pydantic's."""
-    if error == "finite_number":
-        return " and ".join([*_intervals(hint), "finite"])
-    is_out_of_range = error.startswith(("greater_than", "less_than")) and get_origin(hint) is Annotated
-    return " and ".join(_intervals(hint)) if is_out_of_range else describe_type(hint)
-
-
-def _intervals(hint: Any) -> list[str]:
-    """Return the ranges of a type in words: "in [0, 1)", or with one limit only "> 0"."""
-    found = []
-    for mark in get_args(hint)[1:]:
-        if isinstance(mark, Interval):
-            limits = {">=": mark.ge, ">": mark.gt, "<=": mark.le, "<": mark.lt}
-            (sign, low), *upper = [(sign, limit) for sign, limit in limits.items() if limit is not None]
-            for upper_sign, high in upper:
-                found.append(f"in {'[' if sign == '>=' else '('}{low}, {high}{']' if upper_sign == '<=' else ')'}")
-            found += [] if upper else [f"{sign} {low}"]
-    return found
+def _describe_range(interval: Interval) -> str:
+    """Return a range in words: "in [0, 1)", or with one limit only "> 0"."""
+    limits = {">=": interval.ge, ">": interval.gt, "<=": interval.le, "<": interval.lt}
+    found = [(sign, limit) for sign, limit in limits.items() if limit is not None]
+    if len(found) == 1:
+        return " ".join(map(str, found[0]))
+    (left, low), (right, high) = found
+    return f"in {'[' if left == '>=' else '('}{low}, {high}{']' if right == '<=' else ')'}"
 
 
 def format_value(value: Any) -> str:

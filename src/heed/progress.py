@@ -73,10 +73,7 @@ def track(items: Collection[Item], description: str, *, unit: str) -> Iterator[I
 def announced(description: str, size: str, *, expected_seconds: float) -> Iterator[None]:
     """Print a line before a call that reports no progress itself, and its duration after it, unless it is short.
 
-    Args:
-        description: what is done: "Training the tokenizer".
-        size: of the work: "4,500,000 sentences".
-        expected_seconds: a rough estimate of the duration.
+    ``description`` is like "Training the tokenizer", ``size`` like "4,500,000 sentences".
     """
     from tqdm import tqdm
 

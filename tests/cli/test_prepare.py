@@ -28,7 +28,7 @@ def test_a_training_finds_what_was_prepared(tmp_path: Path, capfdbinary: Any) ->
     ("wrong", "message"),
     [
         ("data.trian=3", "data.trian is unknown (did you mean data.train"),
-        ("data.train=0", "data.train=0 must be >= 1"),
+        ("data.train=0", "data.train=0 must be an integer >= 1"),
         ("data=nowhere", "data=nowhere is unknown"),
         ("data.preparation.num_proc=0", "data.preparation.num_proc=0 must be"),
     ],

@@ -9,7 +9,7 @@ import yaml
 
 from heed.cli import main
 from heed.errors import HeedError
-from heed.runs.overrides import GRID, OVERRIDES
+from heed.runs.config import GRID, OVERRIDES
 from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf\n"
@@ -169,7 +169,7 @@ def test_long_values_are_shortened_in_the_table_only(tmp_path: Path) -> None:
     write_run(tmp_path / "short", overrides=["data.train=x", "seed=2"])
     rows = read_runs(tmp_path)
     assert rows[0]["settings"] == f"data.train={paths} seed=1"
-    assert "data.train=[[/a/very/long/f…pora/train.de]] seed=1" in runs_table(rows)
+    assert "data.train=[[/a/very/long/folder/of/corpora/train.…/of/corpora/train.de]] seed=1" in runs_table(rows)
 
 
 def test_mean_and_deviation_over_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

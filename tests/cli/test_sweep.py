@@ -159,17 +159,17 @@ def test_ctrl_c_ends_watching(heed: Heed, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{tmp}/nowhere"], "There is no folder"),
-        (["{tmp}/empty"], "holds no study.db: give the folder of a study"),
+        (["{tmp}/nowhere"], "There is no study {tmp}/nowhere/study.db: give its folder"),
+        (["{tmp}/empty"], "There is no study {tmp}/empty/study.db: give its folder"),
         (["{tmp}/foreign"], "is not an Optuna storage"),
-        (["{tmp}/text"], "cannot be read (file is not a database)"),
+        (["{tmp}/text"], "cannot be used (file is not a database)"),
         (["{tmp}/damaged"], "verdict.json is damaged"),
         (["{tmp}/small", "--top", "0"], "--top 0 must be at least 1"),
-        (["{tmp}/small", "--html", "{tmp}/no/page.html"], "choose another file with --html"),
+        (["{tmp}/small", "--html", "{tmp}/no/page.html"], "page.html cannot be written: No such file"),
         (["{tmp}/small", "--html", "{tmp}"], "is a folder"),
         (["{tmp}/small", "--storage", "x"], "is not the URL of a database"),
-        (["{tmp}/small", "--storage", "sqlite:///{tmp}/x.db"], "there is no file"),
-        (["{tmp}/small", "--storage", "postgresql+psycopg://a:b@127.0.0.1:9/x"], "a:***@127.0.0.1:9/x cannot be read"),
+        (["{tmp}/small", "--storage", "sqlite:///{tmp}/x.db"], "There is no study {tmp}/x.db"),
+        (["{tmp}/small", "--storage", "postgresql+psycopg://a:b@127.0.0.1:9/x"], "a:***@127.0.0.1:9/x cannot be used"),
         (["{tmp}/other", "--storage", "sqlite:///{tmp}/small/study.db"], "has no study other (it has small)"),
     ],
 )
@@ -182,7 +182,7 @@ def test_errors_are_one_sentence(heed: Heed, study: Path, tmp_path: Path, argume
     (tmp_path / "damaged" / "verdict.json").write_text("{")
     status, _, err = heed("sweep", *(argument.format(tmp=tmp_path) for argument in arguments))
     assert status == 2
-    assert message in err
+    assert message.format(tmp=tmp_path) in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "empty" / "study.db").exists()
 

@@ -21,7 +21,6 @@ from heed.data.steps import Planner
 from heed.data.tokenizer import Tokenizer
 from heed.data.tokenizer_training import TokenizerTrainer
 from heed.errors import HeedError
-from heed.launch.summary import late_texts
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import EOS, PAD
 from tests.data.corpora import TOKENIZER, compose_data, files_error, sentence_pairs, write_lines
@@ -149,7 +148,7 @@ def test_a_temperature_makes_weights(mixed: Path) -> None:
     [
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], wieght: 2}}"}, "data.train.a.wieght is unknown (did you"),
         ({"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 0}}"}, "a.weight=0 must be a number > 0"),
-        ({"train": "{a: {weight: 1}}"}, "data.train.a.files is missing"),
+        ({"train": "{a: {weight: 1}}"}, "data.train.a.files must be given"),
         ({"train": "{a: [[{}/train.en,{}/train.de]]}"}, "must be a list or a mapping"),
         (
             {"train": "{a: {files: [[{}/train.en,{}/train.de]], weight: 1}, b: {files: [[{}/train.en,{}/train.de]]}}"},
@@ -296,11 +295,3 @@ def test_another_text_or_weight_than_that_of_the_checkpoint_is_reported(
     changed.resume = True
     with pytest.raises(HeedError, match=r"resume=true: the text of data\.valid is not that of the checkpoint"):
         changed.load_state_dict(state)
-
-
-def test_a_text_that_starts_after_the_end_is_reported(mixed: Path) -> None:
-    module = data(mixed)
-    assert not late_texts(None, module)
-    assert not late_texts(21, module)
-    (advice,) = late_texts(20, module)
-    assert "data.train.crawl is never drawn: its from_step=20 is not before the end" in advice

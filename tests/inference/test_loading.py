@@ -84,7 +84,7 @@ def test_load_takes_everything_from_the_model_folder(tmp_path: Path, tiny_model:
     for wrong, message in (
         (lambda: heed.load(), "There is no model to load"),
         (lambda: heed.load(tmp_path / "run", device="moon"), "device=moon cannot be used"),
-        (lambda: heed.load(tmp_path / "run", batch_tokens=0), "batch_tokens=0 must be >= 1"),
+        (lambda: heed.load(tmp_path / "run", batch_tokens=0), "batch_tokens=0 must be an integer >= 1"),
     ):
         with pytest.raises(HeedError, match=message):
             wrong()

@@ -101,7 +101,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "wide": (model(d_ff=2**40), "sizes up to 1,099,511,627,776"),
     "wide, many heads": (model(d_model=2**40, num_heads=2**40), "sizes up to"),
     "deep": (model(encoder_layers=1000), "layers and sizes up to"),
-    "too deep": (model(encoder_layers=2**40), "must be in [1, 1000]"),
+    "too deep": (model(encoder_layers=2**40), "must be an integer in [1, 1000]"),
     "a little wider": (model(d_ff=29), "weights of another architecture"),
     "search list": (config(lambda c: c.update(search=[1])), "search=[1] must be a mapping"),
     "search text": (config(lambda c: c["search"].update(length_penalty="x")), "search.length_penalty=x"),

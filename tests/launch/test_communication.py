@@ -57,8 +57,8 @@ def test_a_failed_exchange_is_explained(mode: str, detail: str) -> None:
     printed, _ = first.communicate(timeout=100)
     other.communicate(timeout=100)
     assert re.fullmatch(
-        rf"Another process of this run ended or did not answer in time \(({detail})\): see its output, then continue "
-        r"with resume=true\.\n",
+        rf"An exchange with another process of this run failed \(.*({detail}).*\): see the output of "
+        r"that process, then continue with resume=true\.\n",
         printed,
     ), printed
 
@@ -101,5 +101,5 @@ def test_a_run_whose_second_process_is_killed_ends_with_a_message(tmp_path: Path
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 2, printed
-    assert "Another process of this run ended or did not answer in time" in printed
+    assert "An exchange with another process of this run failed" in printed
     assert "Traceback" not in printed

@@ -68,7 +68,6 @@ def test_architecture_and_tokenizer_are_inherited(command: Command, options: lis
     assert config["model"]["_target_"] == "heed.models.rnn_config.RNNConfig"
     assert config["model"]["attention"]["score"] == "dot"
     assert read_results("child")["tokenizer_hash"] == read_results("parent")["tokenizer_hash"]
-    assert "Start:    architecture, tokenizer and weights of parent (rnn, step 3, BLEU" in err
 
 
 @pytest.mark.full
@@ -80,7 +79,6 @@ def test_scores_before_and_after(command: Command, options: list[str], parent: P
     # The data are the same, so the scores before are those that the parent ended with.
     assert tuned["initial_scores"] == {"valid": trained["valid"], **trained["tests"]}
     assert tuned["initial_scores"]["valid"]["loss"] != tuned["valid"]["loss"]
-    assert f"Before:   valid BLEU {trained['valid']['bleu']:.2f}" in err
     assert f"BLEU before {trained['test']['bleu']:.2f}" in err
     assert trained["init_from"] is trained["initial_scores"] is None
 
@@ -94,16 +92,18 @@ def test_a_resumed_run_keeps_the_scores_before(command: Command, options: list[s
     status, err = command(*more, "trainer.max_steps=3", "resume=true")
     assert status == 0, err
     assert read_results("child")["initial_scores"] == initial
-    assert "Before:" not in err
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["model=transformer"], "init_from=parent is a model of the family rnn: leave out model=NAME."),
-        (["model.d_model=10", "model.dropout=0.3"], "cannot be trained with other model.d_model, which would change"),
-        (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which would change"),
-        (["model.dropout=1.5"], "model.dropout=1.5 must be in [0, 1)"),
+        (
+            ["model.d_model=10", "model.dropout=0.3"],
+            "cannot be trained with other model.d_model, which change",
+        ),
+        (["model=rnn", "model/attention=general"], "cannot be trained with other model.attention, which change"),
+        (["model.dropout=1.5"], "model.dropout=1.5 must be a number in [0, 1)"),
         (["tokenizer=unigram"], "tokenizer cannot be chosen with init_from="),
         (["tokenizer.vocab_size=50"], "tokenizer.vocab_size cannot be chosen with init_from="),
     ],

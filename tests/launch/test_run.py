@@ -13,7 +13,7 @@ from heed.errors import HeedError
 from heed.launch.compose import compose
 from heed.launch.configuration import dry_run
 from heed.launch.run import _build_trainer, _check_room
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection
 from tests.launch.test_command import FILES, write_pairs
 
 Command = Callable[..., tuple[int, str]]

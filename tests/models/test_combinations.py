@@ -126,8 +126,8 @@ REFUSED = {
     "model.norm_kind=batch": r"model\.norm_kind=batch must be layer or rms\.",
     "model.norm=none model.norm_kind=rms": r"norm_kind=rms has no effect with model\.norm=none",
     "model.activation=swish": r"model\.activation=swish must be relu or gelu or swiglu\.",
-    "model.decoder_layers=0": r"model\.decoder_layers=0 must be in \[1, 1000\]\.",
-    "model.layer_dropout=1.0": r"model\.layer_dropout=1.0 must be in \[0, 1\)\.",
+    "model.decoder_layers=0": r"model\.decoder_layers=0 must be an integer in \[1, 1000\]\.",
+    "model.layer_dropout=1.0": r"model\.layer_dropout=1.0 must be a number in \[0, 1\)\.",
 }
 
 

@@ -47,10 +47,10 @@ def test_every_two_options_of_an_rnn_together(row: Mapping[str, Any]) -> None:
 REFUSED = {
     "model.cell=elman": r"model\.cell=elman must be tanh or lstm or gru\.",
     "model.d_model=13": r"model\.d_model=13 must be even: each direction of a bidirectional encoder",
-    "model.d_embedding=0": r"model\.d_embedding=0 must be >= 1\.",
-    "model.layers=0": r"model\.layers=0 must be in \[1, 1000\]\.",
+    "model.d_embedding=0": r"model\.d_embedding=0 must be an integer >= 1\.",
+    "model.layers=0": r"model\.layers=0 must be an integer in \[1, 1000\]\.",
     "model.layers=1 model.residual=true": r"residual=true has no effect with model\.layers=1: choose",
-    "model.dropout=1.0": r"model\.dropout=1\.0 must be in \[0, 1\)\.",
+    "model.dropout=1.0": r"model\.dropout=1\.0 must be a number in \[0, 1\)\.",
     "model.dropout_kind=locked": r"model\.dropout_kind=locked must be standard or variational\.",
     "model.attention.score=cosine": r"model\.attention\.score=cosine must be dot or .* or none\.",
     "model.attention.reach=far": r"model\.attention\.reach=far must be global or local_m or local_p\.",

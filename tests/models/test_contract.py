@@ -300,7 +300,7 @@ def test_unknown_and_missing_keys_are_named(family: str) -> None:
     with pytest.raises(HeedError, match=r"model.d_modle is unknown \(did you mean model.d_model\?\)"):
         FAMILIES[family].from_plain({**plain, "d_modle": 7})
     del plain["d_model"]
-    with pytest.raises(HeedError, match=r"model\.d_model is missing"):
+    with pytest.raises(HeedError, match=r"model\.d_model must be given"):
         FAMILIES[family].from_plain(plain)
 
 

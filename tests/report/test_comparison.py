@@ -52,11 +52,10 @@ def test_the_page_has_every_part(comparison: Comparison) -> None:
     assert not re.search(r"<script|https?:|@import|url\(", html)
 
 
-def test_symptoms_are_listed_by_line(comparison: Comparison) -> None:
+def test_symptoms_are_counted_for_each_run(comparison: Comparison) -> None:
     text = Page(comparison_page(comparison, evidence(comparison))).text
     assert comparison.sides[0].symptoms["empty"][0] == [1, 9, 17, 25, 33]
-    assert "5, 0line" in text.replace("\n", "")
-    assert "1, 9, 17, 25, 33" in text
+    assert "5, 0" in text
 
 
 def test_without_models_there_are_no_maps_and_no_challenge(comparison: Comparison) -> None:

@@ -62,7 +62,7 @@ def test_a_class_that_moved_to_another_module_is_no_change() -> None:
 
 def test_the_number_of_skipped_steps_may_change_and_other_options_of_the_module_may_not() -> None:
     now = {"module": {"_target_": "heed.TranslationModule", "clip_norm": 1.0, "max_skipped_steps": 50}}
-    before = {"module": {"clip_norm": 0.5, "max_skipped_steps": 5}}
+    before = {"module": {"_target_": "heed.TranslationModule", "clip_norm": 0.5, "max_skipped_steps": 5}}
     assert changed_options(before, now) == ["module.clip_norm"]
 
 

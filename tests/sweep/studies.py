@@ -26,7 +26,7 @@ SPACE_TEXT: dict[str, Any] = {
     "model.dropout": "interval(0.1, 0.4)",
     "model.d_model": "range(64, 257, 64)",
     "model/positions": "choice(sinusoidal, rotary, learned)",
-    "model/positions=learned": {"model.max_positions": "range(64, 513)"},
+    "model.max_positions if model/positions=learned": "range(64, 513)",
 }
 
 
@@ -40,7 +40,6 @@ def attribute(name: str, **changes: Any) -> dict[str, Any]:
         "space": SPACE_TEXT,
         "fixed": ["data=multi30k", "trainer.max_steps=500"],
         "n_trials": 40,
-        "command": f"python train.py -m sweep=small_data name={name} sweep.n_trials=40",
         "pruner": "MedianPruner",
         **changes,
     }

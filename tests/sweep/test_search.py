@@ -111,7 +111,8 @@ def test_a_study_prunes_confirms_and_writes_a_preset_that_repeats_the_winner(
     assert (study / "confirm/0_seed2/translations/long.hyp").read_text().count("\n") == 4
 
     preset = (tmp_path / "conf/experiment/study.yaml").read_text()
-    assert "lr: 0.01 # searched in choice(1e-2,1e-7)" in preset
+    assert "# optimizer.lr was searched in choice(1e-2,1e-7)" in preset
+    assert "\n  lr: 0.01\n" in preset
     again = forkserver.run(
         [sys.executable, TRAIN, "--config-dir", "conf", "experiment=study", "seed=2", "hydra.run.dir=runs/again",
          "logger=none", "test=true"],
@@ -262,7 +263,7 @@ def test_processes_of_one_trial_are_pruned_together(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-m", *TINY, RANGE], "continuous range, which a grid cannot enumerate: add sweep=default"),
+        (["-m", *TINY, RANGE], "A grid cannot enumerate interval(…): add sweep=default"),
         ([*TINY, "sweep=smoke"], "sweep=smoke searches over many runs: add -m to start them."),
         (["-m", *TINY, "sweep=smokee"], "sweep=smokee is unknown (did you mean sweep=smoke?)"),
         (["-m", *TINY, "sweep=default"], "The search space is empty"),
@@ -276,7 +277,7 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "sweep.objective=[valid.bleu,params]"], "are several objectives, so trials cannot be pruned"),
         (["-m", *SMALL, "sweep.confirm=3"], "sweep.confirm=3 must be"),
         (["-m", *SMALL, "sweep.compare=model"], "sweep.compare=model must be an option of the space"),
-        (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be >= 1"),
+        (["-m", *SMALL, "sweep.n_trials=0"], "sweep.n_trials=0 must be an integer >= 1"),
         (["-m", *SMALL, "sweep.trails=3"], "sweep.trails is unknown"),
         (["-m", *SMALL, "sweep/sampler=grid"], "model.dropout has a continuous range, which sweep/sampler=grid"),
         (["-m", *SMALL, "sweep/sampler=tpee"], "sweep/sampler=tpee is unknown"),
@@ -342,7 +343,7 @@ def test_two_workers_share_a_study_in_postgresql(
 ) -> None:
     settings = [*SMALL, f"sweep.storage={postgresql}", "sweep.n_trials=4"]
     printed = [finish(worker) for worker in [start(*settings), start(*settings)]]
-    storage = open_storage(postgresql, heartbeat=10)
+    storage = open_storage(tmp_path, postgresql, heartbeat=10)
     study = optuna.load_study(study_name="study", storage=storage)
     states = [trial.state for trial in study.trials]
     assert len(states) == 4

@@ -68,7 +68,7 @@ def test_the_command_line_replaces_ranges() -> None:
     assert [*space.ranges] == ["b", "c"]
     assert space.ranges["b"] == FloatDistribution(0.0, 1.0)
     assert [option.conditions for option in space.options] == [(), ("model=rnn",)]
-    assert space.to_plain() == {"b": "interval(0, 1)", "model=rnn": {"c": "choice(1, 2)"}}
+    assert space.to_plain() == {"b": "interval(0, 1)", "c if model=rnn": "choice(1, 2)"}
 
 
 def test_points_enumerates_a_conditional_grid() -> None:
@@ -130,4 +130,4 @@ def test_options_come_after_those_they_depend_on() -> None:
     space, _ = read_space({"m=a": {"n": "choice(1, 2)", "n=1": {"x": "choice(3, 4)"}}, "m": "choice(a, b)"}, [])
     points = list(space.points(grid_values, no_default))
     assert points == [{"m": "a", "n": "1", "x": "3"}, {"m": "a", "n": "1", "x": "4"}, {"m": "a", "n": "2"}, {"m": "b"}]
-    assert space.to_plain() == {"m": "choice(a, b)", "m=a": {"n": "choice(1, 2)", "n=1": {"x": "choice(3, 4)"}}}
+    assert space.to_plain() == {"m": "choice(a, b)", "n if m=a": "choice(1, 2)", "x if m=a and n=1": "choice(3, 4)"}

@@ -17,14 +17,14 @@ from optuna.trial import Trial, TrialState
 from heed.compat import optuna_heartbeats
 from heed.errors import HeedError
 from heed.sweep.space import draw, read_space
-from heed.sweep.study import SharedStudy, default_storage, fail, lock, open_storage, release
+from heed.sweep.study import SharedStudy, fail, lock, open_storage, release
 
 SPACE, _ = read_space({"lr": "tag(log, interval(1e-5, 1e-1))", "dropout": "interval(0, 0.9)", "norm": "pre,post"}, [])
 
 
 def join(folder: Path, *, budget: int, heartbeat: int = 1, **attributes: Any) -> SharedStudy:
     return SharedStudy.join(
-        open_storage(default_storage(folder), heartbeat=heartbeat),
+        open_storage(folder, None, heartbeat=heartbeat),
         "study",
         {"n_trials": budget, **attributes},
         directions=["maximize"],
@@ -166,14 +166,14 @@ def test_a_study_is_joined_only_with_the_same_attributes(tmp_path: Path) -> None
     ("url", "message"),
     [
         ("postgresql+psycopg://nobody:secret@127.0.0.1:1/none", r"nobody:\*\*\*@127.0.0.1:1/none cannot be used"),
-        ("no url", "cannot be used"),
+        ("no url", "is not the URL of a database"),
         ("sqlite:////nowhere/study.db", "cannot be used"),
         ("mysql+nodriver://u@h/n", "cannot be used|is not installed"),
     ],
 )
-def test_storages_that_cannot_be_used(url: str, message: str) -> None:
+def test_storages_that_cannot_be_used(tmp_path: Path, url: str, message: str) -> None:
     with pytest.raises(HeedError, match=message) as raised:
-        open_storage(url, heartbeat=10)
+        open_storage(tmp_path, url, heartbeat=10)
     assert "secret" not in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -28,8 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from heed.inference import model_folder
-    from heed.runs.averaging import average
-    from heed.runs.lineage import check_lineage
+    from heed.runs.averaging import average, find_unrelated
 
     sources = [source for path in args.sources for source in _weight_sources(path, args)]
     if len(sources) == 1 and not args.ema:
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise HeedError(f"--out {args.out} already exists: name a new folder.")
-    warning = check_lineage([source.folder for source in sources])
+    warning = find_unrelated([source.folder for source in sources])
     averaged = average(sources)
     extra = {key: value for key, value in averaged.config.items() if key not in ("family", "model")}
     extra["average_of"] = [path_text(source.path) for source in sources]
@@ -52,11 +51,11 @@ def run(args: argparse.Namespace) -> None:
 def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSource]":
     """Resolve one argument to the weights it names."""
     from heed.inference import model_folder
-    from heed.runs.averaging import checkpoint_source, model_source
+    from heed.runs.averaging import WeightSource
     from heed.runs.checkpoints import best_checkpoints, last_checkpoints
 
     if path.is_dir() and args.last is None and args.best is None and not args.ema:
-        yield model_source(path)
+        yield WeightSource(path, model_folder.find(path))
         return
     if path.is_dir():
         run = path
@@ -73,4 +72,4 @@ def _weight_sources(path: Path, args: argparse.Namespace) -> "Iterator[WeightSou
         raise HeedError(f"{path} does not exist: name finished runs, their checkpoints, or model folders.")
     folder = model_folder.find(run)
     for checkpoint in checkpoints:
-        yield checkpoint_source(checkpoint, folder, ema=args.ema)
+        yield WeightSource(checkpoint, folder, ema=args.ema)

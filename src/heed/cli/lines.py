@@ -9,7 +9,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from heed.errors import HeedError
-from heed.files import decompressor, writing
+from heed.files import writing
 from heed.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -45,13 +45,11 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         name: name of the stream in error messages.
 
     Raises:
-        HeedError: if the stream is compressed or UTF-16, or a line is not UTF-8 or longer than `LINE_BYTES`.
+        HeedError: if the stream is UTF-16, or a line is not UTF-8 or longer than `LINE_BYTES`.
     """
     number = 0
     while line := stream.readline(LINE_BYTES + 2):
         number += 1
-        if number == 1 and (command := decompressor(line)):
-            raise HeedError(f"{name} is compressed: decompress it first, with `{command}`.")
         if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise HeedError(f"{name} is UTF-16: convert it, for example with `iconv -f UTF-16 -t UTF-8`.")
         if len(line.rstrip(b"\r\n")) > LINE_BYTES:
@@ -63,7 +61,7 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise HeedError(
                 f"Line {number} of {name} is not UTF-8 ({error.reason} at byte {error.start + 1}): "
-                "convert the text, for example with `iconv -f LATIN1 -t UTF-8`."
+                "decompress the text or convert it, for example with `iconv -f LATIN1 -t UTF-8`."
             ) from error
 
 

@@ -1,7 +1,6 @@
 """Compose the configuration of a run as ``train.py`` does, and find the options that differ from the defaults."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +21,8 @@ Config: TypeAlias = Any
 
 PRESETS = ("experiment", "debug", "sweep")
 """Groups whose choices change options of all other groups."""
+UNLISTED = ("hydra", "sweep", "logger", "resume")
+"""Options without effect on a run's results."""
 
 
 @dataclass
@@ -79,39 +80,31 @@ def compose_with_hydra(overrides: Sequence[str]) -> Config:
 def find_differences(cfg: Config) -> list[str]:
     """Return the choices and options that differ from the defaults, as overrides: ``model=rnn``, ``model.dropout=0.3``.
 
-    An option is compared with its default under the run's choices, before presets and overrides.
+    An option is compared with its default under the run's choices, before presets and overrides. Loggers are left out.
     """
     job = HydraConfig.get()
-    # Hydra lists the groups of conf/train.yaml from the last to the first. Some choices follow from others.
-    groups = [name for name in [*job.runtime.choices][::-1] if not name.startswith(("hydra/", "data_", "sweep/"))]
-    choices = {name: job.runtime.choices[name] for name in sorted(groups, key=lambda name: name not in PRESETS)}
-
-    def changed(defaults: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
-        differ = {name: choice for name, choice in choices.items() if choice not in (None, defaults.get(name))}
-        return {name: choice for name, choice in differ.items() if ("/" in name) == nested}
-
     listed = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))["defaults"]
     defaults = {name: choice for group in listed if isinstance(group, dict) for name, choice in group.items()}
-    outer = changed(defaults, nested=False)
-    # Hydra does not record the choice of several configs, as in logger=[csv,wandb].
-    several = [
-        word for word in job.overrides.task if (match := re.fullmatch(r"(\w+)=\[.*\]", word)) and match[1] in defaults
-    ]
+    followers = ("hydra/", "data_", "sweep/", "logger")  # choices that follow from others, and loggers
+    chosen = {name: c for name, c in job.runtime.choices.items() if c and not name.startswith(followers)}
+    outer = {name: choice for name, choice in chosen.items() if "/" not in name and choice != defaults.get(name)}
     # The user's presets may choose configs in folders of the user.
     folders = [f"'file://{source.path}'" for source in job.runtime.config_sources if source.schema == "file"]
-    words = [f"hydra.searchpath=[{','.join(folders)}]", *several]
-    words += _words({name: choice for name, choice in outer.items() if name not in PRESETS})
+    words = [f"hydra.searchpath=[{','.join(folders)}]"]
+    words += [f"{name}={choice}" for name, choice in outer.items() if name not in PRESETS]
     try:
         base = compose_with_hydra(words)
         # Groups inside others, such as model/attention, have other defaults under other choices of the outer group.
-        if inner := changed(base.hydra.runtime.choices, nested=True):
-            base = compose_with_hydra([*words, *_words(inner)])
+        usual = base.hydra.runtime.choices
+        inner = {name: choice for name, choice in chosen.items() if "/" in name and choice != usual.get(name)}
+        if inner:
+            base = compose_with_hydra([*words, *(f"{name}={choice}" for name, choice in inner.items())])
     except HydraException:
         return list(job.overrides.task)  # the user has another primary config, or groups outside it
     plain: list[Any] = [OmegaConf.to_container(one, resolve=False) for one in (base, cfg)]
-    # A resumed run has the results of an uninterrupted one.
-    before, after = ({**options, "hydra": None, "sweep": None, "resume": None} for options in plain)
-    return [*_words({**outer, **inner}), *several, *_changed_options(before, after)]
+    before, after = ({**options, **dict.fromkeys(UNLISTED)} for options in plain)
+    choices = {name: outer[name] for name in (*PRESETS, *defaults, *outer) if name in outer} | inner
+    return [*(f"{name}={choice}" for name, choice in choices.items()), *_changed_options(before, after)]
 
 
 def _changed_options(before: Any, after: Any, prefix: str = "") -> Iterator[str]:
@@ -121,7 +114,3 @@ def _changed_options(before: Any, after: Any, prefix: str = "") -> Iterator[str]
             yield from _changed_options(old if isinstance(old, dict) else {}, new, f"{prefix}{name}.")
         elif old != new:
             yield f"{prefix}{name}={format_value(new)}"
-
-
-def _words(options: Mapping[str, Any]) -> list[str]:
-    return [f"{name}={value}" for name, value in options.items()]

@@ -47,7 +47,7 @@ def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
         if config["test"] and options.get("test", "") is None:
             raise HeedError(f"{name}=null: there is no test set. Add test=false, or give one.")
     _check_weights(config["weights"], config["trainer"], parts["callbacks"].values())
-    model = build_on_meta(parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
+    model = build_model_on("meta", parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
     if config["module"]["activation_checkpointing"]:
         checkpoint_layers(model)
     try:
@@ -125,10 +125,12 @@ def _find_target(name: Any, where: str) -> Callable[..., Any]:
     return target
 
 
-def build_on_meta(architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool) -> TrainableSeq2Seq:
-    """Build the model on torch's meta device, which takes no memory; raise a HeedError if torch refuses its sizes."""
+def build_model_on(
+    device: str, architecture: ModelConfig, *, src_vocab: int, tgt_vocab: int, joint: bool
+) -> TrainableSeq2Seq:
+    """Build the model; on the device "meta" it takes no memory. Raise a HeedError if it is too large for torch."""
     try:
-        with torch.device("meta"):
+        with torch.device(device):
             return build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
     except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
         raise HeedError(f"This model is too large ({first_line(error)}): choose smaller sizes (model.*).") from error

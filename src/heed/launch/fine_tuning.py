@@ -16,10 +16,9 @@ from heed.errors import HeedError
 from heed.files import replacing
 from heed.inference import model_folder
 from heed.launch.compose import Config
-from heed.launch.configuration import build_on_meta
+from heed.launch.configuration import build_model_on
 from heed.models.seq2seq import ModelConfig
-from heed.progress import print_line
-from heed.runs.results import RESULTS, plain_scores, read_results
+from heed.runs.results import plain_scores
 from heed.training.module import TranslationModule
 
 INITIAL_SCORES = "initial_scores.json"
@@ -50,21 +49,10 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
     if not _has_shapes(architecture, folder):
         wrong = [path for path in paths if not _has_shapes(_change(parent, cfg, [path]), folder)] or paths
         raise HeedError(
-            f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which would change the "
+            f"init_from={cfg.init_from} cannot be trained with other {' and '.join(wrong)}, which change the "
             "shapes of its weights: leave out these options."
         )
     cfg.model = _with_targets(architecture)
-
-
-def describe_start(init_from: str) -> str:
-    """Return a line that names the model a run starts from, with its step and validation BLEU if they are known."""
-    folder = model_folder.find(Path(init_from))
-    facts = [model_folder.read_architecture(folder).family]
-    if (folder.parent / RESULTS).exists():
-        results = read_results(folder.parent / RESULTS)
-        facts += [f"step {results['selected_step']:,}"] if "selected_step" in results else []
-        facts += [f"BLEU {results['valid']['bleu']:.2f} on its own validation set"] if results.get("valid") else []
-    return f"Start:    architecture, tokenizer and weights of {init_from} ({', '.join(facts)})"
 
 
 def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData) -> None:
@@ -74,8 +62,6 @@ def score_initial_weights(folder: Path, trainer: L.Trainer, module: TranslationM
         scores = plain_scores({split: (result.scores, result.loss) for split, result in module.results.items()})
         with replacing(folder / INITIAL_SCORES) as partial:
             partial.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        by_split = ", ".join(f"{split} BLEU {found['bleu']:.2f}" for split, found in scores.items())
-        print_line(f"Before:   {by_split}")
 
 
 def read_initial_scores(run: Path) -> Any:
@@ -97,7 +83,7 @@ def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
     """Return whether a model of this architecture has weights of the same names and shapes as a model folder."""
     tokenizer = Tokenizer.load(folder)
     sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
-    return model_folder.has_shapes_of(build_on_meta(architecture, **sizes), folder)
+    return model_folder.has_shapes_of(build_model_on("meta", architecture, **sizes), folder)
 
 
 def _with_targets(part: Any) -> Any:

@@ -1,6 +1,5 @@
 """Choose the weights with which a run ends, and write its model, translations and results."""
 
-import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +9,15 @@ import lightning as L
 from torch import Tensor
 
 from heed.data.corpus import Corpus
-from heed.data.text import ParallelText
 from heed.errors import HeedError
-from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.inference import model_folder
 from heed.launch.fine_tuning import read_initial_scores
-from heed.progress import print_line
 from heed.runs.averaging import checkpoint_weights, mean
 from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import CardSplit, write_model_card
-from heed.runs.results import build_results, scores_by_split
-from heed.runs.selection import MIN_BLEU
+from heed.runs.results import build_results, scores_by_split, write_results
 from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora
@@ -32,12 +27,7 @@ from heed.training.module import TranslationModule
 
 
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
-    """Return the weights that ``weights=`` names: of one checkpoint, or the mean of several.
-
-    Print it if the loss chose the best checkpoint instead of the metric of ``select=``.
-    """
-    if weights in ("best", "average_best_k", "ema") and _deciding_metric(checkpoints) != checkpoints.selection.metric:
-        print_line(f"weights={weights}: no validation reached {MIN_BLEU:g} BLEU, so the loss chose the checkpoint.")
+    """Return the weights that ``weights=`` names: of one checkpoint, or the mean of several."""
     return mean(checkpoint_weights(path, ema=weights == "ema") for path in _choose_checkpoints(weights, checkpoints))
 
 
@@ -105,7 +95,7 @@ def write_run(
     evaluated = {split: (scores, loss) for split, (scores, loss, _) in module.results.items()}
     results = build_results(facts, evaluated, validated=data.validated)
     write_card(run, corpus, results)
-    run.write_results(results)  # last, because it marks the run as finished
+    write_results(run.path, results)  # last, because it marks the run as finished
     log_results(trainer.loggers, results)
     return results
 
@@ -114,27 +104,18 @@ def write_card(run: RunFolder, corpus: Corpus, results: Mapping[str, Any]) -> No
     """Write ``model/README.md`` from results and from the translations in the run folder."""
     sets = {**corpus.valid, **corpus.tests}
     splits = {
-        split: CardSplit(text.src, text.tgt, run.read_translations(split), scores, direction.tgt_lang, _tags(text))
+        split: CardSplit(text.src, text.tgt, run.read_translations(split), scores, direction.tgt_lang)
         for split, scores in scores_by_split(results).items()
         for text, direction in [sets[split]]
     }
-    counts, _, _ = read_counts(run.path / "translations" / WORD_COUNTS)
     directions = [(direction.src_lang, direction.tgt_lang) for direction in corpus.directions]
-    folder = run.path / "model"
-    write_model_card(
-        folder, results, splits=splits, word_counts=counts, directions=directions, license=run.config["license"]
-    )
+    write_model_card(run.path / "model", results, splits=splits, directions=directions, license=run.config["license"])
 
 
 def _choose_checkpoints(weights: str, checkpoints: Checkpoints) -> list[Path]:
     """Return the checkpoints that ``weights=`` names, one or several to average; raise a HeedError if there is none."""
-    paths = {
-        "best": checkpoints.best[:1],
-        "last": checkpoints.last[:1],
-        "ema": checkpoints.best[:1],
-        "average_best_k": sorted(checkpoints.best),
-        "average_last_k": sorted(checkpoints.last),
-    }[weights]
+    kept = checkpoints.last if weights in ("last", "average_last_k") else checkpoints.best
+    paths = sorted(kept) if weights.startswith("average") else kept[:1]
     if not paths:
         raise HeedError(
             f"weights={weights} needs a checkpoint, but {checkpoints.folder} holds none: the run was not validated, "
@@ -148,11 +129,6 @@ def _deciding_metric(checkpoints: Checkpoints) -> str:
     if not checkpoints.best:
         return checkpoints.selection.metric
     return checkpoints.selection.deciding_metric(checkpoints.scores[checkpoint_step(checkpoints.best[0])])
-
-
-def _tags(text: ParallelText) -> list[str] | None:
-    """Return the phenomenon of each sentence, or None if the corpus is not annotated."""
-    return None if text.meta is None else [str(json.loads(meta).get("tag")) for meta in text.meta]
 
 
 def _git_commit() -> str | None:

@@ -17,9 +17,9 @@ from heed.launch import program
 from heed.launch.compose import Config
 from heed.launch.processes import PARENT, agree_on_folder, detect_launch, watch_parent
 from heed.progress import is_first_process, print_line
-from heed.runs.checkpoint_format import CheckpointFormatError
-from heed.runs.checkpoints import latest_checkpoint
-from heed.runs.claim import HYDRA_FOLDER, create, locked, remove_if_empty
+from heed.runs.checkpoints import CheckpointFormatError, latest_checkpoint
+from heed.runs.claim import create, locked, remove_if_empty
+from heed.runs.config import HYDRA_FOLDER
 from heed.runs.resume import check_available, newest_unfinished
 from heed.training.callbacks.signals import end_other_processes
 from heed.training.nonfinite import DivergedError

@@ -12,7 +12,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import OmegaConf, open_dict
 
-from heed.compat import memory_bytes
 from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
@@ -21,20 +20,17 @@ from heed.evaluation.scores import Metric
 from heed.files import writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences
-from heed.launch.configuration import Parts, build_on_meta, build_part, build_parts, dry_run
+from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run
 from heed.launch.errors import explain_error
-from heed.launch.fine_tuning import describe_start, inherit_architecture, score_initial_weights
+from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.summary import results_summary, run_summary
-from heed.models import build_model
-from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.progress import is_first_process, print_line
+from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.config import find_config
 from heed.runs.folder import RunFolder
-from heed.runs.resume import check_start
-from heed.runs.selection import BUILT_IN, Selection
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.stopping import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
@@ -43,15 +39,14 @@ from heed.training.trainer import resolve_precision
 
 
 def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
-    """Train one model in a claimed folder, test it and write its results.
-
-    Args:
-        callbacks: used in addition to the configured ones.
+    """Train one model in a claimed folder, test it and write its results; see `assemble`.
 
     Returns:
         The content of results.json; None in all processes but the first, and if a search pruned the run.
     """
-    check_start(cfg)
+    for other in ("resume", "init_from"):
+        if cfg.ckpt_path and cfg[other]:
+            raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
     is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
     if cfg.init_from:
@@ -66,8 +61,6 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
     print_line(run_summary(folder, trainer, module, data, differences=differences))
-    if config["init_from"]:
-        print_line(describe_start(config["init_from"]))
 
     with closing(trainer.loggers), writing(folder):
         if config["init_from"] and checkpoint is None:
@@ -129,10 +122,7 @@ def assemble(
 ) -> tuple[L.Trainer, TranslationModule, TranslationData]:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
-    Args:
-        config, parts: as `dry_run` returns them.
-        folder: of the run.
-        callbacks: used in addition to the configured ones.
+    ``config`` and ``parts`` are those of `dry_run`; ``callbacks`` are used in addition to the configured ones.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
@@ -148,7 +138,8 @@ def assemble(
         names = [part.text.name for part in corpus.train.texts]
         trainer.callbacks.append(CountCorpora(names))
     torch.manual_seed(config["seed"])
-    model = _build_model(parts["model"], tokenizer)
+    sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
+    model = build_model_on("cpu", parts["model"], **sizes)
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
@@ -157,19 +148,12 @@ def assemble(
 
 
 def _load_selection(name: str, metrics: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
-    """Return how validations are ranked (``select=``), and the metric that the ranking needs, by name.
-
-    If the metric cannot be loaded, as COMET without its weights, the reason is printed and BLEU ranks.
-    """
+    """Return how validations are ranked (``select=``), and the metric that the ranking needs, by name."""
     if name in BUILT_IN:
         return Selection(name), {}
     if name not in metrics:
         raise HeedError(f"select={name} is unknown: choose one of {', '.join([*BUILT_IN, *metrics])}.")
-    try:
-        return Selection(name), {name: build_part(metrics[name], where=f"metrics.{name}.")}
-    except HeedError as error:
-        print_line(f"select=bleu is used instead of select={name}: {error}")
-        return Selection("bleu"), {}
+    return Selection(name), {name: build_part(metrics[name], where=f"metrics.{name}.")}
 
 
 def _build_trainer(
@@ -208,20 +192,6 @@ def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokeniz
     if config["init_from"]:
         return corpus, Tokenizer.load(model_folder.find(Path(config["init_from"])))
     return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
-
-
-def _build_model(architecture: ModelConfig, tokenizer: Tokenizer) -> TrainableSeq2Seq:
-    """Build the model with random weights; raise a HeedError if they are larger than this machine's memory."""
-    sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
-    parameters = build_on_meta(architecture, **sizes).parameters()
-    needed = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
-    memory = memory_bytes()
-    if memory is not None and needed > memory:
-        raise HeedError(
-            f"This model's weights need {needed / 2**30:,.0f} GiB, and this machine has {memory / 2**30:,.0f}: choose "
-            "smaller sizes (model.*) or a smaller vocabulary (tokenizer.vocab_size)."
-        )
-    return build_model(architecture, **sizes)
 
 
 def prepare(overrides: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 import math
 import shlex
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from heed.data.datamodule import TranslationData
 from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
-
-WIDTH = 110  # characters in a line of options
 
 
 def run_summary(
@@ -35,43 +32,11 @@ def run_summary(
         f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
         f"Training: {limit}, {data.train_tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
         f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
-        options_line(differences),
-        *short_training(steps, trainer, module),
-        *late_texts(steps, data),
+        f"Options:  {' '.join(differences) or 'the defaults'}",
         *idle_devices(trainer.world_size, data),
         f"Folder:   {folder}",
     ]
     return "\n".join(lines)
-
-
-def options_line(differences: Sequence[str]) -> str:
-    """Return the options that differ from the defaults in lines of `WIDTH` characters, with hanging indentation."""
-    wrapper = textwrap.TextWrapper(WIDTH, "Options:  ", " " * 10, break_long_words=False, break_on_hyphens=False)
-    return wrapper.fill(" ".join(differences) or "the defaults")
-
-
-def short_training(steps: int | None, trainer: L.Trainer, module: TranslationModule) -> list[str]:
-    """Return a line of advice if training ends before the peak of the learning rate, or at its first validation."""
-    limits = {
-        "schedule.warmup_steps": getattr(module.schedule, "warmup_steps", 0),
-        "trainer.validate_every": trainer.val_check_interval - 1,
-    }
-    if steps is None or steps > max(limits.values()):
-        return []
-    too_long = " and ".join(name for name, limit in limits.items() if steps <= limit)
-    by_epochs = "trainer.max_epochs or a smaller batching.batch_tokens"
-    longer = "trainer.max_steps" if steps == trainer.max_steps else by_epochs
-    return [f"Advice:   {steps:,} steps are few: lower {too_long}, or train longer with more {longer}."]
-
-
-def late_texts(steps: int | None, data: TranslationData) -> list[str]:
-    """Return a line of advice for each text of a mixture that starts after the end of the training (``steps``)."""
-    return [
-        f"Advice:   data.train.{text.name} is never drawn: its from_step={text.from_step:,} is not before the end of "
-        f"the training, at about step {steps:,}."
-        for text in (part.text for part in data.corpus.train.texts)
-        if steps is not None and text.from_step >= steps
-    ]
 
 
 def idle_devices(devices: int, data: TranslationData) -> list[str]:

@@ -12,7 +12,7 @@ from heed.compare.runs import unique_names
 from heed.errors import HeedError
 from heed.inference.outputs import Attended
 from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label
-from heed.report.pages import render_page
+from heed.report.pages import render_template
 from heed.runs.results import RESULTS, read_results
 from heed.symbols import SPECIAL_PIECES, WORD_START
 
@@ -41,7 +41,7 @@ def attention_page(systems: Sequence[System], *, given: bool) -> str:
         "titles": {kind: title for kind, (title, _) in TITLES.items()},
         "systems": [{**vars(system), "pairs": [_pair_data(pair) for pair in system.pairs]} for system in systems],
     }
-    return render_page("attend.html.j2", data=data)
+    return render_template("attend.html.j2", data=data)
 
 
 def model_names(folders: Sequence[Path]) -> list[str]:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -15,14 +14,11 @@ from heed.compare.models import Evidence, collect_evidence
 from heed.compare.pairs import PairReport
 from heed.compare.runs import read_other_sides, read_sides
 from heed.errors import HeedError, argument
-from heed.evaluation.significance import METRICS, Spread, wilson
+from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
-from heed.report.pages import render_page, side_class
-
-MAX_LINES = 12
-"""Line numbers in a cell of the table of symptoms."""
+from heed.report.pages import render_template, side_class
 
 
 def write_comparison(
@@ -68,33 +64,27 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
     """Return the HTML of the page."""
     names = [side.name for side in comparison.sides]
     extractions = zip(names, evidence.extractions, strict=True)
-    return render_page(
+    tested = [pair for pair in comparison.pairs if pair.p]
+    return render_template(
         "compare.html.j2",
         comparison=comparison,
         evidence=evidence,
         names=names,
         legend=legend(names),
-        differences=_differences(comparison.pairs),
+        differences={metric: _difference_figure(tested, metric) for metric in METRICS if tested},
         paired_tests=_paired_tests(comparison.pairs),
-        scores={metric: _score_figure(comparison, metric) for metric in METRICS},
         score_table=_score_table(comparison),
         bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
         min_bucket=MIN_BUCKET_SENTENCES,
         challenge=_challenge(evidence),
         facts=[fact for fact in comparison.facts if any(fact.values)],
-        symptoms=[_symptom(comparison, symptom) for symptom in SYMPTOMS],
+        symptoms=SYMPTOMS,
         examples=[(example, _maps(comparison, evidence, number)) for number, example in enumerate(comparison.examples)],
         extractions=[f"{name}: {extraction}" for name, extraction in extractions if extraction],
     )
 
 
 # ---- figures and tables
-
-
-def _differences(pairs: Sequence[PairReport]) -> dict[str, Markup]:
-    """Return a figure by metric; none if no pair was tested."""
-    tested = [pair for pair in pairs if pair.p]
-    return {metric: _difference_figure(tested, metric) for metric in METRICS if tested}
 
 
 def _difference_figure(pairs: Sequence[PairReport], metric: str) -> Markup:
@@ -120,14 +110,6 @@ def _paired_tests(pairs: Sequence[PairReport]) -> Markup:
     return table(head, rows, name="p-values of single pairs") if rows else Markup("")
 
 
-def _score_figure(comparison: Comparison, metric: str) -> Markup:
-    rows = []
-    for number, side in enumerate(comparison.sides):
-        runs = "one run" if len(side.runs) == 1 else f"{len(side.runs)} runs"
-        rows.append(Row(side.name, [_spread_mark(side.scores[metric], number, side.scores_by_run[metric])], runs))
-    return dot_plot(rows, name=metric)
-
-
 def _score_table(comparison: Comparison) -> Markup:
     columns = ("mean", "95 % over sentences", "SD over seeds")
     rows = []
@@ -142,19 +124,17 @@ def _score_table(comparison: Comparison) -> Markup:
     return table(head, rows, name="Scores of the systems")
 
 
-def _spread_mark(found: Spread, side: int, by_run: Sequence[float] = ()) -> Mark:
-    others = by_run if len(by_run) > 1 else ()
-    return Mark(found.mean, found.over_sentences, side_class(side), f"{found.mean:.1f}", others)
-
-
 def _bucketing_figure(bucketing: BucketingReport) -> Markup:
     rows = []
     for bucket in bucketing.buckets:
         count = f"{bucket.sentences:,} sentence{'s' if bucket.sentences > 1 else ''}"
         if bucket.sentences < MIN_BUCKET_SENTENCES:
-            rows.append(Row(bucket.label, [], instead=f"{count}: too few to score"))
+            rows.append(Row(bucket.label, [], f"{count}: too few to score"))
         else:
-            marks = [_spread_mark(score, side) for side, score in enumerate(bucket.scores["BLEU"])]
+            marks = [
+                Mark(score.mean, score.over_sentences, side_class(side), f"{score.mean:.1f}")
+                for side, score in enumerate(bucket.scores["BLEU"])
+            ]
             rows.append(Row(bucket.label, marks, count))
     return dot_plot(rows, name=f"BLEU by {bucketing.title}")
 
@@ -193,16 +173,3 @@ def _maps(comparison: Comparison, evidence: Evidence, number: int) -> list[Marku
             figure = heat_map(maps[number].tgt_words, maps[number].src_words, maps[number].weights, name=name)
         figures.append(figure)
     return figures
-
-
-def _symptom(comparison: Comparison, symptom: str) -> dict[str, Any]:
-    """Return the row of a symptom: for each side the number of lines of each run, and the lines of the worst run."""
-    cells = []
-    for side in comparison.sides:
-        runs = side.symptoms[symptom]
-        counts, worst, lines = ", ".join(str(len(run)) for run in runs), max(runs, key=len), ""
-        if worst:
-            numbers = ", ".join(map(str, worst[:MAX_LINES])) + (" …" if len(worst) > MAX_LINES else "")
-            lines = f"line{'s' if len(worst) > 1 else ''} {numbers}"
-        cells.append((counts if worst else "0", lines))
-    return {"name": symptom, "meaning": SYMPTOMS[symptom], "sides": cells}

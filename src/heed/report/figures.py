@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
 
 from heed.plot.canvas import is_wide
 from heed.report.pages import render_template
@@ -44,45 +45,32 @@ class Mark:
 
 @dataclass(frozen=True)
 class Row:
-    """Marks below each other, with a common label at the left."""
+    """Marks below each other, if there are any, with a common label at the left."""
 
     label: str
     marks: Sequence[Mark]
     note: str = ""
     """Small text below the label."""
-    instead: str = ""
-    """Text in place of the marks, if there are none."""
-
-
-class Axis:
-    """Maps values to positions from 0 to ``length``, with ticks at round numbers that enclose the values."""
-
-    def __init__(self, values: Sequence[float], *, length: float = 100.0, max_ticks: int = 8) -> None:
-        self.ticks = _round_numbers(min(values), max(values), max_ticks)
-        self.length = length
-
-    def __call__(self, value: float) -> float:
-        low, high = self.ticks[0], self.ticks[-1]
-        return round((value - low) / (high - low) * self.length, 2)
 
 
 def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Markup:
-    """Draw values and intervals on one axis.
+    """Draw values and intervals on one axis, with a vertical reference line at ``line``.
 
-    Args:
-        rows: The marks.
-        name: Description of the figure for screen readers.
-        line: Position of a vertical reference line.
+    ``name`` describes the figure, here and below, to screen readers.
     """
     values = [v for row in rows for m in row.marks for v in (m.value, *(m.interval or ()), *m.others)]
-    axis = Axis(values if line is None else [*values, line]) if values else None
+    ticks = _ticks(values if line is None else [*values, line]) if values else []
+
+    def position(value: float) -> float:
+        return round((value - ticks[0]) / (ticks[-1] - ticks[0]) * 100, 2)
+
     return render_template(
         "dot_plot.html.j2",
         rows=rows,
         name=name,
         line=line,
-        axis=axis,
-        number=format_tick,
+        ticks=ticks,
+        axis=position,
         mark_height=MARK_HEIGHT,
         padding=ROW_PADDING,
     )
@@ -91,14 +79,7 @@ def dot_plot(rows: Sequence[Row], *, name: str, line: float | None = None) -> Ma
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], weights: npt.NDArray[np.floating[Any]], *, name: str
 ) -> Markup:
-    """Draw attention weights as a grid of cells, the larger the darker.
-
-    Args:
-        rows: Labels of the rows.
-        columns: Labels of the columns.
-        weights: "rows columns", from 0 to 1.
-        name: Description of the figure for screen readers.
-    """
+    """Draw attention weights "rows columns", from 0 to 1, as a grid of cells, the larger the darker."""
     left = math.ceil(12 + max(map(_width, rows), default=0))
     top = math.ceil(14 + max(map(_width, columns), default=0) * math.sin(math.radians(60)))
     # The rotated label of the last column extends beyond the grid.
@@ -119,13 +100,7 @@ def heat_map(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, name: str) -> Markup:
-    """Return a table; the first cell of each row is its heading.
-
-    Args:
-        head: Headings of the columns.
-        rows: The cells.
-        name: Description of the table for screen readers.
-    """
+    """Return a table; the first cell of each row is its heading."""
     return render_template("table.html.j2", head=head, rows=rows, name=name)
 
 
@@ -134,23 +109,14 @@ def legend(names: Sequence[str]) -> Markup:
     return render_template("legend.html.j2", names=names)
 
 
-def format_tick(value: float) -> str:
-    """Return the label of a tick, with the typographic minus sign."""
-    return f"{value:g}".replace("-", "−")
-
-
 def _width(label: str) -> float:
     return sum(WIDE_LETTER if is_wide(letter) else LETTER for letter in label)
 
 
-def _round_numbers(low: float, high: float, most: int) -> list[float]:
-    """Return at most ``most`` round numbers, the first ≤ ``low`` and the last ≥ ``high``."""
+def _ticks(values: Sequence[float]) -> list[float]:
+    """Return six to nine round numbers that enclose the values."""
+    low, high = min(values), max(values)
     size = max(abs(low), abs(high), 1.0)
-    span = high - low if high - low > 1e-9 * size else size  # equal values, but for rounding
-    magnitude = 10.0 ** math.floor(math.log10(span))
-    for step in (magnitude * factor for factor in (0.1, 0.2, 0.5, 1, 2, 5)):
-        # A tick that rounding moved by less than a billionth of a step is no reason for another one.
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        if last - first < most:
-            return [round(step * number, 10) for number in range(first, max(last, first + 1) + 1)]
-    raise AssertionError("five steps of twice the span cover any span")
+    if high - low < 1e-9 * size:  # equal values, but for rounding
+        high = low + 0.02 * size
+    return [float(tick) for tick in MaxNLocator(7, steps=[1, 2, 5, 10]).tick_values(low, high)]

@@ -8,13 +8,8 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, S
 from markupsafe import Markup
 
 
-def render_page(template: str, *, folder: Path | None = None, **context: Any) -> str:
-    """Return the HTML of a page; see `render_template`."""
-    return str(render_template(template, folder=folder, **context))
-
-
 def render_template(template: str, *, folder: Path | None = None, **context: Any) -> Markup:
-    """Return the HTML of a template, for use in other templates. Text in the context is escaped, `Markup` is not.
+    """Return the HTML of a page or of a part of one. Text in the context is escaped, `Markup` is not.
 
     Args:
         template: The name of a file in ``templates/``.

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 State = Literal["complete", "running", "waiting", "pruned", "failed"]
@@ -35,7 +35,7 @@ class TrialSummary:
     values: tuple[float, ...]  # the final value of each objective, if there is one
     params: Mapping[str, Value]
     curve: tuple[tuple[int, float], ...] = ()  # (optimizer step, objective), sorted by step; finite values only
-    seconds: float | None = None  # duration of the last attempt, until now if it is running
+    seconds: float | None = None  # duration of the last attempt, if it has ended
     attempts: int = 1
     folder: str = ""  # relative to the folder of the study
     overrides: Sequence[str] = ()
@@ -55,7 +55,7 @@ class Configuration:
 
     number: int  # the number of the trial
     arm: str
-    found: float | None  # its score in the search
+    found: float  # its score in the search
     overrides: Sequence[str]
     seeds: Sequence[int] = ()
     valid: Sequence[float] = ()  # a validation score for each seed; empty if all runs failed
@@ -119,18 +119,14 @@ class StudySummary:
     n_trials: int  # the budget of all arms
     trials: Sequence[TrialSummary]
     parameters: Sequence[Parameter]  # the searched options that differ between trials
-    importances: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Arm → option → fraction, for arms with enough trials."""
     front: Sequence[int] = ()
     """The trials on the Pareto front of several objectives. Such a study has one arm."""
     is_searching: bool = False  # whether trials are running or still to be run
-    seconds_left: float | None = None  # estimated time until the budget is used up
     confirmed: int = 0  # finished trainings of the best configurations with other seeds
     confirming: int = 0  # unfinished ones
     verdict: Verdict | None = None
     space: str = ""  # as YAML
     pruner: str = ""
-    command: str = ""
 
     def count(self, state: State) -> int:
         """Return how many trials are in a state."""

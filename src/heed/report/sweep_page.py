@@ -13,11 +13,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from heed.errors import HeedError
 from heed.files import replacing
 from heed.report import sweep_text as text
 from heed.report.figures import legend, table
-from heed.report.pages import render_page
+from heed.report.pages import render_template
 from heed.report.sweep import Parameter, StudySummary, TrialSummary, Verdict
 
 VARIABLES = ("ink", "soft", "rule", *(f"side-{number}" for number in range(6)))
@@ -38,9 +37,7 @@ MARKS = {"complete": "o", "pruned": "x", "failed": "^", "running": "d", "waiting
 
 
 def write_page(study: StudySummary, page: Path) -> None:
-    """Write the page of a study; raise a HeedError if its folder does not exist."""
-    if not page.parent.is_dir():
-        raise HeedError(f"{page} cannot be written: there is no folder {page.parent}; choose another file with --html.")
+    """Write the page of a study; raise a HeedError if it cannot be written."""
     with replacing(page, into_devices=True) as file:
         file.write_text(render(study), encoding="utf-8", errors="replace")
 
@@ -49,7 +46,7 @@ def render(study: StudySummary) -> str:
     """Return the HTML of the page."""
     tests = study.verdict.tests_by_arm if study.verdict else {}
     scores = [(f"{arm} {name}".strip(), found) for arm, sets in tests.items() for name, found in sets.items()]
-    return render_page(
+    return render_template(
         "sweep.html.j2",
         study=study,
         headline=text.headline(study),

@@ -73,15 +73,7 @@ def _verdict(study: StudySummary, verdict: Verdict) -> list[str]:
     others.sort(key=lambda one: -one.mean if study.maximize[0] else one.mean)
     arms = {one.arm: one for one in reversed(others) if one.arm != winner.arm}
     rivals = [one for one in others if one is others[0] or one is arms.get(one.arm)]
-    sentences += [_compare_to(study, verdict, rival) for rival in rivals]
-    found = [one.found for one in verdict.configurations if one.found is not None]
-    if rivals and len(found) > 1 and verdict.noise is not None:
-        sentences.append(
-            f"In the search, the scores of these {len(found)} configurations were within "
-            f"{format_score(max(found) - min(found))}; their standard deviation over seeds is "
-            f"{format_score(verdict.noise)}."
-        )
-    return sentences
+    return sentences + [_compare_to(study, verdict, rival) for rival in rivals]
 
 
 def _compare_to(study: StudySummary, verdict: Verdict, rival: Configuration) -> str:
@@ -102,17 +94,13 @@ def difference_text(verdict: Verdict, other: Configuration) -> str:
 
 
 def progress(study: StudySummary) -> str:
-    """Return the progress: 23 of 40 trials (17 complete, 5 pruned, 1 running), 2 failed; about 3.5 h left with …"""
+    """Return the progress: 23 of 40 trials (17 complete, 5 pruned, 1 running), 2 failed."""
     states: list[State] = ["complete", "pruned", "running", "waiting"]
     counts = ", ".join(f"{study.count(state)} {state}" for state in states if study.count(state))
     text = f"{study.count('complete') + study.count('pruned')} of {study.n_trials} trials"
     text += f" ({counts})" * bool(counts) + f", {study.count('failed')} failed" * bool(study.count("failed"))
-    running = study.count("running")
-    if study.seconds_left is not None and running:
-        minutes = study.seconds_left / 60
-        left = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-        return f"{text}; about {left} left with {running} worker{'s' * (running > 1)}"
-    return f"{text}; no worker is running" if study.is_searching and not running and not study.verdict else text
+    is_idle = study.is_searching and not study.count("running") and not study.verdict
+    return f"{text}; no worker is running" if is_idle else text
 
 
 # ---- the table and its cells

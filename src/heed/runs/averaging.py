@@ -1,6 +1,6 @@
 """Average the weights of models and checkpoints (Polyak and Juditsky 1992)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
 from heed.inference.model_folder import ModelFolder, check_finite
-from heed.runs.checkpoint_format import check_checkpoint_format, check_undamaged
-from heed.runs.config import changed_options
+from heed.runs.checkpoints import check_checkpoint_format, check_undamaged
+from heed.runs.config import changed_options, find_config
 
 EMA = "ema"
 """Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
@@ -24,24 +24,19 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class WeightSource:
-    """Weights to average: a checkpoint or a model folder."""
+    """Weights to average: a checkpoint, or the final model of a run or model folder."""
 
     path: Path
     folder: Path
     """The model folder of these weights, or of the run that wrote the checkpoint."""
-    read: Callable[[], Weights]
-    """Reads the weights, one source at a time."""
+    ema: bool = False
+    """Take the moving average in the checkpoint."""
 
-
-def model_source(path: Path) -> WeightSource:
-    """Return the weights of a run's final model, or of a model folder."""
-    folder = model_folder.find(path)
-    return WeightSource(path, folder, lambda: model_folder.load(folder).model.state_dict())
-
-
-def checkpoint_source(path: Path, folder: Path, *, ema: bool) -> WeightSource:
-    """Return the weights of a checkpoint; ``folder`` is the model folder of its run."""
-    return WeightSource(path, folder, lambda: checkpoint_weights(path, ema=ema))
+    def read(self) -> Weights:
+        """Read the weights to the CPU."""
+        if self.path.is_dir():
+            return model_folder.load(self.folder).model.state_dict()
+        return checkpoint_weights(self.path, ema=self.ema)
 
 
 def average(sources: Sequence[WeightSource]) -> ModelFolder:
@@ -56,6 +51,36 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
         _check_same_architecture(first, averaged, path, other)
     averaged.model.load_state_dict(mean(_read_weights(sources, averaged)))
     return averaged
+
+
+def find_unrelated(folders: Sequence[Path]) -> str | None:
+    """Return a warning unless all models are known to have started from the same weights ("Model soups", 2022).
+
+    Two runs are related if they were initialised with the same seed, started from the same weights, or one started from
+    the other's.
+
+    Args:
+        folders: model folders.
+    """
+    first, *others = dict.fromkeys(folder.resolve().parent for folder in folders)
+    for run in others:
+        if not _origins(first) & _origins(run):
+            return (
+                f"{first} and {run} may have started from different weights; then their mean translates badly: "
+                "evaluate it, or use an ensemble (heed translate --model A --model B)."
+            )
+    return None
+
+
+def _origins(run: Path) -> set[str]:
+    """Return the run, and the run whose weights it started from or else its seed, if they are known."""
+    config = find_config(run)
+    if config is None:
+        return {str(run)}
+    if parent := config.get("init_from") or config.get("ckpt_path"):
+        path = Path(parent).resolve()  # of a run, its model folder, or one of its checkpoints
+        return {str(run), str(next((above for above in (path, *path.parents[:2]) if find_config(above)), path))}
+    return {str(run), f"seed {config['seed']}"}
 
 
 def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:

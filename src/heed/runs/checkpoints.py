@@ -1,18 +1,64 @@
-"""Checkpoint files of a run: ``checkpoints/best-STEP.ckpt`` and ``checkpoints/last-STEP.ckpt``."""
+"""Checkpoints of a run, ``checkpoints/best-STEP.ckpt`` and ``last-STEP.ckpt``: their names, ranking and format."""
 
 import csv
 import re
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from heed.errors import HeedError
 from heed.files import check_regular
+from heed.options import format_value
 from heed.runs.config import find_config
-from heed.runs.selection import BUILT_IN, Selection
 
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.csv"
+BUILT_IN = ("bleu", "chrf", "loss")
+"""The metrics of every validation, in the order in which they break ties. ``metrics=`` adds others."""
+MIN_BLEU = 1.0
+"""Differences between smaller scores are chance: a few matching words of a model that does not translate yet."""
+FORMAT_KEY = "heed_format"
+"""The entry of a checkpoint that holds `CHECKPOINT_FORMAT`."""
+CHECKPOINT_FORMAT = 2
+"""The format that this version of heed writes, and the only one that it reads.
+
+Increase it when parameter names, the order of parameters in optimizer groups, or the state of a callback change.
+"""
+
+
+# ---- which one is the best
+
+
+def sign(metric: str) -> int:
+    """Return the factor that makes higher values better."""
+    return -1 if metric == "loss" else 1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Ranks validations by one metric; ties are broken by BLEU, chrF and loss, in this order.
+
+    A validation with less than ``MIN_BLEU`` BLEU is worse than any other one; of two such, the one with less loss is
+    better, if the metric is BLEU.
+    """
+
+    metric: str = "bleu"
+
+    def key(self, scores: Mapping[str, float]) -> tuple[float, ...]:
+        """Return a sort key, higher for the better validation. Metrics missing from ``scores`` are left out."""
+        first = self.deciding_metric(scores)
+        values = [sign(metric) * scores[metric] for metric in dict.fromkeys((first, *BUILT_IN)) if metric in scores]
+        return (float(first == self.metric), *(value if value == value else -inf for value in values))
+
+    def deciding_metric(self, scores: Mapping[str, float]) -> str:
+        """Return what decides between a validation and others that are not better than it."""
+        return "loss" if self.metric == "bleu" and scores["bleu"] < MIN_BLEU else self.metric
+
+
+# ---- the files
 
 
 def checkpoint_step(path: Path) -> int:
@@ -79,3 +125,38 @@ def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[st
         raise HeedError(
             f"{metrics}, which holds the validation scores, is damaged: name the checkpoints themselves."
         ) from error
+
+
+# ---- the format
+
+
+class CheckpointFormatError(HeedError):
+    """A checkpoint of another version of heed. Its run cannot be resumed."""
+
+
+def check_undamaged(path: Path) -> None:
+    """Compare the content of a checkpoint with the CRCs in its archive: torch writes them, but does not check them.
+
+    Raises:
+        Exception: of many types, if the archive is damaged.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if damaged := archive.testzip():
+            raise zipfile.BadZipFile(damaged)
+
+
+def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path) -> None:
+    """Refuse a checkpoint of another format.
+
+    Args:
+        checkpoint: the content of the file ``path``.
+
+    Raises:
+        CheckpointFormatError: if the checkpoint has another format.
+    """
+    found = checkpoint.get(FORMAT_KEY)
+    if not isinstance(found, int) or found != CHECKPOINT_FORMAT:
+        raise CheckpointFormatError(
+            f"{path} was written by another version of heed ({FORMAT_KEY}={format_value(found)}; this version reads "
+            f"{CHECKPOINT_FORMAT}): use that version."
+        )

@@ -8,9 +8,8 @@ from pathlib import Path
 from heed.errors import HeedError
 from heed.files import writing
 from heed.runs.checkpoints import METRICS
-from heed.runs.config import CONFIG
+from heed.runs.config import CONFIG, HYDRA_FOLDER
 
-HYDRA_FOLDER = ".hydra"
 HYDRA_FILES = tuple(f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides"))
 
 LOCK = ".lock"

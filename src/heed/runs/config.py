@@ -1,15 +1,22 @@
-"""``config.yaml`` of a run folder: the run's resolved options."""
+"""The options of a run: ``config.yaml`` of its folder, and the overrides of its command."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+import yaml
 
 from heed.errors import HeedError
 from heed.files import read_yaml, replacing, yaml_text
 
 CONFIG = "config.yaml"
+HYDRA_FOLDER = ".hydra"
+OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
+"""The file with a run's overrides, a list of ``key=value``."""
+GRID = "multirun.yaml"
+"""Written by Hydra in the folder of a grid: its options, with the overrides as the user gave them."""
 
 Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
 """What an option changes.
@@ -76,9 +83,30 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
         partial.write_text(yaml_text(dict(config)), encoding="utf-8")
 
 
+def read_overrides(run: Path) -> list[str]:
+    """Return the overrides of a run; none if the file is missing or cannot be read."""
+    try:
+        overrides = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return []
+    return [str(override) for override in overrides] if isinstance(overrides, list) else []
+
+
+def read_varied_overrides(run: Path) -> list[str] | None:
+    """Return the overrides of a grid's job that the grid varies; None if the run is not a job of a grid."""
+    if not (run.parent / GRID).is_file():
+        return None
+    of_grid = read_yaml(run.parent / GRID)["hydra"]["overrides"]["task"]
+    return [override for override in read_overrides(run) if override not in of_grid]
+
+
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the options that must not change when a run is resumed, but differ."""
-    return [name for key in now for name in _differences(key, before.get(key), now[key])]
+    """Return the options that must not change when a run is resumed, but differ; for another class, only the object."""
+    old, new = effective_options(before), effective_options(now)
+    names = [name for name in {**new, **old} if role(name) != "limit" and old.get(name) != new.get(name)]
+    others = [name.removesuffix("_target_") for name in names if name.endswith("._target_")]
+    found = (next((other[:-1] for other in others if name.startswith(other)), name) for name in names)
+    return list(dict.fromkeys(found))
 
 
 def effective_options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -96,21 +124,6 @@ def effective_options(config: Mapping[str, Any], prefix: str = "") -> dict[str, 
 def config_hash(config: Mapping[str, Any]) -> str:
     """Return a digest of all options that change what is computed."""
     return hashlib.sha256(json.dumps(effective_options(config), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield the names of the options that differ; for an object of another class, only its own name."""
-    if role(name) in ("harmless", "limit"):
-        return
-    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
-        if before != now:
-            yield name
-    elif "_target_" in before and "_target_" in now and _class_name(before) != _class_name(now):
-        yield name
-    else:
-        for key in {**now, **before}:
-            if not key.startswith("_"):
-                yield from _differences(f"{name}.{key}", before.get(key), now.get(key))
 
 
 def _class_name(config: Mapping[str, Any]) -> str:

@@ -8,8 +8,8 @@ from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import replacing
-from heed.runs import results
 from heed.runs.config import read_config, write_config
+from heed.runs.results import PRUNED
 from heed.runs.resume import starting_checkpoint
 
 COUNTED_PAIRS = 1_000_000
@@ -72,12 +72,8 @@ class RunFolder:
 
     def write_pruned(self, step: int) -> None:
         """Write ``pruned.txt``, which says that a search ended the run early."""
-        with replacing(self.path / results.PRUNED) as partial:
+        with replacing(self.path / PRUNED) as partial:
             partial.write_text(f"The search ended this run early, after step {step:,}.\n", encoding="utf-8")
-
-    def write_results(self, content: Mapping[str, Any]) -> None:
-        """Write ``results.json``, which marks the run as finished."""
-        results.write_results(self.path, content)
 
 
 def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[Path, Path]]:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from heed.errors import HeedError
 from heed.inference.model_folder import check_architecture
-from heed.runs.checkpoint_format import check_checkpoint_format
-from heed.runs.checkpoints import CHECKPOINTS, latest_checkpoint
+from heed.runs.checkpoints import CHECKPOINTS, check_checkpoint_format, latest_checkpoint
 from heed.runs.claim import creation_order
 from heed.runs.config import CONFIG, changed_options, read_config
 from heed.runs.results import RESULTS
@@ -50,17 +49,6 @@ def check_available(folder: Path, *, resume: bool) -> None:
         )
 
 
-def check_start(config: Mapping[str, Any]) -> None:
-    """Check that at most one option says where a run starts.
-
-    Raises:
-        HeedError: if ``ckpt_path`` is given with ``resume`` or ``init_from``.
-    """
-    for other in ("resume", "init_from"):
-        if config["ckpt_path"] and config[other]:
-            raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
-
-
 def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
     """Return the checkpoint from which a run starts, if any: ``ckpt_path``, or with ``resume`` the latest one.
 
@@ -88,7 +76,6 @@ def check_resumable(
     weights: Mapping[str, Tensor],
     tokenizer: str,
     optimizer: str,
-    progress: Mapping[str, Any],
 ) -> None:
     """Check that training can be resumed from the content of the checkpoint ``path``.
 
@@ -96,10 +83,9 @@ def check_resumable(
         weights: of the model that is to be trained, by name.
         tokenizer: digest of its tokenizer.
         optimizer: class of its optimizer.
-        progress: counters of training that a checkpoint must contain.
 
     Raises:
-        HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
+        HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer.
     """
     check_checkpoint_format(checkpoint, path)
     check_architecture(checkpoint["state_dict"], weights, path)
@@ -113,15 +99,3 @@ def check_resumable(
             f"{path} holds the optimizer state of {checkpoint['optimizer']}, which {optimizer} cannot use: choose the "
             "same optimizer, or start a new run from its weights with init_from=RUN."
         )
-    # Lightning ignores missing counters, and would start at step 0 with trained weights.
-    if not _has_all_keys(checkpoint["loops"]["fit_loop"], progress):
-        raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
-
-
-def _has_all_keys(found: Any, expected: Any) -> bool:
-    """Return whether a nested mapping has all keys of another one, at every level."""
-    if not isinstance(expected, Mapping):
-        return not isinstance(found, Mapping)
-    return isinstance(found, Mapping) and all(
-        key in found and _has_all_keys(found[key], value) for key, value in expected.items()
-    )

@@ -10,9 +10,7 @@ from typing import Any
 
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
-from heed.runs.claim import HYDRA_FOLDER
-from heed.runs.config import CONFIG
-from heed.runs.overrides import GRID, read_overrides
+from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.results import RESULTS, read_results
 
 Row = dict[str, Any]
@@ -39,8 +37,8 @@ COLUMNS = {
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
 """Fields of results.json that a row repeats."""
 
-MAX_VALUE = 32
-"""Characters of a setting's value in the table."""
+MAX_SETTINGS = 80
+"""Characters of the settings in the table."""
 
 LOWER_IS_BETTER = {"params", "minutes", "valid_loss", "test_loss"}
 
@@ -91,7 +89,7 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
 
 def runs_table(rows: Sequence[Row]) -> str:
     """Format rows as aligned text under their titles. Long settings are shortened; empty columns are left out."""
-    rows = [row | {"settings": _shorten_settings(row["settings"] or "")} for row in rows]
+    rows = [row | {"settings": _shorten(row["settings"] or "")} for row in rows]
     columns = {key: column for key, column in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
     lines = [[title for title, _ in columns.values()]]
     lines += [
@@ -118,7 +116,7 @@ def seed_table(rows: Sequence[Row]) -> str:
             same = list(by_seed.values())
             settings = " ".join(o for o in same[0]["settings"].split() if not o.startswith("seed="))
             spreads = (_mean_and_deviation([row[key] for row in same]) for key in ("valid_bleu", "test_bleu"))
-            lines.append([folder, _shorten_settings(settings), str(len(same)), *spreads])
+            lines.append([folder, _shorten(settings), str(len(same)), *spreads])
     return align_columns(lines, "<<>>>") if len(lines) > 1 else ""
 
 
@@ -135,15 +133,9 @@ def align_columns(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
     return "\n".join("  ".join(map(format, line, forms)).rstrip() for line in lines)
 
 
-def _shorten_settings(settings: str) -> str:
-    """Cut the middle out of long values, such as the paths of ``data.train``."""
-
-    def shorten(match: re.Match[str]) -> str:
-        value = match[0]
-        half = MAX_VALUE // 2
-        return value if len(value) <= MAX_VALUE else f"{value[:half]}…{value[-half + 1 :]}"
-
-    return re.sub(r"(?<==).+?(?= [+~]*[\w./@]+=|$)", shorten, settings)
+def _shorten(settings: str) -> str:
+    """Cut the middle out of long settings, such as the paths of ``data.train``."""
+    return settings if len(settings) <= MAX_SETTINGS else f"{settings[: MAX_SETTINGS - 30]}…{settings[-29:]}"
 
 
 def _find_runs(folder: Path) -> Iterator[Path]:

@@ -1,8 +1,6 @@
 """What the command line of a search asks for: its options, its space, and the studies to make of it."""
 
 import re
-import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
 
 from heed.errors import HeedError
-from heed.launch import program
 from heed.launch.configuration import build_part, dry_run
 from heed.options import AtLeast1, format_value, validated
 from heed.runs.objectives import DIRECTIONS, StudyDirection, check_objectives
@@ -89,8 +86,6 @@ class Plan:
         Raises:
             HeedError: if an option is wrong, or the space cannot be read.
         """
-        if config.sweep is None:
-            raise HeedError("hydra/sweeper=heed needs a search: add sweep=default, or another choice of conf/sweep.")
         if (launcher := config.hydra.runtime.choices.get("hydra/launcher", "basic")) != "basic":
             raise HeedError(
                 f"hydra/launcher={launcher} is for grids: a search runs its trials itself. For SLURM, start the same "
@@ -129,7 +124,6 @@ class Plan:
             "n_trials": min(share, len(self.grids[arm])) if self.grids else share,
             "counts_failed": bool(self.grids),
             "pruner": type(self.pruner).__name__ if self.settings.pruner else None,
-            "command": shlex.join([*program.command(), *sys.argv[1:]]),
         }
 
     @contextmanager

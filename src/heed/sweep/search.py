@@ -26,7 +26,7 @@ from heed.runs.objectives import objective_values
 from heed.runs.results import RESULTS, read_results
 from heed.sweep.plan import Plan, build_sampler
 from heed.sweep.space import draw
-from heed.sweep.study import FORMAT, SharedStudy, default_storage, fail, lock, open_storage, quiet, release
+from heed.sweep.study import FORMAT, SharedStudy, fail, lock, open_storage, quiet, release
 from heed.sweep.summary import read_study
 from heed.sweep.verdict import write_verdict
 from heed.sweep.workers import ignore_repeated_sigterm, run_workers
@@ -80,9 +80,9 @@ class StudyWorker:
         """
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         self.best, self.seeds = plan.settings.confirmation
+        self.first_seed = int(plan.config.seed) + 1  # of the confirmation; the seed itself chose the configurations
         plan.folder.mkdir(parents=True, exist_ok=True)
-        url = self.settings.storage or default_storage(plan.folder)
-        self.storage = open_storage(url, heartbeat=self.settings.heartbeat)
+        self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
         self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
         self._printed = {*self._ends()}
 
@@ -222,11 +222,6 @@ class StudyWorker:
                     yield f"Trial {trial.folder}: {trial.state}, {', '.join(self.settings.objectives)} {scores}"
 
     # ---- the best configurations with other seeds
-
-    @property
-    def first_seed(self) -> int:
-        """The first seed of the confirmation. The search's own seed chose the configurations."""
-        return int(self.plan.config.seed) + 1
 
     def candidates(self) -> list[Configuration]:
         """Return the best configurations of each arm, which are trained again with other seeds."""

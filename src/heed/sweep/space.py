@@ -42,15 +42,9 @@ class Space:
         """The options with a range, under any condition."""
         return {option.name: option.range for option in self.options if option.range is not None}
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return the space as it was written, with inner spaces by condition."""
-        plain: dict[str, Any] = {}
-        for option in self.options:
-            node = plain
-            for condition in option.conditions:
-                node = node.setdefault(condition, {})
-            node[option.name] = option.text
-        return plain
+    def to_plain(self) -> dict[str, str]:
+        """Return the ranges as they were written, by option: ``model.dropout`` or ``model/attention if model=rnn``."""
+        return {" if ".join(filter(None, (one.name, " and ".join(one.conditions)))): one.text for one in self.options}
 
     def without(self, name: str) -> "Space":
         """Return the space without an option, under any condition."""

@@ -34,45 +34,48 @@ MISSED_HEARTBEATS = 3  # after which a trial counts as dead
 MAX_DEATHS = 3  # of workers, after which their trial is not started again: it may be the cause
 
 
-def default_storage(folder: Path) -> str:
-    """Return the URL of the SQLite file in a study's folder."""
-    return f"sqlite:///{folder.resolve() / STUDY_FILE}"
-
-
 def lock(folder: Path) -> FileLock:
     """Return the lock that a worker of a study holds while it claims a trial or writes the verdict."""
     return FileLock(folder / ".study.lock")
 
 
-def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
-    """Open the storage of a study, and create its tables if they are missing.
+def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None) -> RDBStorage:
+    """Open the Optuna storage of a study: of the database ``url`` or, without one, ``study.db`` in its folder.
 
     Args:
-        url: of a database as SQLAlchemy writes it.
-        heartbeat: seconds between two heartbeats of a trial.
+        heartbeat: seconds between two heartbeats of a trial; its tables are created if they are missing. None to read
+            a storage that exists.
 
     Raises:
-        HeedError: if it cannot be reached, or its driver is missing.
+        HeedError: if it cannot be reached, its driver is missing, or it is to be read and does not exist.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        shown = make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        shown = url
+        address = make_url(url or f"sqlite:///{folder.resolve() / STUDY_FILE}")
+    except ArgumentError as error:
+        raise HeedError(
+            f"{url} is not the URL of a database: write, for example, postgresql+psycopg://USER@HOST/NAME."
+        ) from error
+    file = Path(address.database or "") if address.get_backend_name() == "sqlite" else None
+    if file and heartbeat is None and not file.is_file():
+        raise HeedError(
+            f"There is no study {file}: give its folder, such as runs/NAME, or with --storage the URL of its database."
+        )
 
     def connect() -> RDBStorage:
         return RDBStorage(
-            url,
+            address.render_as_string(hide_password=False),
             # A busy SQLite file is tried again for a minute.
-            engine_kwargs={"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True},
+            engine_kwargs={"connect_args": {"timeout": 60}} if file else {"pool_pre_ping": True},
             heartbeat_interval=heartbeat,
-            grace_period=MISSED_HEARTBEATS * heartbeat,
+            grace_period=heartbeat and MISSED_HEARTBEATS * heartbeat,
             heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(
                 max_retry=MAX_DEATHS, inherit_intermediate_values=True
             ),
+            skip_table_creation=heartbeat is None,
         )
 
-    with explaining(f"sweep.storage={shown}", "used"):
+    with _explaining(address.render_as_string(hide_password=True) if url else str(file)):
         try:
             return connect()
         except DBAPIError:  # another worker may have created the tables in the same moment
@@ -81,8 +84,8 @@ def open_storage(url: str, *, heartbeat: int) -> RDBStorage:
 
 
 @contextmanager
-def explaining(database: str, verb: str) -> Iterator[None]:
-    """Turn an error of a database within the block into a HeedError: ``database`` cannot be ``verb``, used or read."""
+def _explaining(database: str) -> Iterator[None]:
+    """Turn an error of a database within the block into a HeedError."""
     try:
         with quiet():
             yield
@@ -99,9 +102,7 @@ def explaining(database: str, verb: str) -> Iterator[None]:
         reason = first_line(cause)
         if "version_info" in reason:  # the table that Optuna reads first
             raise HeedError(f"{database} is not an Optuna storage: it has no table version_info.") from error
-        raise HeedError(
-            f"{database} cannot be {verb} ({reason}): check the URL, and that the database runs."
-        ) from error
+        raise HeedError(f"{database} cannot be used ({reason}): check the URL, and that the database runs.") from error
 
 
 @contextmanager
@@ -116,11 +117,7 @@ class SharedStudy:
     """One Optuna study with a budget of trials that its workers claim one by one."""
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
-        """
-        Args:
-            attributes: describe the study: its ``arm``, ``n_trials`` to finish, and ``counts_failed``, whether a failed
-                trial uses up the budget.
-        """
+        """Wrap a study with its attributes: ``arm``, ``n_trials``, and whether a failed trial uses up the budget."""
         self.study, self.attributes = study, attributes
         self.arm = str(attributes.get("arm") or "")
         self.budget = int(attributes.get("n_trials") or 0)
@@ -135,12 +132,12 @@ class SharedStudy:
         directions: Sequence[StudyDirection],
         pruner: optuna.pruners.BasePruner,
     ) -> "SharedStudy":
-        """Create the study, or join it; raise a HeedError if it has other attributes, except n_trials and command."""
+        """Create the study, or join it; raise a HeedError if it has other attributes, except n_trials."""
         study = optuna.create_study(
             storage=storage, study_name=name, directions=list(directions), pruner=pruner, load_if_exists=True
         )
         existing = study.user_attrs.get(ATTRIBUTES, {})
-        for key in (attributes.keys() if existing else set()) - {"n_trials", "command"}:
+        for key in (attributes.keys() if existing else set()) - {"n_trials"}:
             if existing.get(key) != attributes[key]:
                 raise HeedError(
                     f"The study {name} exists with another {key}: {format_value(existing.get(key))} there, "
@@ -150,12 +147,12 @@ class SharedStudy:
             study.set_user_attr(ATTRIBUTES, dict(attributes))
         return cls(study, attributes)
 
-    def trials(self, *, now: datetime | None = None) -> list[TrialSummary]:
-        """Return the trials, with the durations of running ones at ``now``. All attempts at a trial are one."""
+    def trials(self) -> list[TrialSummary]:
+        """Return the trials. All attempts at a trial are one."""
         attempts: dict[int, list[FrozenTrial]] = {}
         for trial in self.study.get_trials(deepcopy=False):
             attempts.setdefault(original_number(trial), []).append(trial)
-        return [_summarize(chain, self.arm, now or datetime.now()) for chain in attempts.values()]
+        return [_summarize(chain, self.arm) for chain in attempts.values()]
 
     def used(self, *, before: float = math.inf) -> int:
         """Return how many trials with lower numbers than ``before`` use up the budget."""
@@ -223,13 +220,12 @@ def original_number(trial: FrozenTrial) -> int:
     return trial.number if number is None else number
 
 
-def _summarize(attempts: Sequence[FrozenTrial], arm: str, now: datetime) -> TrialSummary:
+def _summarize(attempts: Sequence[FrozenTrial], arm: str) -> TrialSummary:
     last = attempts[-1]
     # A resumed trial goes on from a checkpoint, so that its curve starts with an earlier attempt.
     curve = {step: value for attempt in attempts for step, value in attempt.intermediate_values.items()}
     attributes = {name: value for attempt in attempts for name, value in attempt.user_attrs.items()}
     is_failed = last.state == TrialState.FAIL
-    seconds = ((last.datetime_complete or now) - last.datetime_start).total_seconds() if last.datetime_start else None
     return TrialSummary(
         number=attempts[0].number,
         arm=arm,
@@ -237,7 +233,7 @@ def _summarize(attempts: Sequence[FrozenTrial], arm: str, now: datetime) -> Tria
         values=tuple(map(float, last.values or ())) if last.state.is_finished() and not is_failed else (),
         params=last.params,
         curve=tuple((step, value) for step, value in sorted(curve.items()) if math.isfinite(value)),
-        seconds=None if seconds is None else max(seconds, 0.0),
+        seconds=last.duration.total_seconds() if last.duration else None,
         attempts=len(attempts),
         folder=str(attributes.get("folder", "")),
         overrides=attributes.get("overrides", ()),

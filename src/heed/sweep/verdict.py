@@ -2,13 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import variance
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 
 from heed.data.corpus import Corpus
@@ -25,7 +24,7 @@ from heed.report.sweep import Configuration, TrialSummary, Verdict
 from heed.report.sweep_text import format_score, mean_and_sd
 from heed.runs.config import read_config
 from heed.runs.folder import RunFolder
-from heed.runs.results import RESULTS, plain_scores, read_results
+from heed.runs.results import RESULTS, plain_scores, read_results, write_results
 from heed.sweep.plan import Plan
 from heed.sweep.study import VERDICT
 from heed.sweep.summary import read_verdict
@@ -120,7 +119,7 @@ def score_tests(run: Path) -> dict[str, dict[str, Any]]:
     results["tests"] = plain_scores(scored)
     results["test"] = next(iter(results["tests"].values()), None)
     write_card(folder, corpus, results)
-    folder.write_results(results)
+    write_results(run, results)
     return dict(results["tests"])
 
 
@@ -155,9 +154,10 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
         f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} {format_score(winner.found)} "
         f"there, {mean_and_sd(winner.valid)} over the seeds {', '.join(map(str, winner.seeds))}."
     )
-    reasons = {option.name: f"searched in {option.text}" for option in plan.arms[winner.arm].options if option.range}
+    ranges = [option for option in plan.arms[winner.arm].options if option.range]
+    searched = [f"# {option.name} was searched in {option.text}" for option in ranges]
     with plan.compose(winner.overrides) as cfg:
-        text = "\n".join(["# @package _global_", f"{MARK}{headline}", *_preset(cfg, reasons)]) + "\n"
+        text = "\n".join(["# @package _global_", f"{MARK}{headline}", *searched, _preset(cfg)])
     folder = Path("conf/experiment")
     path, number = folder / f"{plan.name}.yaml", 1
     while path.exists() and MARK not in path.read_text(encoding="utf-8"):
@@ -171,34 +171,15 @@ def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
     return path, [*program.command(), *config_dir, f"experiment={path.stem}"]
 
 
-def _preset(cfg: Any, reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield YAML with the differences of a configuration from the defaults, and a comment for options with a reason."""
-    choices: list[str] = []
-    tree: dict[str, Any] = {}
+def _preset(cfg: Any) -> str:
+    """Return the differences of a configuration from the defaults as YAML."""
+    choices: list[dict[str, str]] = []
+    options = OmegaConf.create({})
     for name, _, choice in (word.partition("=") for word in find_differences(cfg)):
-        comment = f" # {reasons[name]}" if name in reasons else ""
-        *parents, last = name.split(".")
         if name.partition(".")[0] in LEFT_OUT:
             continue
         if (program.CONF / name).is_dir():
-            choices.append(f"  - override /{name}: {choice}{comment}")
-            continue
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        value = OmegaConf.select(cfg, name)
-        value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
-        node[last] = text.removesuffix("...\n").strip() + comment
-    yield from ["defaults:", *choices] if choices else []
-    yield from _lines(tree)
-
-
-def _lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """Yield the lines of nested mappings whose leaves are YAML."""
-    for name, node in tree.items():
-        if isinstance(node, str):
-            yield f"{indent}{name}: {node}"
+            choices.append({f"override /{name}": choice})
         else:
-            yield f"{indent}{name}:"
-            yield from _lines(node, indent + "  ")
+            OmegaConf.update(options, name, OmegaConf.select(cfg, name), force_add=True)
+    return ("" if not choices else OmegaConf.to_yaml({"defaults": choices})) + OmegaConf.to_yaml(options)

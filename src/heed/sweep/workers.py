@@ -21,9 +21,7 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
     """Start the command line of this process ``count`` times with one worker each, and wait for them.
 
     They print to ``worker-N.log`` in the study's folder. The others take over the trial of a worker that is killed.
-
-    Args:
-        watch: called every few seconds; prints the trials that have ended.
+    ``watch`` is called every few seconds, and prints the trials that have ended.
 
     Raises:
         HeedError: if every worker failed, with the last line that one of them printed.
@@ -46,13 +44,9 @@ def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
             worker.wait()
         raise
     watch()
-    statuses = [worker.returncode for worker in workers]
-    if all(statuses):
+    if all(worker.returncode for worker in workers):
         last = logs[0].read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         raise HeedError(f"All workers failed, see {logs[0]}: {' '.join(last)}")
-    for log, status in zip(logs, statuses, strict=True):
-        if status:
-            print_line(f"A worker ended with status {status}, see {log}; the others did its work.")
 
 
 def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":

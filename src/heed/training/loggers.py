@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from lightning.pytorch.utilities import rank_zero_only
 
 from heed.errors import missing_package
-from heed.runs.overrides import read_overrides, read_varied_overrides
+from heed.runs.config import read_overrides, read_varied_overrides
 
 MAX_WANDB_NAME = 128
 """Characters that wandb allows in the name of a run or group."""

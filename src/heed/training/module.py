@@ -18,7 +18,6 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from heed.compat import fit_progress
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
@@ -28,7 +27,7 @@ from heed.inference.translator import Translator
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
-from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY
+from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.clipping import clip_gradients
 from heed.training.compilation import compiled_decode_hidden
@@ -381,7 +380,6 @@ class TranslationModule(L.LightningModule):
             weights=self.state_dict(),
             tokenizer=self.tokenizer.hash,
             optimizer=type(optimizer).__name__,
-            progress=fit_progress(self.trainer),
         )
         groups = checkpoint["optimizer_states"][0]["param_groups"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):

@@ -22,8 +22,7 @@ from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.options import AtLeast1
-from heed.runs.checkpoint_format import check_undamaged
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection, check_undamaged
 from heed.training.callbacks.build import build_callbacks
 from heed.training.callbacks.checkpoints import Checkpoints
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.callbacks import Callback
 
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection
 from heed.training.callbacks.build import build_callbacks
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from heed.runs.selection import BUILT_IN, Selection, sign
+from heed.runs.checkpoints import BUILT_IN, Selection, sign
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.attention_maps=null",
@@ -70,7 +70,6 @@ def test_the_loss_selects_the_best_checkpoint_while_bleu_is_zero(
     assert (results["select"], results["selected_step"]) == ("loss", best[0])
     err = capsys.readouterr().err
     assert f"Weights:  best, of step {best[0]}, selected by valid loss." in err
-    assert ("no validation reached 1 BLEU, so the loss chose" in err) == (select == "bleu")
 
 
 @pytest.mark.full

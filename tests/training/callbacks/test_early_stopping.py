@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import lightning as L
 
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection
 from heed.training.callbacks.stopping import EarlyStopping
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from fastapi.responses import HTMLResponse
 
 from heed.plot.attention_map import TITLES
-from heed.report.pages import render_page
+from heed.report.pages import render_template
 
 POLICY = "frame-ancestors 'none'"
 
@@ -19,4 +19,4 @@ def page() -> HTMLResponse:
 @cache
 def _html() -> str:
     titles = {kind: title for kind, (title, _) in TITLES.items()}
-    return render_page("page.html.j2", folder=Path(__file__).parent, titles=titles)
+    return render_template("page.html.j2", folder=Path(__file__).parent, titles=titles)

@@ -10,8 +10,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Checkpoint
 
 from heed.files import replacing
-from heed.runs.checkpoints import checkpoint_step
-from heed.runs.selection import Selection
+from heed.runs.checkpoints import Selection, checkpoint_step
 
 
 class Checkpoints(Checkpoint):

@@ -8,7 +8,7 @@ import torch
 
 from heed.errors import HeedError
 from heed.runs.averaging import checkpoint_weights
-from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, check_checkpoint_format
+from heed.runs.checkpoints import CHECKPOINT_FORMAT, check_checkpoint_format
 from heed.training.trainer import AtomicCheckpointIO
 
 
