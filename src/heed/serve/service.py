@@ -17,8 +17,8 @@ from heed.inference.segmentation import SentenceSplitter, sentence_rules
 from heed.serve.detection import Detector
 from heed.serve.documents import Document, html_document, text_document
 from heed.serve.errors import ApiError, stopping
-from heed.serve.metrics import Metrics
 from heed.serve.models import Models, Route
+from heed.serve.observation import Metrics
 from heed.serve.schemas import Detection, DetectRequest, TranslateRequest, TranslateResponse
 from heed.serve.settings import ServeSettings
 from heed.serve.worker import Worker
