@@ -9,20 +9,7 @@ from urllib.parse import urlsplit
 from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, engine_loader
 from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
-from heed.serve.settings import ServeSettings
-
-NUMBERS: dict[str, tuple[str, str]] = {
-    "max_chars": ("N", "characters per request"),
-    "max_texts": ("N", "texts per request"),
-    "max_sentences": ("N", "sentences per request"),
-    "max_alternatives": ("N", "alternative translations that a client may ask for"),
-    "max_beam": ("K", "beam size that a client may ask for"),
-    "max_body": ("BYTES", "size of a request"),
-    "max_waiting": ("N", "sentences that may wait for a model; further requests are answered with status 429"),
-    "batch_sentences": ("N", "sentences of all requests that a model translates together"),
-    "timeout": ("SECONDS", "time after which a request is answered with status 503"),
-}
-"""The options that are numbers: metavar and help."""
+from heed.serve.settings import LIMITS, ServeSettings
 
 SUMMARY = "Translate over HTTP, with the API of LibreTranslate."
 
@@ -46,10 +33,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_batch_options(parser, direction=False)
     add_engine_option(parser)
     group = parser.add_argument_group("limits")
-    for name, (value, text) in NUMBERS.items():
+    for name, text in LIMITS.items():
         default = getattr(ServeSettings, name)
-        described = f"{text} (default: %(default)s)"
-        add(group, f"--{name.replace('_', '-')}", value, described, type=type(default), default=default)
+        text = f"{text} (default: %(default)s)"
+        add(group, f"--{name.replace('_', '-')}", "N", text, type=type(default), default=default)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -77,14 +64,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> ServeSettings:
-    limits = {name: getattr(args, name) for name in NUMBERS}
-    keys = _read_keys(args.api_keys) if args.api_keys else frozenset()
     return ServeSettings(
-        **limits,
+        **{name: getattr(args, name) for name in LIMITS},
         split_sentences=not args.no_split_sentences,
         allowed_origins=frozenset(args.allow_origin),
         hosts=_accepted_hosts(args.host, args.allow_origin),
-        api_keys=keys,
+        api_keys=_read_keys(args.api_keys) if args.api_keys else frozenset(),
     )
 
 
