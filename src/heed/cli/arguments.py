@@ -140,7 +140,7 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
 
 def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
     """Return the function that loads a translator from folders, with the options that do not name a model."""
-    room = "export.ctranslate2_loading" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
+    room = "export.to_ctranslate2" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
     return partial(
         import_module(f"heed.{room}").load,
         device=args.device,

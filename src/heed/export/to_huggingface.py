@@ -13,8 +13,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
 from heed.export import huggingface_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
-from heed.files import replacing
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses
 from heed.inference.batching import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
@@ -51,7 +50,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         out: the new folder.
 
     Raises:
-        HeedError: transformers is not installed or has no class for the model, or the check fails. Nothing is written.
+        HeedError: transformers is not installed or has no class for the model, or the check fails.
     """
     logging = require("transformers").logging
     logging.set_verbosity_error()
@@ -62,21 +61,18 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
             "`--to ctranslate2`."
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as folder:
-        folder.mkdir()
-        target = huggingface_model.convert(model)
-        target.generation_config = _generation_config(translator.saved_search)
-        target.save_pretrained(folder)
-        _save_tokenizer(folder, translator)
-        engine = HuggingFaceEngine(folder)
-        engine.check_tokenizer(translator.tokenizer, check.sources)
-        report = compare_engines(translator, engine, check)
-        require_equal(report)
-        card = folder / "README.md"
-        card.write_text(_model_card(translator, report), encoding="utf-8")
-        # safetensors lets only the owner read its file. The mode of the card follows the umask.
-        (folder / "model.safetensors").chmod(card.stat().st_mode)
+    out.mkdir()
+    target = huggingface_model.convert(model)
+    target.generation_config = _generation_config(translator.saved_search)
+    target.save_pretrained(out)
+    _save_tokenizer(out, translator)
+    engine = HuggingFaceEngine(out)
+    engine.check_tokenizer(translator.tokenizer, check.sources)
+    report = compare_engines(translator, engine, check)
+    card = out / "README.md"
+    card.write_text(_model_card(translator, report), encoding="utf-8")
+    # safetensors lets only the owner read its file. The mode of the card follows the umask.
+    (out / "model.safetensors").chmod(card.stat().st_mode)
     return report
 
 

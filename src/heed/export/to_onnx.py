@@ -14,10 +14,15 @@ from heed import kernels
 from heed.decoding.search import Hypothesis, Search, token_log_probs
 from heed.errors import HeedError
 from heed.export import require
-from heed.export.description import write_description
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
+from heed.export.parity import (
+    CheckSet,
+    ExportedEngine,
+    Report,
+    compare_engines,
+    greedy_hypotheses,
+    write_description,
+)
 from heed.export.weights import layers_of
-from heed.files import replacing
 from heed.inference.batching import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import KeyValue
@@ -35,7 +40,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         out: the new folder.
 
     Raises:
-        HeedError: ONNX is not installed, the model is no transformer, or the check fails. Nothing is written.
+        HeedError: ONNX is not installed, the model is no transformer, or the check fails.
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         require(package)
@@ -46,16 +51,13 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         raise HeedError(
             "ONNX export is for transformers: the graph of a recurrent network would hold for one sentence length only."
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as folder:
-        folder.mkdir()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _write_graphs(folder, model)
-        translator.tokenizer.save(folder)
-        report = compare_engines(translator, OnnxEngine(folder, model), check)
-        require_equal(report)
-        write_description(folder, "onnx", translator, check=report.plain())
+    out.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _write_graphs(out, model)
+    translator.tokenizer.save(out)
+    report = compare_engines(translator, OnnxEngine(out, model), check)
+    write_description(out, "onnx", translator, check=report.plain())
     return report
 
 

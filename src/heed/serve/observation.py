@@ -28,9 +28,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
-        self.requests = Counter(
-            "heed_requests", "Answered requests.", ["method", "path", "status"], registry=own
-        )
+        self.requests = Counter("heed_requests", "Answered requests.", ["method", "path", "status"], registry=own)
         self.request_seconds = Histogram(
             "heed_request_seconds", "Time from a request to its answer.", ["path"], registry=own
         )
