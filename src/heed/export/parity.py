@@ -15,8 +15,7 @@ from heed import __version__
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
-from heed.inference.batching import pad
-from heed.inference.engine import Engine
+from heed.inference.engine import Engine, pad
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.runs.folder import validation_files

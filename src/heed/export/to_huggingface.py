@@ -14,7 +14,7 @@ from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
 from heed.export import huggingface_model, require
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses
-from heed.inference.batching import pad
+from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE

@@ -23,7 +23,7 @@ from heed.export.parity import (
     write_description,
 )
 from heed.export.weights import layers_of
-from heed.inference.batching import pad
+from heed.inference.engine import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import KeyValue
 from heed.models.transformer import Transformer, TransformerState

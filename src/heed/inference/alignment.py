@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from heed.errors import HeedError, argument
-from heed.evaluation.alignment import ROWS, SYMMETRIZATIONS, Extraction, candidate_maps, extraction_from_config
+from heed.evaluation.alignment import ROWS, Extraction, candidate_maps, extraction_from_config
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.outputs import Attended
 
@@ -56,12 +56,6 @@ def choose_extraction(
             f"1 to {layers} with heads 1 to {heads}."
         )
     return chosen
-
-
-def check_symmetrization(name: str) -> None:
-    """Raise a HeedError unless a symmetrization with this name exists."""
-    if name not in SYMMETRIZATIONS:
-        raise HeedError(f"{argument('symmetrize', name)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
 
 
 def _cross_attention(pair: Attended) -> np.ndarray:
