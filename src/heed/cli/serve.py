@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, engine_loader
+from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, load_translator
 from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
 from heed.serve.settings import LIMITS, ServeSettings
@@ -43,19 +43,17 @@ def run(args: argparse.Namespace) -> None:
     try:
         from heed.serve import server
         from heed.serve.application import create_app
-        from heed.serve.models import default_names, load_model
+        from heed.serve.models import ServedModel, default_names, samples
     except ImportError as error:
         raise missing_package("heed serve", error.name or "fastapi", "serve") from error
-    from heed.kernels.allocator import keep_freed_memory
 
     settings = _settings(args)
     names = args.name or default_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
     with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
-        keep_freed_memory()
-        load = engine_loader(args)
-        models = [load_model(path, name, load) for path, name in zip(args.model, names, strict=True)]
+        loaded = [(name, path, load_translator(args, path)) for name, path in zip(names, args.model, strict=True)]
+        models = [ServedModel(name, translator, samples(path, translator)) for name, path, translator in loaded]
         app = create_app(models, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice, tee
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import (
@@ -20,7 +19,7 @@ from heed.cli.arguments import (
     load_translator,
     search_options,
 )
-from heed.cli.lines import LINES_AT_ONCE, count_lines, read_lines, standard_input, translator_progress, write_lines
+from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     _check_options(args)
     with ExitStack() as stack:
-        stream = stack.enter_context(_open_input(args.input)) if args.input else standard_input()
+        stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
         if args.output is None:
             _translate_stream(translator, args, stream, None)
@@ -89,7 +88,10 @@ def _translate_stream(
     from heed.inference.lines import renumbered
 
     _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
-    total = count_lines(stream)
+    total = None
+    if args.input and args.input.is_file():
+        total = sum(1 for _ in stream)
+        stream.seek(0)
     done = output.lines_done(resume=args.resume) if output else 0
     lines, sources = tee(islice(read_lines(stream, str(args.input or "the input")), done, None))
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
@@ -160,13 +162,6 @@ def _plain(translation: "Translation") -> dict[str, Any]:
 
 def _pharaoh(translation: "Translation") -> str:
     return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
-
-
-def _open_input(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _settings(args: argparse.Namespace, stream: BinaryIO) -> dict[str, Any]:

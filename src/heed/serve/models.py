@@ -1,7 +1,7 @@
 """Models that the server offers, chosen by languages or by name."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -104,22 +104,14 @@ def _routes(model: ServedModel) -> Iterator[Route]:
         yield Route(model.name, translator.src_lang, translator.tgt_lang, translator)
 
 
-def load_model(path: Path, name: str, load: Callable[[Path], Translator]) -> ServedModel:
-    """Load a model, and the sentences of its languages if the folder is a run.
-
-    Args:
-        load: loads the translator.
-
-    Raises:
-        HeedError: if the model cannot be loaded.
-    """
-    translator = load(path)
-    samples: dict[str, list[str]] = {}
+def samples(path: Path, translator: Translator) -> dict[str, list[str]]:
+    """Return sentences of a model's languages: the validation sets, if ``path`` is a run."""
+    found: dict[str, list[str]] = {}
     for direction, files in validation_files(path, translator.directions).items():
         directed = translator.in_direction(direction)
         for language, file in zip((directed.src_lang, directed.tgt_lang), files, strict=True):
-            samples.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
-    return ServedModel(name, translator, samples)
+            found.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
+    return found
 
 
 def default_names(paths: Sequence[Path]) -> list[str]:
