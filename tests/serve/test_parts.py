@@ -92,8 +92,8 @@ def test_a_longer_text_is_more_certain() -> None:
 
 
 def test_languages_without_sentences_are_not_known() -> None:
-    assert Detector({"en": ["dog"], "de": ["", " "]}).languages == ["en"]
-    assert Detector({}).languages == []
+    assert list(Detector({"en": ["dog"], "de": ["", " "]}).counts) == ["en"]
+    assert Detector({}).counts == {}
 
 
 def test_names_of_languages() -> None:

@@ -15,7 +15,7 @@ from heed import __version__
 from heed.inference.languages import language_name
 from heed.serve import schemas
 from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
-from heed.serve.errors import HANDLED, answer_error, stopping
+from heed.serve.errors import HANDLED, answer_error
 from heed.serve.models import Models, ServedModel
 from heed.serve.observation import REQUEST_ID, observation
 from heed.serve.page import page
@@ -117,17 +117,17 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/models", tags=["translate"])
     def model_descriptions() -> list[schemas.ModelDescription]:
         """Return the models, whose names `/translate` accepts."""
-        directions: dict[str, list[schemas.ModelDirection]] = {name: [] for name in models.names}
+        directions: dict[str, list[dict[schemas.Side, str]]] = {name: [] for name in models.names}
         for route in models.routes:
-            directions[route.model].append(schemas.ModelDirection(source=route.source, target=route.target))
+            directions[route.model].append({"source": route.source, "target": route.target})
         return [schemas.ModelDescription(name=name, directions=own) for name, own in directions.items()]
 
     @app.get("/health", responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": schemas.ErrorResponse}}, tags=["server"])
-    def health() -> schemas.Health:
+    def health() -> dict[str, str]:
         """Return whether the server translates."""
-        if not service.is_alive:
-            raise stopping()
-        return schemas.Health()
+        for model in models.names:
+            service.worker(model)
+        return {"status": "ok"}
 
     @app.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     def metrics() -> PlainTextResponse:
@@ -142,5 +142,5 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
             char_limit=settings.max_chars,
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
-            language=schemas.LanguagePair(source=named(first.source), target=named(first.target)),
+            language={"source": named(first.source), "target": named(first.target)},
         )

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from heed.inference.translator import Translator
 from heed.plot.attention_map import map_sets, most_informative_head
 from heed.serve.errors import ApiError
 from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Text
@@ -71,22 +70,18 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
     """Translate a sentence and return its attention weights."""
     service.check_size(body.q)
     route = service.find_route(body.source, body.target, body.model)
-    return await service.worker(route.model).call(lambda: _answer(route.model, route.translator, body.q))
-
-
-def _answer(name: str, translator: Translator, text: str) -> AttendResponse:
-    text = " ".join(text.split())
-    (ids,) = translator.tokenizer.encode_src([text])
+    text = " ".join(body.q.split())
+    (ids,) = route.translator.tokenizer.encode_src([text])
     if len(ids) > MAX_PIECES:
         raise ApiError(f"The sentence has {len(ids):,} subwords, and attention is shown for up to {MAX_PIECES}.")
     if not ids:
         raise ApiError("The text is empty: send a sentence.")
-    (pair,) = translator.attend(text)
+    (pair,) = await service.worker(route.model).call(lambda: route.translator.attend(text))
     sets = map_sets(pair)
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}
     return AttendResponse(
-        model=name,
-        family=translator.model.config.family,
+        model=route.model,
+        family=route.translator.model.config.family,
         tokens=Tokens(source=pair.src_pieces, target=pair.tgt_pieces),
         translation=pair.target,
         layers=[

@@ -26,11 +26,6 @@ class ApiError(HTTPException):
         super().__init__(status, message, None if retry_after is None else {"Retry-After": str(retry_after)})
 
 
-def stopping() -> ApiError:
-    """Return the error of a server that accepts no more requests."""
-    return ApiError("The server is stopping.", HTTPStatus.SERVICE_UNAVAILABLE, retry_after=10)
-
-
 HANDLED = (HTTPException, HeedError, ValidationError, ClientDisconnect)
 """The exceptions that `answer_error` answers. A client disconnects while it sends the body."""
 

@@ -1,8 +1,7 @@
 """Models that the server offers, chosen by languages or by name."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +13,12 @@ from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
 
-@dataclass(frozen=True)
-class ServedModel:
+class ServedModel(NamedTuple):
     """A model with the name under which clients find it."""
 
     name: str
     translator: Translator
-    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[str]] = {}
     """Sentences of its languages, from which the server learns to detect them."""
 
 
@@ -49,7 +47,12 @@ class Models:
         self.names = [model.name for model in models]
         if len(set(self.names)) < len(self.names):
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
-        self.routes = [route for model in models for route in _routes(model)]
+        self.routes: list[Route] = []
+        for name, translator, _ in models:
+            if not (translator.src_lang and translator.tgt_lang):
+                raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
+            for directed in map(translator.in_direction, translator.directions):
+                self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))
         self.samples: dict[str, list[str]] = {}
         """Sentences of each language, of all models."""
         for language, lines in chain.from_iterable(model.samples.items() for model in models):
@@ -92,16 +95,6 @@ class Models:
             f"{language_name(target)} ({target}) is not available as a target language from {language_name(source)} "
             f"({source}): {model or 'this server'} has {known}."
         )
-
-
-def _routes(model: ServedModel) -> Iterator[Route]:
-    if not (model.translator.src_lang and model.translator.tgt_lang):
-        raise HeedError(
-            f"The languages of {model.name} are unknown: set src_lang and tgt_lang in its model/config.yaml."
-        )
-    for direction in model.translator.directions:
-        translator = model.translator.in_direction(direction)
-        yield Route(model.name, translator.src_lang, translator.tgt_lang, translator)
 
 
 def samples(path: Path, translator: Translator) -> dict[str, list[str]]:
