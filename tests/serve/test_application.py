@@ -169,7 +169,7 @@ def test_one_source_language_needs_no_detection(client: TestClient) -> None:
 
 
 def test_without_sentences_to_learn_from_the_source_must_be_given(serve: Serve, two: list[ServedModel]) -> None:
-    client = serve(replace(two[0], samples={}), two[1])
+    client = serve(two[0]._replace(samples={}), two[1])
     assert "give source" in error(client, 400, source="auto")
 
 
