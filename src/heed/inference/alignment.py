@@ -47,9 +47,9 @@ def choose_extraction(
     if head is not None:
         chosen = replace(chosen, head=head or None)
     if row is not None:
-        if row not in ROWS:
-            raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
         chosen = replace(chosen, row=row)
+    if chosen.row not in ROWS:
+        raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
     if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
         raise HeedError(
             f"{argument('layer', chosen.layer)} {argument('head', chosen.head or 0)}: this model's decoder has layers "
