@@ -169,15 +169,11 @@ def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple
 
 
 def _score_difference(translator: Translator, engine: ExportedEngine, sources: Ids, beam: Search) -> float:
-    """Return the largest difference between heed's and the engine's log p of heed's beam search results.
-
-    A result that was cut at the length limit is scored as if it ended before its last token.
-    """
-    found = [
-        best.tokens if best.finished else best.tokens[:-1]
-        for best, *_ in translator.translate_ids(sources, search=beam)
-    ]
-    pairs = [(source, target) for source, target in zip(sources, found, strict=True) if source]
+    """Return the largest difference between heed's and the engine's log p of heed's beam search results."""
+    best = [n_best[0] for n_best in translator.translate_ids(sources, search=beam)]
+    # A result that was cut at the length limit is scored as if it ended before its last token.
+    targets = [each.tokens if each.finished else each.tokens[:-1] for each in best]
+    pairs = [(source, target) for source, target in zip(sources, targets, strict=True) if source]
     ours = translator.score_ids([[*source, EOS] for source, _ in pairs], [[*target, EOS] for _, target in pairs])
     return max((abs(own - engine.score(*pair)) for own, pair in zip(ours, pairs, strict=True)), default=0.0)
 

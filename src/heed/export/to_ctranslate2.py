@@ -166,10 +166,6 @@ def cached_export(path: Path, translator: Translator) -> Path:
     The digest is that of the model's files and of the versions of heed and CTranslate2. The export is checked on the
     run's validation sentences; without them a line on stderr says that it is not checked.
 
-    Args:
-        path: the run or model folder.
-        translator: heed's translator of the model.
-
     Raises:
         HeedError: CTranslate2 cannot compute the model, or the folder cannot be written.
     """

@@ -141,12 +141,7 @@ def _write_graphs(folder: Path, model: Transformer) -> None:
 def _write_graph(
     file: Path, module: nn.Module, inputs: dict[str, tuple[Tensor, dict[int, Any]]], outputs: tuple[str, ...]
 ) -> None:
-    """Write a graph.
-
-    Args:
-        inputs: example values, and the names of their dynamic axes.
-        outputs: names of the results.
-    """
+    """Write a graph. The inputs are example values, with the names of their dynamic axes."""
     torch.onnx.export(
         module.eval(),
         kwargs={name: tensor for name, (tensor, _) in inputs.items()},
@@ -162,11 +157,7 @@ def _write_graph(
 
 
 class OnnxEngine(ExportedEngine):
-    """ONNX Runtime with the two graphs of a model.
-
-    Args:
-        model: the exported model, for its sizes.
-    """
+    """ONNX Runtime with the two graphs of a model, which is given for its sizes."""
 
     def __init__(self, folder: Path, model: Transformer) -> None:
         runtime = require("onnxruntime")

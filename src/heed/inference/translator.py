@@ -347,11 +347,7 @@ class Translator:
         return self._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
 
     def _attend_ids(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        src_ids: Sequence[list[int]],
-        tgt_ids: Sequence[list[int]],
+        self, sources: Sequence[str], targets: Sequence[str], src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
     ) -> Iterator[Attended]:
         """Yield the attention maps of sentence pairs, given with their ids, which end with EOS."""
         for start in range(0, len(sources), PAIRS_AT_ONCE):

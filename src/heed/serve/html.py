@@ -64,7 +64,6 @@ class _Parser(HTMLParser):
         self._end_piece(len(self._source))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the text of some elements."""
         self._begin_piece(None)
         if (self._kept or tag in KEPT or _is_marked(attrs)) and tag not in VOID:
             self._kept.append(tag)
@@ -77,7 +76,6 @@ class _Parser(HTMLParser):
                 pass
 
     def handle_data(self, data: str) -> None:
-        """Take text for a node, unless it is kept."""
         if self._text is None or self._kept:
             self._begin_piece(None if self._kept else data)
         else:

@@ -66,12 +66,10 @@ class _Connection(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read what the client sends."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._wait_for_head()
@@ -89,7 +87,6 @@ class _Connection(H11Protocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
         self._stop_waiting()
         super().connection_lost(exc)
 
