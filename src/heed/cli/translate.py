@@ -71,8 +71,6 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
     if args.resume and not (args.input and args.output):
         raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
-    if args.resume and args.input.exists() and not args.input.is_file():
-        raise HeedError(f"--resume reads the input again, and {args.input} is no regular file.")
     if args.resume and args.n_best is not None and not args.json:
         raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
     if args.output and args.output.is_dir():  # an empty name is the current folder
@@ -126,12 +124,11 @@ def _translations(
 ) -> "Iterator[list[Translation]]":
     """Return the translations of each line, best first. Wrong options are reported before the first line is read."""
     options: Any = {"chunk": chunk, "alignments": args.alignments, **search_options(args)}
-    found = translator.stream(() if args.split_sentences else lines, n_best=args.n_best, **options)
     if not args.split_sentences:
-        return found
+        return translator.stream(lines, n_best=args.n_best, **options)
     from heed.inference.segmentation import stream_lines
 
-    return ([translation] for translation in stream_lines(translator, lines, **options))
+    return stream_lines(translator, lines, **options)
 
 
 def _format(args: argparse.Namespace, number: int, source: str, translations: "list[Translation]") -> "Iterator[str]":
@@ -155,8 +152,7 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:
-    names = ("text", "score", "log_prob", "finished")
-    plain = {name: getattr(translation, name) for name in names}
+    plain: dict[str, Any] = {name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished")}
     return plain if translation.alignment is None else {**plain, "alignment": _pharaoh(translation)}
 
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from heed.plot.attention_map import map_sets, most_informative_head
 from heed.serve.errors import ApiError
-from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Text
+from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Side, Text
 from heed.serve.service import Service
 
 MAX_PIECES = 200
@@ -22,13 +22,6 @@ class AttendRequest(RequestBody):
     source: LanguageCode
     target: LanguageCode
     model: ModelName = None
-
-
-class Tokens(BaseModel):
-    """The subwords of a sentence and of its translation, with the symbol that ends each."""
-
-    source: list[str]
-    target: list[str]
 
 
 class Layer(BaseModel):
@@ -58,7 +51,9 @@ class AttendResponse(BaseModel):
 
     model: str
     family: Annotated[str, Field(description="`transformer` or `rnn`.")]
-    tokens: Tokens
+    tokens: Annotated[
+        dict[Side, list[str]], Field(description="Subwords of both sides, with the symbol that ends each.")
+    ]
     translation: str
     layers: list[Layer]
     best: Annotated[
@@ -82,7 +77,7 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
     return AttendResponse(
         model=route.model,
         family=route.translator.model.config.family,
-        tokens=Tokens(source=pair.src_pieces, target=pair.tgt_pieces),
+        tokens={"source": pair.src_pieces, "target": pair.tgt_pieces},
         translation=pair.target,
         layers=[
             Layer(name=f"layer {number}", kind=maps.kind, heads=heads.astype(float).round(DIGITS).tolist())
