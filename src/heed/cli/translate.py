@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
             return
         from heed.cli.output_file import ResumableOutput
 
-        output = ResumableOutput(args.output, _settings(args, stream), block=LINES_AT_ONCE)
+        output = ResumableOutput(args.output, _settings(args), block=LINES_AT_ONCE)
         stack.enter_context(output.locked())
         _translate_stream(translator, args, stream, output)
 
@@ -160,15 +160,14 @@ def _pharaoh(translation: "Translation") -> str:
     return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
 
 
-def _settings(args: argparse.Namespace, stream: BinaryIO) -> dict[str, Any]:
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the output depends on: the options, and digests of the input and of each model's files."""
     from heed.inference.model_folder import digest
 
     ignored = ("run", "input", "output", "resume", "device", "model")
     options = {name: value for name, value in vars(args).items() if name not in ignored}
-    lines = hashlib.blake2b()
+    lines = None
     if args.input and args.input.is_file():
-        while block := stream.read(2**20):
-            lines.update(block)
-        stream.seek(0)
-    return {**options, "model": [digest(folder) for folder in args.model], "input": lines.hexdigest()}
+        with args.input.open("rb") as file:
+            lines = hashlib.file_digest(file, "blake2b").hexdigest()
+    return {**options, "model": [digest(folder) for folder in args.model], "input": lines}

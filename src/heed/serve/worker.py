@@ -127,7 +127,9 @@ class Worker:
             return
         key = jobs[0].key
         try:
-            counts = fit(map(_token_counts, jobs), sentences=self.batch_sentences, tokens=key[0].batch_tokens)
+            remaining = (islice(job.sentences, len(job.done), None) for job in jobs)
+            lengths = ((len(key[0].tokenizer.encode_src([each])[0]) for each in own) for own in remaining)
+            counts = fit(lengths, sentences=self.batch_sentences, tokens=key[0].batch_tokens)
             parts = [job.sentences[len(job.done) :][:count] for job, count in zip(jobs, counts, strict=True)]
             found = iter(self._translations(list(chain.from_iterable(parts)), *key))
         except Exception:
@@ -159,12 +161,6 @@ def _finish(job: Job, compute: Callable[[], list[list[Translation]]]) -> None:
             job.result.set_result(compute())
         except Exception as error:
             job.result.set_exception(error)
-
-
-def _token_counts(job: Job) -> Iterator[int]:
-    """Return the number of source tokens of each remaining sentence of a job."""
-    encode = job.key[0].tokenizer.encode_src
-    return (len(encode([sentence])[0]) for sentence in islice(job.sentences, len(job.done), None))
 
 
 def fit(lengths: Iterable[Iterable[int]], *, sentences: int, tokens: int) -> list[int]:
