@@ -62,6 +62,6 @@ def encode_lines(
     encoded = encode(lines)
     for number, ids in enumerate(encoded, first_line):
         if max_tokens is not None and len(ids) > max_tokens:
-            what = f" has {len(ids):,} subwords, and the limit is {max_tokens:,}"
-            raise LineError(number, f"{what}: split it into sentences, or raise the limit ({argument('max_tokens')}).")
+            problem = f" has {len(ids):,} subwords, and the limit is {max_tokens:,}: split it into sentences"
+            raise LineError(number, f"{problem}, or raise the limit ({argument('max_tokens')}).")
     return encoded
