@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmark.peers import UnavailableError, require
 from heed.errors import HeedError
-from heed.export import huggingface_model, to_ctranslate2
+from heed.export import ctranslate2_model, huggingface_model
 from heed.models.transformer import Transformer
 from heed.symbols import BOS, BOS_PIECE, EOS, PAD, PAD_PIECE, SPECIAL_PIECES
 
@@ -75,9 +75,9 @@ class CTranslate2Decoding:
         self.pieces = [*SPECIAL_PIECES, *map(str, others)]
         folder.mkdir()
         try:
-            supported = to_ctranslate2.check_supported(model)
+            supported = ctranslate2_model.check_supported(model)
             quantization = None if kind == "float32" else kind
-            to_ctranslate2.save(folder, supported, self.pieces, self.pieces, quantization=quantization)
+            ctranslate2_model.save(folder, supported, self.pieces, self.pieces, quantization=quantization)
         except HeedError as error:
             raise UnavailableError(str(error)) from error
         self.translator = ctranslate2.Translator(

@@ -3,13 +3,15 @@
 import argparse
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from benchmark.measure import peak_mib
 from heed.data.order import EpochOrder, TrainingPairs, View
-from heed.data.pairs import IntArray, StoredPairs, chunk_size, unflatten
+from heed.data.pairs import IntArray, StoredPairs, chunk_size, count_chunk_tokens, unflatten
 from heed.data.steps import Planner
 from heed.errors import HeedError
 
@@ -62,7 +64,8 @@ def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
 def epoch_order(src: IntArray, tgt: IntArray) -> EpochOrder:
     """Return the order of an epoch of pairs with these lengths, including EOS."""
     sides = (unflatten(np.zeros(int(side.sum()), np.uint16), side) for side in (src - 1, tgt - 1))
-    stored = StoredPairs.in_memory(*sides, chunk=chunk_size(len(src)))
+    batch, chunk = pa.record_batch(list(sides), ["src", "tgt"]), chunk_size(len(src))
+    stored = StoredPairs([batch], chunk, count_chunk_tokens(batch, chunk), (0, 0, 0), "", Path())
     return EpochOrder(TrainingPairs([View(stored)]), seed=(1, 0))
 
 

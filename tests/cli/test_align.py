@@ -170,7 +170,7 @@ def test_npz_holds_the_maps(align: Any, model: Seq2Seq, tokenizer: Tokenizer, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--src", "nowhere"), "nowhere cannot be read"),
+        (("--src", "nowhere"), "nowhere: No such file or directory."),
         (("--tgt", "short"), "src has 4 lines and .*short 2"),
         (("--layer", "9"), "--layer 9 --head 0: this model's decoder has layers 1 to 2 with heads 1 to 5"),
         (("--head", "6"), "--layer 1 --head 6"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.cli.lines import check_line_counts, path_text, read_file, read_lines
+from heed.cli.lines import check_line_counts, path_text, read_lines
 from heed.errors import HeedError
 
 
@@ -32,11 +32,6 @@ def test_files_that_are_not_text_are_recognised(text: bytes, message: str) -> No
     with pytest.raises(HeedError) as caught:
         list(read_lines(io.BytesIO(text), "x"))
     assert message in str(caught.value)
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    with pytest.raises(HeedError, match="nowhere cannot be read: No such file"):
-        read_file(tmp_path / "nowhere")
 
 
 def test_files_of_different_length_are_refused() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 import pytest
 
-from heed.cli import main, sweep
+from heed.cli import sweep
 from tests.report.html import Page
 from tests.sweep.studies import make_study, make_trial, searched_trials, write_verdict
 
@@ -129,21 +129,6 @@ def test_watch_waits_for_the_verdict_while_the_winner_is_confirmed(
     assert clock.pauses == 6
     assert "0 finished, 1 running" in out
     assert "1 finished, 0 running" in out
-
-
-def test_watch_replaces_the_table_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "watched"
-    study = make_study(folder, n_trials=1)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    Clock(monkeypatch, lambda: study.add_trial(make_trial(PLAIN, 1.0)), lambda: None)
-    assert main(["sweep", str(folder), "--watch"]) == 0
-    out = capsys.readouterr().out
-    assert out.count(sweep.CLEAR) == 1
-    assert out.startswith("watched: 0 of 1 trials")
-    assert f"{sweep.CLEAR}watched: 1 of 1 trials (1 complete)" in out
 
 
 def test_ctrl_c_ends_watching(heed: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,8 +126,8 @@ def test_files_are_equal_to_standard_output(translate: Heed, tmp_path: Path) -> 
     [
         (["--n-best", 2, "--split-sentences"], "--n-best and --split-sentences do not go together"),
         (["--resume"], "add --input FILE and --output FILE"),
-        (["--input", "nowhere"], "nowhere cannot be read"),
-        (["--direction", "de-en"], "--direction de-en is not a direction of this model: this model has en-de only."),
+        (["--input", "nowhere"], "nowhere: No such file or directory."),
+        (["--direction", "de-en"], "--direction de-en is not a direction of this model: it has en-de."),
     ],
 )
 def test_wrong_options_are_one_sentence(translate: Heed, options: list[Any], message: str) -> None:

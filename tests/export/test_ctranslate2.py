@@ -9,8 +9,8 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import parity, to_ctranslate2
-from heed.export.ctranslate2_engine import CTranslate2Engine
+from heed.export import ctranslate2_model, parity
+from heed.export.to_ctranslate2 import CTranslate2Engine
 from tests.conftest import RNN
 from tests.export.models import (
     LINES,
@@ -71,7 +71,7 @@ def test_the_check_uses_the_validation_set_of_the_first_direction(tmp_path: Path
         (texts / name).write_text(f"{name}\n")
 
     def check(run: Path, *directions: str) -> parity.CheckSet:
-        return parity.check_sentences(run, None, lambda path: path.read_text().splitlines(), directions)
+        return parity.validation_set(run, directions)
 
     for run in (tmp_path, tmp_path / "model"):
         assert check(run, "de-en", "en-de").sources == ["valid-de-en.src"]
@@ -105,7 +105,7 @@ def test_quantized_exports_report_bleu_and_are_smaller(heed_cli: Heed, tmp_path:
 
 def test_a_failed_check_leaves_nothing(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path / "run", transformer())
-    monkeypatch.setitem(to_ctranslate2.EPSILON, "layer", 10.0)  # computes something else
+    monkeypatch.setitem(ctranslate2_model.EPSILON, "layer", 10.0)  # computes something else
     status, _, err = heed_cli("export", run, "--to", "ctranslate2")
     assert status == 2
     assert "differ from heed's" in err
@@ -148,5 +148,5 @@ def test_a_model_folder_needs_sentences_for_the_check(heed_cli: Heed, tmp_path: 
 def test_the_engine_refuses_other_folders(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "heed.json").write_text(content)
-    with pytest.raises(HeedError, match=r"heed\.json|exported to onnx"):
+    with pytest.raises(HeedError, match=r"heed\.json"):
         CTranslate2Engine(tmp_path)

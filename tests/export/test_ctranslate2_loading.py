@@ -11,7 +11,7 @@ import pytest
 
 import heed
 from heed.errors import HeedError
-from heed.export import ctranslate2_loading
+from heed.export import to_ctranslate2
 from heed.inference import model_folder
 from tests.conftest import RNN
 from tests.export.models import LINES, positions, transformer, write_model, write_run
@@ -52,7 +52,7 @@ def test_greedy_results_are_those_of_heed(tmp_path: Path, translate: Heed) -> No
 
 
 def test_beam_search_does_not_depend_on_the_batch(tmp_path: Path) -> None:
-    model = ctranslate2_loading.load(write_run(tmp_path / "run", transformer()), device="cpu")
+    model = to_ctranslate2.load(write_run(tmp_path / "run", transformer()), device="cpu")
     together = model.translate(SENTENCES, n_best=3)
     alone = [model.translate([line], n_best=3)[0] for line in SENTENCES]
     assert [[each.text for each in n_best] for n_best in alone] == [[each.text for each in n] for n in together]
@@ -81,9 +81,9 @@ def test_the_export_is_made_once_for_the_same_model(tmp_path: Path, translate: H
 
 def test_a_direction_is_chosen_as_by_heed(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", transformer())
-    assert ctranslate2_loading.load(run, device="cpu", direction="en-de").directions == ["en-de"]
+    assert to_ctranslate2.load(run, device="cpu", direction="en-de").directions == ["en-de"]
     with pytest.raises(HeedError, match="de-en is not a direction"):
-        ctranslate2_loading.load(run, device="cpu", direction="de-en")
+        to_ctranslate2.load(run, device="cpu", direction="de-en")
 
 
 def test_refusals_name_the_other_engine(tmp_path: Path, translate: Heed) -> None:

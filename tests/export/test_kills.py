@@ -41,7 +41,7 @@ def export(end):
         os._exit(main(command))
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
-from heed.export import ctranslate2_engine, parity, to_ctranslate2
+from heed.export import parity, to_ctranslate2
 import ctranslate2
 end = 1
 while (status := export(end)) == 9:

@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 import heed
 from heed import launch
 from heed.cli import main
-from heed.export import ctranslate2_loading
+from heed.export import to_ctranslate2
 from heed.export.to_huggingface import HuggingFaceEngine
 from heed.inference.translator import Translator
 from heed.launch.compose import compose
@@ -117,7 +117,7 @@ def test_python_command_line_and_server(run: Path, capsysbinary: pytest.CaptureF
 
 def test_ctranslate2(transformer_run: Path) -> None:
     sentences, expected = greedy_translations(transformer_run)
-    model = ctranslate2_loading.load(transformer_run, device="cpu")
+    model = to_ctranslate2.load(transformer_run, device="cpu")
     assert model.translate(sentences, beam=1) == expected
     assert [model.translate(sentence, beam=1)[0] for sentence in sentences] == expected
 

@@ -1,16 +1,19 @@
-"""A Translator over an engine that is not heed's own."""
+"""A Translator over an engine that is not heed's own; length batches and padding."""
 
 from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, SampleSearch, Search
 from heed.errors import HeedError
-from heed.inference.engine import Engine
+from heed.inference.engine import Engine, length_batches, pad
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
+from heed.symbols import PAD
 from tests.tokenizers import train_tokenizer
 
 SENTENCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play ."]
@@ -58,3 +61,19 @@ def test_a_search_that_an_engine_does_not_have_is_refused_before_a_line_is_read(
         echo.stream(iter(()), chunk=1, sample=True)
     with pytest.raises(HeedError, match="no samples"):
         Translator(translator.model, translator.tokenizer, {"temperature": 1.0}).with_engine(Echo()).in_direction(None)
+
+
+@given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 100))
+def test_length_batches_hold_every_index_once_within_the_budget(lengths: list[int], batch_tokens: int) -> None:
+    batches = list(length_batches(lengths, batch_tokens))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = lengths[batch[0]]
+        assert longest == max(lengths[index] for index in batch)
+        assert len(batch) * longest <= batch_tokens or len(batch) == 1
+
+
+def test_pad_masks_the_padding() -> None:
+    ids, mask = pad([[5], [6, 7, 8]], torch.device("cpu"))
+    assert ids.tolist() == [[5, PAD, PAD], [6, 7, 8]]
+    assert mask.tolist() == [[True, False, False], [True, True, True]]

@@ -10,7 +10,7 @@ import heed
 from heed.decoding import BeamSearch, SampleSearch
 from heed.errors import HeedError
 from heed.inference import model_folder
-from heed.inference.loading import find_device, load_models
+from heed.inference.loading import find_device, load
 from heed.inference.mbr import MBRSearch
 from heed.inference.searches import BEAM, MBR, SAMPLE, build_search
 from heed.inference.translator import Translator
@@ -45,13 +45,13 @@ def test_several_models_are_an_ensemble_of_one_vocabulary(tmp_path: Path, tiny_m
         model = tiny_model(family, src_vocab=size, tgt_vocab=size).float()
         tokenizer = train_tokenizer(LINES, vocab_size=size)
         model_folder.save(tmp_path / name, model, tokenizer, extra={"tgt_lang": name})
-    both = load_models(tmp_path / "a", tmp_path / "b")
+    both = load(tmp_path / "a", tmp_path / "b")
     assert isinstance(both.model, Ensemble)
     assert [member.config.family for member in both.model.members] == ["rnn", "transformer"]
-    assert both.config["tgt_lang"] == "a"
-    assert not isinstance(load_models(tmp_path / "a").model, Ensemble)
+    assert both.tgt_lang == "a"
+    assert not isinstance(load(tmp_path / "a").model, Ensemble)
     with pytest.raises(HeedError, match=r"a and .*c have different vocabularies"):
-        load_models(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+        load(tmp_path / "a", tmp_path / "b", tmp_path / "c")
 
 
 def test_find_device() -> None:

@@ -12,7 +12,7 @@ from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction, align, to_gold
 from heed.evaluation.scores import corpus_scores
 from heed.inference.alignment import choose_extraction, word_maps
-from heed.inference.batching import pad
+from heed.inference.engine import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import SelfAttentionConfig
 from heed.layers.positions import PositionsConfig

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,7 +136,7 @@ def two(model: ServedModel, run_folder: Path, tmp_path: Path) -> list[ServedMode
     OmegaConf.save(OmegaConf.merge(config, {"src_lang": "de", "tgt_lang": "en"}), tmp_path / "back" / "config.yaml")
     back = heed.load(tmp_path / "back", device="cpu")
     german = ["der hund läuft", "eine katze schläft im haus", "der bauer sah den hund und die katze"]
-    return [replace(model, samples={"en": LINES, "de": german}), ServedModel("back", back)]
+    return [model._replace(samples={"en": LINES, "de": german}), ServedModel("back", back)]
 
 
 def test_models_are_chosen_by_languages_or_name(serve: Serve, two: list[ServedModel]) -> None:
@@ -170,7 +169,7 @@ def test_one_source_language_needs_no_detection(client: TestClient) -> None:
 
 
 def test_without_sentences_to_learn_from_the_source_must_be_given(serve: Serve, two: list[ServedModel]) -> None:
-    client = serve(replace(two[0], samples={}), two[1])
+    client = serve(two[0]._replace(samples={}), two[1])
     assert "give source" in error(client, 400, source="auto")
 
 
@@ -301,11 +300,11 @@ def test_slow_requests_are_given_up(serve: Serve, model: ServedModel) -> None:
 def test_a_full_queue_says_when_to_try_again(serve: Serve) -> None:
     client = serve(max_waiting=3, max_sentences=3)
     worker = client.app.state.service.worker("tiny")  # type: ignore[attr-defined]
-    worker._waiting = 2  # as while two sentences are translated
+    worker.waiting = 2  # as while two sentences are translated
     response = client.post("/translate", json={"q": LINES[:2], **EN_DE})
     assert response.status_code == 429
     assert int(response.headers["Retry-After"]) > 0
-    worker._waiting = 0
+    worker.waiting = 0
     assert client.post("/translate", json={"q": LINES[:2], **EN_DE}).status_code == 200
 
 
@@ -370,6 +369,8 @@ def test_the_server_describes_itself(client: TestClient) -> None:
         {"code": "de", "name": "German", "targets": []},
     ]
     assert client.get("/health").json() == {"status": "ok"}
+    client.app.state.service.stop()  # type: ignore[attr-defined]
+    assert client.get("/health").status_code == 503
     assert client.get("/models").json() == [{"name": "tiny", "directions": [EN_DE]}]
     settings = client.get("/frontend/settings").json()
     assert settings["charLimit"] == 10_000

@@ -11,7 +11,7 @@ from heed.inference.languages import language_name
 from heed.serve.detection import Detector
 from heed.serve.errors import ApiError
 from heed.serve.html import TextNode, parse
-from heed.serve.models import default_names, load_model
+from heed.serve.models import default_names, samples
 
 
 def texts(html: str) -> list[str]:
@@ -92,8 +92,8 @@ def test_a_longer_text_is_more_certain() -> None:
 
 
 def test_languages_without_sentences_are_not_known() -> None:
-    assert Detector({"en": ["dog"], "de": ["", " "]}).languages == ["en"]
-    assert Detector({}).languages == []
+    assert list(Detector({"en": ["dog"], "de": ["", " "]}).counts) == ["en"]
+    assert Detector({}).counts == {}
 
 
 def test_names_of_languages() -> None:
@@ -108,11 +108,11 @@ def test_languages_are_learned_from_the_validation_sets_of_all_directions(run_fo
     (tmp_path / "translations").mkdir()
     for name in ("valid.src", "valid.ref"):
         (tmp_path / "translations" / name).write_text(name)
-    assert load_model(tmp_path, "x", heed.load).samples == {"en": ["valid.src"], "de": ["valid.ref"]}
+    assert samples(tmp_path, heed.load(tmp_path)) == {"en": ["valid.src"], "de": ["valid.ref"]}
     for name in ("valid-fr-de.src", "valid-fr-de.ref"):
         (tmp_path / "translations" / name).write_text(name)
-    samples = {"en": ["valid.src"], "de": ["valid.ref", "valid-fr-de.ref"], "fr": ["valid-fr-de.src"]}
-    assert load_model(tmp_path, "x", heed.load).samples == samples
+    expected = {"en": ["valid.src"], "de": ["valid.ref", "valid-fr-de.ref"], "fr": ["valid-fr-de.src"]}
+    assert samples(tmp_path, heed.load(tmp_path)) == expected
 
 
 def test_names_of_models(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_wrong_options_get_a_sentence(run_folder: Path, tmp_path: Path, capsys: 
     keys.write_text("# none\n")
     assert "There is no folder" in serve_fails(capsys, tmp_path / "none", "--port", 0)
     assert "has no key" in serve_fails(capsys, run_folder, "--api-keys", keys)
-    assert "cannot be read" in serve_fails(capsys, run_folder, "--api-keys", tmp_path / "none")
+    assert "No such file or directory" in serve_fails(capsys, run_folder, "--api-keys", tmp_path / "none")
     assert "1 models and 2 names" in serve_fails(capsys, run_folder, "--name", "a", "--name", "b")
     assert "same name" in serve_fails(capsys, run_folder, run_folder, "--name", "a", "--name", "a", "--port", 0)
     assert "max_chars=0 must be" in serve_fails(capsys, run_folder, "--max-chars", 0)

@@ -4,33 +4,20 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from heed import __version__
-from heed.cli import (
-    align,
-    attend,
-    average,
-    compare,
-    evaluate,
-    export,
-    prepare,
-    runs,
-    score,
-    serve,
-    sweep,
-    train,
-    translate,
-)
 from heed.compat import print_in_utf8
 from heed.errors import HeedError, command_line_arguments
 from heed.files import writing
 
-MODULES: tuple[Any, ...] = (
-    train, prepare, translate, serve, score, evaluate, compare, align, attend, runs, sweep, average, export,
+NAMES = (
+    "train", "prepare", "translate", "serve", "score", "evaluate", "compare", "align", "attend", "runs", "sweep",
+    "average", "export",
 )  # fmt: skip
-COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
+COMMANDS: dict[str, Any] = {name: import_module(f"heed.cli.{name}") for name in NAMES}
 """The subcommands by name. Each has ``SUMMARY``, ``add_options(parser)`` and ``run(args)``."""
 
 

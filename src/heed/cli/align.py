@@ -53,10 +53,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from heed.evaluation.alignment import align, format_pharaoh, match_counts, parse_pharaoh, to_gold
     from heed.evaluation.words import split_words
-    from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
-    from heed.inference.attention_archive import attention_archive
+    from heed.inference.alignment import choose_extraction, word_maps
+    from heed.inference.outputs import attention_archive
 
-    check_symmetrization(args.symmetrize)
     sources, targets = read_pairs(args)
     golds = args.gold and parse_pharaoh(
         read_file(args.gold),

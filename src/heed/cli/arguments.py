@@ -5,20 +5,18 @@ Modules that are slow to import, such as torch, are imported inside functions: `
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from heed.cli.lines import check_line_counts, read_file
 from heed.inference import BATCH_TOKENS, MAX_TOKENS
-from heed.inference.searches import MBR, SAMPLE
+from heed.inference.searches import MBR, SAMPLE, SearchOptions
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer as Parser  # a parser or a group of its options
 
-    from heed.inference.searches import SearchOptions
     from heed.inference.translator import Translator
 
 TYPES: Mapping[str, Any] = {
@@ -106,12 +104,9 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--utility", choices=("chrf", "bleu"), help=text)
 
 
-def search_options(args: argparse.Namespace) -> "SearchOptions":
+def search_options(args: argparse.Namespace) -> SearchOptions:
     """Return the values of the options of `add_search_options`."""
-    from heed.inference.searches import SearchOptions
-
-    options: Any = {name: getattr(args, name) for name in SearchOptions.__annotations__}
-    return cast(SearchOptions, options)
+    return cast(SearchOptions, {name: getattr(args, name) for name in SearchOptions.__annotations__})
 
 
 def add_engine_option(parser: "Parser") -> None:
@@ -135,18 +130,10 @@ def load_translator(args: argparse.Namespace, *models: Path) -> "Translator":
 
     keep_freed_memory()
     named = args.model if isinstance(args.model, list) else [args.model]
-    return engine_loader(args)(*(models or named), direction=args.direction)
-
-
-def engine_loader(args: argparse.Namespace) -> "Callable[..., Translator]":
-    """Return the function that loads a translator from folders, with the options that do not name a model."""
-    room = "export.ctranslate2_loading" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
-    return partial(
-        import_module(f"heed.{room}").load,
-        device=args.device,
-        batch_tokens=args.batch_tokens,
-        max_tokens=args.max_tokens,
-    )
+    options = {name: getattr(args, name, None) for name in ("device", "direction", "batch_tokens", "max_tokens")}
+    room = "export.to_ctranslate2" if getattr(args, "engine", "heed") == "ctranslate2" else "inference.loading"
+    translator: Translator = import_module(f"heed.{room}").load(*(models or named), **options)
+    return translator
 
 
 def utf8_text(argument: str) -> str:

@@ -72,7 +72,7 @@ def _draw(folder: Path, pairs: "Sequence[Attended]") -> None:
 
 def _save_arrays(path: Path, pairs_by_model: "Sequence[Sequence[Attended]]") -> None:
     """Write the arrays of sentence N, counted from 0, as ``N.…``; those of model M of several as ``modelM.N.…``."""
-    from heed.inference.attention_archive import attention_archive
+    from heed.inference.outputs import attention_archive
 
     with attention_archive(path, compress=True) as add:
         for model, pairs in enumerate(pairs_by_model, start=1):

@@ -9,6 +9,7 @@ from heed.cli.arguments import add
 from heed.cli.lines import read_file, write_lines
 from heed.errors import HeedError
 from heed.export import QUANTIZATIONS, TARGETS
+from heed.files import replacing
 
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
@@ -28,15 +29,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from heed.export.parity import check_sentences
+    from heed.export.parity import check_set, validation_set
     from heed.inference import loading, model_folder
 
     _check_options(args)
     translator = loading.load(args.model, device="cpu", max_tokens=None)
     out = _output(args, translator)
-    check = check_sentences(args.model, args.check, read_file, translator.directions)
+    if args.check:
+        check = check_set(args.check.name, read_file(args.check))
+    else:
+        check = validation_set(args.model, translator.directions)
     target = import_module(f"heed.export.to_{args.to}")
-    report = target.export(translator, out, check, quantization=args.quantization)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as partial:
+        report = target.export(translator, partial, check, quantization=args.quantization)
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])
     if args.push is not None:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from heed.errors import HeedError
@@ -31,11 +30,8 @@ def standard_input() -> BinaryIO:
 
 def read_file(path: Path) -> list[str]:
     """Return the lines of a UTF-8 file; see `read_lines`."""
-    try:
-        with path.open("rb") as file:
-            return list(read_lines(file, str(path)))
-    except OSError as error:
-        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
+    with path.open("rb") as file:
+        return list(read_lines(file, str(path)))
 
 
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
@@ -63,21 +59,6 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
                 f"Line {number} of {name} is not UTF-8 ({error.reason} at byte {error.start + 1}): "
                 "decompress the text or convert it, for example with `iconv -f LATIN1 -t UTF-8`."
             ) from error
-
-
-def count_lines(stream: BinaryIO) -> int | None:
-    """Return the number of lines from the position of a file to its end; None if it is not a regular file."""
-    try:
-        if not S_ISREG(os.fstat(stream.fileno()).st_mode):
-            return None
-    except (OSError, ValueError):
-        return None
-    start, count, last = stream.tell(), 0, b"\n"
-    while block := stream.read(2**20):
-        count += block.count(b"\n")
-        last = block[-1:]
-    stream.seek(start)
-    return count + (last != b"\n")
 
 
 def check_line_counts(files: Mapping[Path, Sequence[object]]) -> None:

@@ -38,7 +38,7 @@ class ResumableOutput:
         """Keep other processes from writing the file within the block.
 
         Raises:
-            HeedError: if another process writes it, or its folder cannot be written to.
+            HeedError: if another process writes it.
         """
         if self.is_device:
             yield
@@ -52,8 +52,6 @@ class ResumableOutput:
             raise HeedError(
                 f"{self.path} is being written by another process: wait until it ends, or name another file."
             ) from error
-        except OSError as error:
-            raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
         with lock:
             try:
                 yield
@@ -79,42 +77,26 @@ class ResumableOutput:
             with replacing(self.sidecar) as file:
                 file.write_text(json.dumps(self.settings), encoding="utf-8")
             return 0
-        self._check_settings()
-        done, size = self._complete_lines()
+        saved = json.loads(self.sidecar.read_text(encoding="utf-8"))
+        if changed := sorted(name for name in {**saved, **self.settings} if saved.get(name) != self.settings.get(name)):
+            raise HeedError(
+                f"{self.partial} was written with another value of {', '.join(changed)}: give the same options and "
+                "files, or start again without --resume."
+            )
+        done = size = position = 0  # of complete blocks
+        with self.partial.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                position += len(line)
+                if line.endswith(b"\n") and number % self.block == 0:
+                    done, size = number, position
         os.truncate(self.partial, size)
         return done
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Yield the unfinished file for appending; if the block succeeds, give it its name."""
-        try:
-            with writing(self.path), self.path.open("wb") if self.is_device else self.partial.open("ab") as file:
-                yield file
-            if not self.is_device:
-                replace(self.partial, self.path)
-        except OSError as error:
-            raise HeedError(f"{self.path} cannot be written: {error.strerror}.") from error
-        remove(self.sidecar)
-
-    def _check_settings(self) -> None:
-        try:
-            saved = json.loads(self.sidecar.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            saved = None
-        if not isinstance(saved, dict):
-            raise HeedError(f"{self.sidecar} is damaged: start again without --resume.")
-        if changed := sorted(name for name in {**saved, **self.settings} if saved.get(name) != self.settings.get(name)):
-            raise HeedError(
-                f"{self.partial} was written with another value of {', '.join(changed)}: give the same options and "
-                "files, or start again without --resume."
-            )
-
-    def _complete_lines(self) -> tuple[int, int]:
-        """Return the number of lines in complete blocks, and their size in bytes."""
-        done = size = position = 0
-        with self.partial.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                position += len(line)
-                if line.endswith(b"\n") and number % self.block == 0:
-                    done, size = number, position
-        return done, size
+        with writing(self.path), self.path.open("wb") if self.is_device else self.partial.open("ab") as file:
+            yield file
+        if not self.is_device:
+            replace(self.partial, self.path)
+            remove(self.sidecar)

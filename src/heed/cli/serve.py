@@ -6,23 +6,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, engine_loader
+from heed.cli.arguments import add, add_batch_options, add_engine_option, add_flag, load_translator
 from heed.cli.lines import read_file
 from heed.errors import HeedError, missing_package
-from heed.serve.settings import ServeSettings
-
-NUMBERS: dict[str, tuple[str, str]] = {
-    "max_chars": ("N", "characters per request"),
-    "max_texts": ("N", "texts per request"),
-    "max_sentences": ("N", "sentences per request"),
-    "max_alternatives": ("N", "alternative translations that a client may ask for"),
-    "max_beam": ("K", "beam size that a client may ask for"),
-    "max_body": ("BYTES", "size of a request"),
-    "max_waiting": ("N", "sentences that may wait for a model; further requests are answered with status 429"),
-    "batch_sentences": ("N", "sentences of all requests that a model translates together"),
-    "timeout": ("SECONDS", "time after which a request is answered with status 503"),
-}
-"""The options that are numbers: metavar and help."""
+from heed.serve.settings import LIMITS, ServeSettings
 
 SUMMARY = "Translate over HTTP, with the API of LibreTranslate."
 
@@ -46,29 +33,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_batch_options(parser, direction=False)
     add_engine_option(parser)
     group = parser.add_argument_group("limits")
-    for name, (value, text) in NUMBERS.items():
+    for name, text in LIMITS.items():
         default = getattr(ServeSettings, name)
-        described = f"{text} (default: %(default)s)"
-        add(group, f"--{name.replace('_', '-')}", value, described, type=type(default), default=default)
+        text = f"{text} (default: %(default)s)"
+        add(group, f"--{name.replace('_', '-')}", "N", text, type=type(default), default=default)
 
 
 def run(args: argparse.Namespace) -> None:
     try:
         from heed.serve import server
         from heed.serve.application import create_app
-        from heed.serve.models import default_names, load_model
+        from heed.serve.models import ServedModel, default_names, samples
     except ImportError as error:
         raise missing_package("heed serve", error.name or "fastapi", "serve") from error
-    from heed.kernels.allocator import keep_freed_memory
 
     settings = _settings(args)
     names = args.name or default_names(args.model)
     if len(names) != len(args.model):
         raise HeedError(f"There are {len(args.model)} models and {len(names)} names: give --name once per RUN.")
     with server.listen(args.host, args.port) as listener:  # before the models, which take longer to load
-        keep_freed_memory()
-        load = engine_loader(args)
-        models = [load_model(path, name, load) for path, name in zip(args.model, names, strict=True)]
+        loaded = [(name, path, load_translator(args, path)) for name, path in zip(names, args.model, strict=True)]
+        models = [ServedModel(name, translator, samples(path, translator)) for name, path, translator in loaded]
         app = create_app(models, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
         url = f"http://{host}:{listener.getsockname()[1]}"
@@ -77,14 +62,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> ServeSettings:
-    limits = {name: getattr(args, name) for name in NUMBERS}
-    keys = _read_keys(args.api_keys) if args.api_keys else frozenset()
     return ServeSettings(
-        **limits,
+        **{name: getattr(args, name) for name in LIMITS},
         split_sentences=not args.no_split_sentences,
         allowed_origins=frozenset(args.allow_origin),
         hosts=_accepted_hosts(args.host, args.allow_origin),
-        api_keys=keys,
+        api_keys=_read_keys(args.api_keys) if args.api_keys else frozenset(),
     )
 
 

@@ -1,8 +1,6 @@
 """``heed sweep``: the trials of a hyperparameter search, as a table and an HTML page."""
 
 import argparse
-import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +17,6 @@ TOP = 20
 """Trials in the table."""
 WATCH_INTERVAL = 5.0
 """Seconds between two looks at a study."""
-CLEAR = "\033[H\033[2J\033[3J"
-"""Makes a terminal empty."""
 
 SUMMARY = "Summarise a hyperparameter search."
 
@@ -50,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         study = read_study(args.study, storage=args.storage)
         lines = study_lines(study, top=args.top)
         if lines != shown:
-            _show(lines, again=bool(shown))
+            write_lines(["", *lines] if shown else lines)
             write_page(study, page)
             shown = lines
         # Between the search and its confirmation nothing is running for a moment.
@@ -65,12 +61,3 @@ def _has_ended(study: "StudySummary") -> bool:
     """Return whether nothing is left to do. After the confirmation, the test sets are translated for the verdict."""
     is_concluding = study.confirmed and not study.verdict
     return not (study.is_searching or study.confirming or is_concluding)
-
-
-def _show(lines: list[str], *, again: bool) -> None:
-    """Print the study: on a terminal in place of what it showed before, else below it."""
-    if again and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        lines = [CLEAR + lines[0], *lines[1:]]
-    elif again:
-        lines = ["", *lines]
-    write_lines(lines)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice, tee
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import (
@@ -20,7 +19,7 @@ from heed.cli.arguments import (
     load_translator,
     search_options,
 )
-from heed.cli.lines import LINES_AT_ONCE, count_lines, read_lines, standard_input, translator_progress, write_lines
+from heed.cli.lines import LINES_AT_ONCE, read_lines, standard_input, translator_progress, write_lines
 from heed.errors import HeedError
 
 if TYPE_CHECKING:
@@ -54,14 +53,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     _check_options(args)
     with ExitStack() as stack:
-        stream = stack.enter_context(_open_input(args.input)) if args.input else standard_input()
+        stream = stack.enter_context(args.input.open("rb")) if args.input else standard_input()
         translator = load_translator(args)
         if args.output is None:
             _translate_stream(translator, args, stream, None)
             return
         from heed.cli.output_file import ResumableOutput
 
-        output = ResumableOutput(args.output, _settings(args, stream), block=LINES_AT_ONCE)
+        output = ResumableOutput(args.output, _settings(args), block=LINES_AT_ONCE)
         stack.enter_context(output.locked())
         _translate_stream(translator, args, stream, output)
 
@@ -72,8 +71,6 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError("--n-best and --split-sentences do not go together: a line of sentences has one translation.")
     if args.resume and not (args.input and args.output):
         raise HeedError("--resume continues a file: add --input FILE and --output FILE.")
-    if args.resume and args.input.exists() and not args.input.is_file():
-        raise HeedError(f"--resume reads the input again, and {args.input} is no regular file.")
     if args.resume and args.n_best is not None and not args.json:
         raise HeedError("--resume needs one line of output per line: add --json to --n-best.")
     if args.output and args.output.is_dir():  # an empty name is the current folder
@@ -89,7 +86,10 @@ def _translate_stream(
     from heed.inference.lines import renumbered
 
     _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
-    total = count_lines(stream)
+    total = None
+    if args.input and args.input.is_file():
+        total = sum(1 for _ in stream)
+        stream.seek(0)
     done = output.lines_done(resume=args.resume) if output else 0
     lines, sources = tee(islice(read_lines(stream, str(args.input or "the input")), done, None))
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
@@ -124,12 +124,11 @@ def _translations(
 ) -> "Iterator[list[Translation]]":
     """Return the translations of each line, best first. Wrong options are reported before the first line is read."""
     options: Any = {"chunk": chunk, "alignments": args.alignments, **search_options(args)}
-    found = translator.stream(() if args.split_sentences else lines, n_best=args.n_best, **options)
     if not args.split_sentences:
-        return found
+        return translator.stream(lines, n_best=args.n_best, **options)
     from heed.inference.segmentation import stream_lines
 
-    return ([translation] for translation in stream_lines(translator, lines, **options))
+    return stream_lines(translator, lines, **options)
 
 
 def _format(args: argparse.Namespace, number: int, source: str, translations: "list[Translation]") -> "Iterator[str]":
@@ -153,8 +152,7 @@ def _format(args: argparse.Namespace, number: int, source: str, translations: "l
 
 
 def _plain(translation: "Translation") -> dict[str, Any]:
-    names = ("text", "score", "log_prob", "finished")
-    plain = {name: getattr(translation, name) for name in names}
+    plain: dict[str, Any] = {name: getattr(translation, name) for name in ("text", "score", "log_prob", "finished")}
     return plain if translation.alignment is None else {**plain, "alignment": _pharaoh(translation)}
 
 
@@ -162,22 +160,14 @@ def _pharaoh(translation: "Translation") -> str:
     return " ".join(f"{src}-{tgt}" for src, tgt in translation.alignment or ())
 
 
-def _open_input(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _settings(args: argparse.Namespace, stream: BinaryIO) -> dict[str, Any]:
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the output depends on: the options, and digests of the input and of each model's files."""
     from heed.inference.model_folder import digest
 
     ignored = ("run", "input", "output", "resume", "device", "model")
     options = {name: value for name, value in vars(args).items() if name not in ignored}
-    lines = hashlib.blake2b()
+    lines = None
     if args.input and args.input.is_file():
-        while block := stream.read(2**20):
-            lines.update(block)
-        stream.seek(0)
-    return {**options, "model": [digest(folder) for folder in args.model], "input": lines.hexdigest()}
+        with args.input.open("rb") as file:
+            lines = hashlib.file_digest(file, "blake2b").hexdigest()
+    return {**options, "model": [digest(folder) for folder in args.model], "input": lines}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from heed.errors import HeedError
+from heed.errors import HeedError, argument
 from heed.evaluation.significance import Floats
 from heed.evaluation.words import AttentionMap, pool, word_shares
 
@@ -145,7 +145,12 @@ def align(weights: AttentionMap, method: str) -> Alignment:
     Args:
         weights: Attention over words, "… T S".
         method: A key of `SYMMETRIZATIONS`.
+
+    Raises:
+        HeedError: If there is no such method.
     """
+    if method not in SYMMETRIZATIONS:
+        raise HeedError(f"{argument('symmetrize', method)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
     return SYMMETRIZATIONS[method](align_each_target(weights), align_each_source(weights))
 
 

@@ -5,9 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heed.errors import HeedError
 from heed.export import require
-from heed.export.weights import layers_of, query_projection
+from heed.export.weights import layers_of, query_projection, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -19,29 +18,19 @@ POSITIONS = 1024
 
 def check_supported(model: Seq2Seq) -> Transformer:
     """Return the model if Marian or Pegasus can compute it, else raise a HeedError that says what they do not have."""
-    if not isinstance(model, Transformer):
-        raise HeedError("transformers has no recurrent encoder-decoder with attention: only a transformer is exported.")
-    config, positions = model.config, model.config.positions
-    is_shared = model.output is model.tgt_embedding is model.src_embedding
-    unsupported = {
-        "layers without a norm (model.norm=none)": config.norm == "none",
-        f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
-        "layers without a residual sum (model.residual=false)": not config.residual,
-        "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
-        "self-attention without parameters (model.self_attention.kind=parameter_free)": (
-            config.self_attention.kind == "parameter_free"
-        ),
-        f"positions but added sinusoids (model.positions.kind={positions.kind})": (
-            (positions.kind, positions.merge) != ("sinusoidal", "add")
-        ),
-        "separate embeddings of source, target and output in a pre-norm model": config.norm == "pre" and not is_shared,
-    }
-    if problems := [name for name, is_used in unsupported.items() if is_used]:
-        raise HeedError(
-            f"transformers has no class for this model: Marian and Pegasus have no {' and no '.join(problems)}. "
-            "CTranslate2 may have it: try `--to ctranslate2`."
-        )
-    return model
+
+    def lacks(config: TransformerConfig) -> dict[str, bool]:
+        positions = (config.positions.kind, config.positions.merge)
+        is_shared = model.output is model.tgt_embedding is model.src_embedding
+        separate = "separate embeddings of source, target and output in a pre-norm model"
+        return {
+            f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
+            "gated feed-forward network (model.activation=swiglu)": config.activation == "swiglu",
+            f"positions but added sinusoids (model.positions.kind={positions[0]})": positions != ("sinusoidal", "add"),
+            separate: config.norm == "pre" and not is_shared,
+        }
+
+    return require_transformer(model, "transformers", lacks, otherwise=" CTranslate2 may: try `--to ctranslate2`.")
 
 
 def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, shared: bool, **options: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Compare an exported model with heed's own: translations, scores, size and speed."""
+"""Compare an exported model with heed's own, and describe it: translations, scores, speed, ``heed.json``."""
 
+import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -10,11 +11,11 @@ from typing import Any
 
 import torch
 
+from heed import __version__
 from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
 from heed.evaluation.scores import corpus_scores
-from heed.inference.batching import pad
-from heed.inference.engine import Engine
+from heed.inference.engine import Engine, pad
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.runs.folder import validation_files
@@ -28,6 +29,9 @@ SCORE_TOLERANCE = 1e-3
 
 TIE = 1e-3
 """Two next tokens whose logits differ by less are a tie: rounding decides which one greedy search chooses."""
+
+DESCRIPTION = "heed.json"
+"""File of an exported folder that says what the folder holds."""
 
 Ids = list[list[int]]
 
@@ -97,41 +101,49 @@ class Report:
         return {key: value for key, value in asdict(self).items() if key != "name"}
 
 
-def check_sentences(
-    run: Path, file: Path | None, read: Callable[[Path], list[str]], directions: Sequence[str]
-) -> CheckSet:
-    """Return the sentences for the check of an export: those of a file, or the run's validation set.
+def validation_set(run: Path, directions: Sequence[str]) -> CheckSet:
+    """Return the beginning of a run's validation set for the check of an export.
 
     Args:
         run: a run, or its model folder.
-        read: returns the lines of a file.
         directions: of the model; the export is for the first one.
 
     Raises:
-        HeedError: there are none.
+        HeedError: the run has none.
     """
-    files: Sequence[Path] | None = [file] if file else validation_files(run, directions).get(directions[0])
+    files = validation_files(run, directions).get(directions[0])
     if files is None:
         raise HeedError(
             f"{run} has no validation set of {directions[0]} (translations/valid.src), with which an export is "
             "checked: give sentences with --check FILE."
         )
-    rows = [row for row in zip(*map(read, files), strict=False) if row[0].strip()][:SENTENCES]
+    return check_set("the validation set", *(file.read_text(encoding="utf-8").split("\n") for file in files))
+
+
+def check_set(name: str, sources: Sequence[str], references: Sequence[str] | None = None) -> CheckSet:
+    """Return the first sentences that are not blank; a HeedError if there are none."""
+    rows = [row for row in zip(sources, references or sources, strict=False) if row[0].strip()][:SENTENCES]
     if not rows:
-        raise HeedError(f"{files[0]} has no sentence to check the export with.")
-    sources, *references = map(list, zip(*rows, strict=True))
-    return CheckSet(sources, references[0] if references else None, file.name if file else "the validation set")
+        raise HeedError(f"{name} has no sentence to check the export with.")
+    return CheckSet([src for src, _ in rows], [ref for _, ref in rows] if references else None, name)
 
 
-def compare_engines(translator: Translator, engine: ExportedEngine, check: CheckSet) -> Report:
-    """Translate the sentences on both sides and compare."""
+def compare_engines(
+    translator: Translator, engine: ExportedEngine, check: CheckSet, *, is_exact: bool = True
+) -> Report:
+    """Translate the sentences on both sides and compare.
+
+    Raises:
+        HeedError: if translations differ that are not ties, or scores by more than `SCORE_TOLERANCE`. Without
+            ``is_exact``, for quantized weights, they may.
+    """
     sources = translator.tokenizer.encode_src(check.sources)
     limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}
     greedy, beam = GreedySearch(**limits), BeamSearch(beam=5, length_penalty=0.0, n_best=1, **limits)
     ours, heed_seconds = _timed_search(translator, sources, greedy)
     theirs, export_seconds = _timed_search(translator.with_engine(engine), sources, greedy)
     different = [row for row in range(len(sources)) if ours[row] != theirs[row]]
-    return Report(
+    report = Report(
         check.name,
         sentences=len(sources),
         equal=len(sources) - len(different),
@@ -140,23 +152,12 @@ def compare_engines(translator: Translator, engine: ExportedEngine, check: Check
         bleu=_bleu(translator, (ours, theirs), check.references),
         sentences_per_second={"heed": len(sources) / heed_seconds, "export": len(sources) / export_seconds},
     )
-
-
-def require_equal(report: Report) -> None:
-    """Raise a HeedError if translations differ that are not ties, or scores by more than `SCORE_TOLERANCE`."""
-    problem = ""
-    if different := report.sentences - report.equal - report.ties:
-        problem = f"{different} of {report.sentences} greedy translations differ from heed's on {report.name}"
-    elif not report.score_difference <= SCORE_TOLERANCE:
-        problem = (
-            f"scores differ from heed's by {report.score_difference:.2g} nats on {report.name}, and {SCORE_TOLERANCE} "
-            "is the limit"
-        )
-    if problem:
+    if is_exact and (report.equal + report.ties < len(sources) or not report.score_difference <= SCORE_TOLERANCE):
         raise HeedError(
-            f"The export was not written: {problem}. This is a bug of heed: please report it with the model's "
-            "config.yaml."
+            f"The export was not written: its translations or scores differ from heed's ({report.lines()[0]}). This is "
+            "a bug of heed: please report it with the model's config.yaml."
         )
+    return report
 
 
 def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple[Ids, float]:
@@ -168,15 +169,11 @@ def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple
 
 
 def _score_difference(translator: Translator, engine: ExportedEngine, sources: Ids, beam: Search) -> float:
-    """Return the largest difference between heed's and the engine's log p of heed's beam search results.
-
-    A result that was cut at the length limit is scored as if it ended before its last token.
-    """
-    found = [
-        best.tokens if best.finished else best.tokens[:-1]
-        for best, *_ in translator.translate_ids(sources, search=beam)
-    ]
-    pairs = [(source, target) for source, target in zip(sources, found, strict=True) if source]
+    """Return the largest difference between heed's and the engine's log p of heed's beam search results."""
+    best = [n_best[0] for n_best in translator.translate_ids(sources, search=beam)]
+    # A result that was cut at the length limit is scored as if it ended before its last token.
+    targets = [each.tokens if each.finished else each.tokens[:-1] for each in best]
+    pairs = [(source, target) for source, target in zip(sources, targets, strict=True) if source]
     ours = translator.score_ids([[*source, EOS] for source, _ in pairs], [[*target, EOS] for _, target in pairs])
     return max((abs(own - engine.score(*pair)) for own, pair in zip(ours, pairs, strict=True)), default=0.0)
 
@@ -200,3 +197,28 @@ def _bleu(translator: Translator, sides: tuple[Ids, Ids], references: list[str] 
     texts = map(translator.tokenizer.decode_tgt, sides)
     before, after = (corpus_scores(text, references, tgt_lang=translator.tgt_lang).bleu for text in texts)
     return before, after
+
+
+def write_description(folder: Path, target: str, translator: Translator, **facts: Any) -> None:
+    """Write ``heed.json``: the engine, the version of heed, the languages, the search, and further facts."""
+    content = {
+        "to": target,
+        "heed": __version__,
+        "src_lang": translator.src_lang,
+        "tgt_lang": translator.tgt_lang,
+        "search": translator.saved_search,
+        **facts,
+    }
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+
+
+def read_description(folder: Path, target: str) -> dict[str, Any]:
+    """Read ``heed.json``; raise a HeedError unless ``heed export --to TARGET`` wrote it."""
+    try:
+        content = dict(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        content = {}
+    if content.get("to") != target:
+        raise HeedError(f"{folder} was not written by `heed export --to {target}`, as its {DESCRIPTION} must say.")
+    return content

@@ -3,11 +3,11 @@
 import json
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from heed.errors import HeedError
-from heed.export import require, to_ctranslate2
+from heed.export import to_ctranslate2
 from heed.export.parity import CheckSet, Report
-from heed.files import remove, replacing
 from heed.inference.languages import language_name
 from heed.inference.translator import Translator
 
@@ -41,11 +41,8 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         quantization: see `to_ctranslate2.export`.
 
     Raises:
-        HeedError: an Argos package cannot hold the model, or the check fails. Nothing is written.
+        HeedError: an Argos package cannot hold the model, or the check fails.
     """
-    require("ctranslate2")
-    name = package_name(translator)
-    to_ctranslate2.check_supported(translator.model)
     if translator.tokenizer.tags:
         raise HeedError(
             "Argos Translate cannot write the language tag that this model of several target languages reads: train "
@@ -56,23 +53,20 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "An Argos package has one SentencePiece model for both languages, and this model has two: train with "
             "tokenizer.joint=true, or use `--to ctranslate2`."
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as file:
-        folder = file.with_suffix(".folder.partial")
-        try:
-            report = _write_package(folder / name, translator, check, quantization=quantization)
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for path in sorted(folder.rglob("*")):
-                    archive.write(path, path.relative_to(folder))
-        finally:
-            remove(folder)
+    # If the process is killed, `replacing` later removes the folder with the temporary file ``out``, by its name.
+    with TemporaryDirectory(dir=out.parent, prefix=f"{out.stem}.", suffix=".partial") as folder:
+        package = Path(folder) / package_name(translator)
+        package.mkdir()
+        report = _write_package(package, translator, check, quantization=quantization)
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(Path(folder).rglob("*")):
+                archive.write(path, path.relative_to(folder))
     return report
 
 
 def _write_package(package: Path, translator: Translator, check: CheckSet, *, quantization: str | None) -> Report:
     model = package / "model"
-    model.mkdir(parents=True)
-    report = to_ctranslate2.write(translator, model, check, quantization=quantization)
+    report = to_ctranslate2.export(translator, model, check, quantization=quantization)
     (model / "tokenizer.model").rename(package / "sentencepiece.model")
     metadata = {
         "package_version": PACKAGE_VERSION,

@@ -1,65 +1,135 @@
-"""``heed export --to ctranslate2``: transformers in the format of https://github.com/OpenNMT/CTranslate2."""
+"""``heed export --to ctranslate2`` and ``--engine ctranslate2``: https://github.com/OpenNMT/CTranslate2."""
 
-from importlib import import_module
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
+from heed import __version__
+from heed.data.cache import build_once
+from heed.data.tokenizer import Tokenizer
+from heed.decoding import BeamSearch, GreedySearch, Hypothesis, Search
 from heed.errors import HeedError
-from heed.export import require
-from heed.export.ctranslate2_engine import CTranslate2Engine
-from heed.export.description import write_description
-from heed.export.parity import CheckSet, Report, compare_engines, require_equal
-from heed.export.weights import absolute_position_vectors, layers_of, query_projection
-from heed.files import replacing
+from heed.export import ctranslate2_model, require
+from heed.export.parity import (
+    CheckSet,
+    ExportedEngine,
+    Report,
+    compare_engines,
+    read_description,
+    validation_set,
+    write_description,
+)
+from heed.inference import loading, model_folder
 from heed.inference.translator import Translator
-from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer import Transformer
-from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
+from heed.symbols import BOS_PIECE, EOS_PIECE, PAD_PIECE
 
-POSITIONS = 2048
-"""Positions of a sinusoidal table. heed's own translator accepts 1,024 subwords by default."""
-
-EPSILON = {"layer": 1e-5, "rms": 1e-6}
-"""Of torch's LayerNorm and of `heed.layers.norms.RMSNorm`."""
+ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
 
 
-def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None) -> Report:
+class CTranslate2Engine(ExportedEngine):
+    """CTranslate2 with the tokenizer and the length limits of the exported model.
+
+    Greedy search finds the hypotheses of heed's own engine. Beam search explores by CTranslate2's rules and ranks what
+    it finds by heed's score, so it may find others. Log-probabilities are normalised without <pad> and <s>, which makes
+    them a little larger (some 0.001 nats a token for a trained model).
+
+    Args:
+        folder: what ``heed export --to ctranslate2`` wrote, or a copy.
+        device: "cpu", "cuda", "cuda:1" or "auto".
+        threads: threads of one translation; 0: CTranslate2's default.
+
+    Raises:
+        HeedError: the folder was not exported by heed, or CTranslate2 is not installed or cannot load it.
+    """
+
+    def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0) -> None:
+        ctranslate2 = require("ctranslate2")
+        self.positions = read_description(folder, "ctranslate2").get("positions")
+        self.tokenizer = Tokenizer.load(folder)
+        name, _, index = device.partition(":")
+        options = {"device_index": int(index or 0), "inter_threads": 1, "intra_threads": threads}
+        try:
+            self._translator = ctranslate2.Translator(str(folder), device=name, **options)
+        except (RuntimeError, ValueError) as error:
+            raise HeedError(f"CTranslate2 cannot load {folder}: {error}") from error
+        self._ids = {piece: id_ for id_, piece in enumerate(self.tokenizer.tgt_pieces(range(self.tokenizer.tgt_vocab)))}
+
+    def check(self, search: Search) -> None:
+        if not isinstance(search, BeamSearch | GreedySearch):
+            raise HeedError(f"The engine ctranslate2 has beam search and greedy search only. {ADVICE}")
+
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        beam, penalty, n_best = 1, 0.0, 1
+        if isinstance(search, BeamSearch):
+            beam, penalty, n_best = search.beam, search.length_penalty, search.n_best
+        limits = [search.limit(len(ids) + 1, self.positions) for ids in sources]
+        results = self._translate_batch(sources, beam, max(limits))
+        for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
+            # A batch shares its largest limit: a sentence that went beyond its own is translated again, alone.
+            if any(len(pieces) > limit for pieces in result.hypotheses):
+                (results[row],) = self._translate_batch([sources[row]], beam, limit)
+        return [self._ranked(result, penalty)[:n_best] for result in results]
+
+    def _translate_batch(self, sources: Sequence[Sequence[int]], beam: int, limit: int) -> list[Any]:
+        """Return CTranslate2's results, with at most ``limit`` tokens each."""
+        found: list[Any] = self._translator.translate_batch(
+            [self.tokenizer.src_pieces(ids) for ids in sources],
+            beam_size=beam,
+            num_hypotheses=beam,
+            length_penalty=0.0,
+            max_decoding_length=limit,
+            max_input_length=0,
+            suppress_sequences=[[PAD_PIECE], [BOS_PIECE]],
+            return_scores=True,
+            return_end_token=True,
+        )
+        return found
+
+    def _ranked(self, result: Any, length_penalty: float) -> list[Hypothesis]:
+        """Return what CTranslate2 found for one source, best first by heed's score, finished ones first."""
+        found = []
+        for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
+            finished = pieces[-1:] == [EOS_PIECE]
+            tokens = [self._ids[piece] for piece in (pieces[:-1] if finished else pieces)]
+            score = log_prob / ((5 + len(pieces)) / 6) ** length_penalty
+            found.append(Hypothesis(tokens, log_prob, score, finished))
+        return sorted(found, key=lambda each: (each.finished, each.score), reverse=True)
+
+    def score(self, source: Sequence[int], target: Sequence[int]) -> float:
+        pieces = self.tokenizer.src_pieces(source), self.tokenizer.tgt_pieces(target)
+        (scored,) = self._translator.score_batch(*([each] for each in pieces), max_input_length=0)
+        return float(sum(scored.log_probs))
+
+
+def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
     """Write a folder for `CTranslate2Engine`, which also CTranslate2 alone can load.
 
     Args:
-        out: the new folder.
+        out: the folder, which is created if it does not exist.
         quantization: one of `heed.export.QUANTIZATIONS`; None: float32, for which the check must succeed.
 
     Raises:
-        HeedError: CTranslate2 is not installed or cannot compute the model, or the check fails. Nothing is written.
+        HeedError: CTranslate2 is not installed or cannot compute the model, or the check fails.
     """
-    require("ctranslate2")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as folder:
-        folder.mkdir()
-        return write(translator, folder, check, quantization=quantization)
-
-
-def write(translator: Translator, folder: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
-    """Write the files of `export` into an existing folder and check them."""
-    facts = convert(translator, folder, quantization=quantization)
-    report = compare_engines(translator, CTranslate2Engine(folder), check)
-    if quantization is None:
-        require_equal(report)
-    write_description(folder, "ctranslate2", translator, **facts, check=report.plain())
+    facts = convert(translator, out, quantization=quantization)
+    report = compare_engines(translator, CTranslate2Engine(out), check, is_exact=quantization is None)
+    write_description(out, "ctranslate2", translator, **facts, check=report.plain())
     return report
 
 
 def convert(translator: Translator, folder: Path, *, quantization: str | None = None) -> dict[str, Any]:
-    """Write the files of `export` into an existing folder without a check; return further content of ``heed.json``."""
-    model, tokenizer = check_supported(translator.model), translator.tokenizer
-    src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
-    tgt_pieces = tokenizer.tgt_pieces(range(tokenizer.tgt_vocab))
+    """Write the files of `export` without a check; return further content of ``heed.json``."""
+    require("ctranslate2")
+    model, tokenizer = ctranslate2_model.check_supported(translator.model), translator.tokenizer
+    folder.mkdir(exist_ok=True)
+    pieces = (tokenizer.src_pieces(range(tokenizer.src_vocab)), tokenizer.tgt_pieces(range(tokenizer.tgt_vocab)))
     try:
-        save(folder, model, src_pieces, tgt_pieces, quantization=quantization)
+        ctranslate2_model.save(folder, model, *pieces, quantization=quantization)
     except ValueError as error:
         raise HeedError(f"CTranslate2 could not convert the model: {error}") from error
     tokenizer.save(folder)
@@ -68,140 +138,55 @@ def convert(translator: Translator, folder: Path, *, quantization: str | None = 
     return facts
 
 
-def save(
-    folder: Path, model: Transformer, src_pieces: list[str], tgt_pieces: list[str], *, quantization: str | None
-) -> None:
-    """Write a model that `check_supported` accepts, with its vocabularies, into an existing folder."""
-    spec = model_spec(model)
-    spec.register_source_vocabulary(src_pieces)
-    spec.register_target_vocabulary(tgt_pieces)
-    spec.config.unk_token = UNK_PIECE
-    spec.config.bos_token = spec.config.decoder_start_token = BOS_PIECE
-    spec.config.eos_token = EOS_PIECE
-    spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = EPSILON[model.config.norm_kind]
-    spec.validate()
-    spec.optimize(quantization=quantization)
-    spec.save(str(folder))
+def load(*paths: str | Path, device: str | None = None, direction: str | None = None, **options: Any) -> Translator:
+    """Load a trained model for CTranslate2, after exporting it into its folder if it is used for the first time.
+
+    Args:
+        paths, device, direction, options: see `heed.inference.loading.load`.
+
+    Raises:
+        HeedError: CTranslate2 is not installed or cannot compute the model, there are several models, the model's
+            search is not beam search, or see `heed.inference.loading.load`.
+    """
+    if len(paths) > 1:
+        raise HeedError(f"CTranslate2 cannot translate with an ensemble: give one model. {ADVICE}")
+    require("ctranslate2")
+    found = str(loading.find_device(device))
+    if not found.startswith(("cpu", "cuda")):
+        raise HeedError(f"CTranslate2 cannot use the device {found}. {ADVICE}")
+    path = Path(*paths)
+    translator = loading.load(path, device=found, **options)
+    engine = CTranslate2Engine(cached_export(path, translator), device=found, threads=torch.get_num_threads())
+    return translator.with_engine(engine).in_direction(direction)
 
 
-def check_supported(model: Seq2Seq) -> Transformer:
-    """Return the model if CTranslate2 can compute it, else raise a HeedError that says what it does not have."""
-    if not isinstance(model, Transformer):
-        raise HeedError("CTranslate2 has no recurrent encoder-decoder with attention: only a transformer is exported.")
-    config, positions = model.config, model.config.positions.kind
-    unsupported = {
-        "layers without a norm (model.norm=none)": config.norm == "none",
-        "layers without a residual sum (model.residual=false)": not config.residual,
-        "self-attention without parameters (model.self_attention.kind=parameter_free)": (
-            config.self_attention.kind == "parameter_free"
-        ),
-        "ALiBi in the encoder (model.positions.kind=alibi)": positions == "alibi",
-        "relative positions of this kind, a table for each layer (model.positions.kind=relative)": (
-            positions == "relative"
-        ),
-    }
-    if problems := [name for name, is_used in unsupported.items() if is_used]:
-        raise HeedError(f"CTranslate2 cannot compute this model: it has no {' and no '.join(problems)}.")
-    return model
+def cached_export(path: Path, translator: Translator) -> Path:
+    """Return the folder ``ctranslate2/DIGEST`` in a model folder, after exporting the model to it if it is missing.
 
+    The digest is that of the model's files and of the versions of heed and CTranslate2. The export is checked on the
+    run's validation sentences; without them a line on stderr says that it is not checked.
 
-def model_spec(model: Transformer) -> Any:
-    """Return a ``ctranslate2.specs.TransformerSpec`` with the weights of a model that `check_supported` accepts."""
-    spec = _empty_spec(model)
-    if model.config.norm == "pre":
-        _copy_norm(spec.encoder.layer_norm, model.encoder_norm)
-        _copy_norm(spec.decoder.layer_norm, model.decoder_norm)
-    _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model.src_embedding.weight, model.src_positions)
-    _copy_embedding(spec.decoder, spec.decoder.embeddings, model.tgt_embedding.weight, model.tgt_positions)
-    _copy_positions(spec.encoder, model)
-    _copy_positions(spec.decoder, model)
-    spec.decoder.projection.weight = _array(model.output.weight)
-    for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
-        _copy_self_attention(theirs.self_attention, ours.self_attention)
-        _copy_feed_forward(theirs.ffn, ours.feed_forward)
-    for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
-        _copy_self_attention(theirs.self_attention, ours.self_attention)
-        _copy_cross_attention(theirs.attention, ours.cross_attention)
-        _copy_feed_forward(theirs.ffn, ours.feed_forward)
-    return spec
+    Raises:
+        HeedError: CTranslate2 cannot compute the model, or the folder cannot be written.
+    """
+    try:
+        ctranslate2_model.check_supported(translator.model)
+    except HeedError as error:
+        raise HeedError(f"{error} {ADVICE}") from error
+    folder = model_folder.find(path)
+    facts = f"heed {__version__}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
+    cache = folder / "ctranslate2" / hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
+    if not os.access(cache.parent if cache.parent.exists() else folder, os.W_OK):
+        raise HeedError(f"{folder} cannot be written, and the engine ctranslate2 keeps its export there. {ADVICE}")
 
+    def write(partial: Path) -> None:
+        print(f"heed: exporting {folder} to CTranslate2, once.", file=sys.stderr)
+        try:
+            check = validation_set(path, translator.directions)
+        except HeedError:  # a model folder without its run
+            print("heed: it is not compared with heed, because the run's validation set is not there.", file=sys.stderr)
+            convert(translator, partial)
+        else:
+            export(translator, partial, check)
 
-def _empty_spec(model: Transformer) -> Any:
-    """Return the specification of the architecture, without weights."""
-    specs = import_module("ctranslate2.specs.transformer_spec")
-    activations = import_module("ctranslate2.specs.common_spec").Activation
-    config = model.config
-    activation = {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}[config.activation]
-    options = {
-        "num_heads": config.num_heads,
-        "pre_norm": config.norm == "pre",
-        "activation": activation,
-        "ffn_glu": config.activation == "swiglu",
-        "rms_norm": config.norm_kind == "rms",
-        # 0: all dimensions of a head.
-        "rotary_dim": 0 if config.positions.kind == "rotary" else None,
-        "rotary_interleave": False,
-    }
-    return specs.TransformerSpec(
-        specs.TransformerEncoderSpec(config.encoder_layers, **options),
-        specs.TransformerDecoderSpec(config.decoder_layers, **options),
-    )
-
-
-def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) -> None:
-    merge = getattr(positions, "merge", None)
-    side.scale_embeddings = merge is None
-    if merge is not None:
-        # W [x; p] = W_x x + W_p p: W_x is applied to the whole table beforehand, W_p in `absolute_position_vectors`.
-        width = table.shape[1]
-        table = width**0.5 * table @ merge.weight[:, :width].T
-    embedding.weight = _array(table)
-
-
-def _copy_positions(side: Any, model: Transformer) -> None:
-    if hasattr(side, "position_encodings"):
-        positions = model.src_positions if hasattr(side, "embeddings_merge") else model.tgt_positions
-        side.position_encodings.encodings = _array(absolute_position_vectors(positions, model.config, POSITIONS))
-
-
-def _copy_self_attention(spec: Any, residual: Any) -> None:
-    attention = residual.sublayer.attention
-    query_weight, query_bias = query_projection(attention)
-    spec.linear[0].weight = _array(torch.cat((query_weight, attention.key_value.weight)))
-    spec.linear[0].bias = _array(torch.cat((query_bias, attention.key_value.bias)))
-    _copy_linear(spec.linear[1], attention.output)
-    _copy_norm(spec.layer_norm, residual.norm)
-
-
-def _copy_cross_attention(spec: Any, residual: Any) -> None:
-    attention = residual.sublayer.attention
-    for linear, module in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
-        _copy_linear(linear, module)
-    _copy_norm(spec.layer_norm, residual.norm)
-
-
-def _copy_feed_forward(spec: Any, residual: Any) -> None:
-    feed_forward = residual.sublayer
-    weight, bias = feed_forward.up_projection.weight, feed_forward.up_projection.bias
-    if hasattr(spec, "linear_0_noact"):
-        (weight, value_weight), (bias, value_bias) = weight.chunk(2), bias.chunk(2)
-        spec.linear_0_noact.weight, spec.linear_0_noact.bias = _array(value_weight), _array(value_bias)
-    spec.linear_0.weight, spec.linear_0.bias = _array(weight), _array(bias)
-    _copy_linear(spec.linear_1, feed_forward.down_projection)
-    _copy_norm(spec.layer_norm, residual.norm)
-
-
-def _copy_linear(spec: Any, linear: nn.Linear) -> None:
-    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
-
-
-def _copy_norm(spec: Any, norm: Any) -> None:
-    spec.gamma = _array(norm.weight)
-    if hasattr(norm, "bias"):
-        spec.beta = _array(norm.bias)
-
-
-def _array(tensor: Tensor) -> Any:
-    # Copied, because the converter works in place.
-    return tensor.detach().float().clone().numpy()
+    return build_once(cache, write)

@@ -13,9 +13,8 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
 from heed.export import huggingface_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
-from heed.files import replacing
-from heed.inference.batching import pad
+from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses
+from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
 from heed.symbols import BOS, EOS, EOS_PIECE, PAD, PAD_PIECE, UNK, UNK_PIECE
@@ -51,7 +50,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         out: the new folder.
 
     Raises:
-        HeedError: transformers is not installed or has no class for the model, or the check fails. Nothing is written.
+        HeedError: transformers is not installed or has no class for the model, or the check fails.
     """
     logging = require("transformers").logging
     logging.set_verbosity_error()
@@ -62,21 +61,18 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "The tokenizer of transformers cannot write the language tag of a model of several target languages: use "
             "`--to ctranslate2`."
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as folder:
-        folder.mkdir()
-        target = huggingface_model.convert(model)
-        target.generation_config = _generation_config(translator.saved_search)
-        target.save_pretrained(folder)
-        _save_tokenizer(folder, translator)
-        engine = HuggingFaceEngine(folder)
-        engine.check_tokenizer(translator.tokenizer, check.sources)
-        report = compare_engines(translator, engine, check)
-        require_equal(report)
-        card = folder / "README.md"
-        card.write_text(_model_card(translator, report), encoding="utf-8")
-        # safetensors lets only the owner read its file. The mode of the card follows the umask.
-        (folder / "model.safetensors").chmod(card.stat().st_mode)
+    out.mkdir()
+    target = huggingface_model.convert(model)
+    target.generation_config = _generation_config(translator.saved_search)
+    target.save_pretrained(out)
+    _save_tokenizer(out, translator)
+    engine = HuggingFaceEngine(out)
+    engine.check_tokenizer(translator.tokenizer, check.sources)
+    report = compare_engines(translator, engine, check)
+    card = out / "README.md"
+    card.write_text(_model_card(translator, report), encoding="utf-8")
+    # safetensors lets only the owner read its file. The mode of the card follows the umask.
+    (out / "model.safetensors").chmod(card.stat().st_mode)
     return report
 
 
@@ -116,12 +112,18 @@ class HuggingFaceEngine(ExportedEngine):
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
-        """Raise a HeedError, which names a sentence, unless both tokenizers return the same ids."""
+        """Raise a HeedError, which names a sentence, unless both tokenizers do the same to each sentence."""
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
-        _require_same("segments", sentences, encoded, self.tokenizer(sentences)["input_ids"])
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
         texts = tokenizer.decode_tgt(targets)
-        _require_same("joins subwords", texts, texts, self.tokenizer.batch_decode(targets, skip_special_tokens=True))
+        decoded = self.tokenizer.batch_decode(targets, skip_special_tokens=True)
+        ours, theirs = [*encoded, *texts], [*self.tokenizer(sentences)["input_ids"], *decoded]
+        for sentence, own, other in zip([*sentences, *texts], ours, theirs, strict=True):
+            if own != other:
+                raise HeedError(
+                    "The export was not written: the tokenizer of transformers encodes or decodes another way, for "
+                    f"example {sentence!r}. This is a bug of heed: please report it."
+                )
 
     @torch.inference_mode()
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
@@ -143,16 +145,6 @@ class HuggingFaceEngine(ExportedEngine):
         ).logits
         log_probs = logits.log_softmax(-1)[0].gather(1, torch.tensor([[*target, EOS]]).T)
         return float(log_probs.sum())
-
-
-def _require_same(verb: str, sentences: Sequence[str], ours: Sequence[object], theirs: Sequence[object]) -> None:
-    """Check that the tokenizer of transformers does the same to each sentence."""
-    for sentence, own, other in zip(sentences, ours, theirs, strict=True):
-        if own != other:
-            raise HeedError(
-                f"The export was not written: the tokenizer of transformers {verb} another way, for example "
-                f"{sentence!r}. This is a bug of heed: please report it."
-            )
 
 
 def _generation_config(search: Any) -> Any:
@@ -185,21 +177,19 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # "</s>" in a text is text
     }
+    src_pieces = tokenizer.src_pieces(range(tokenizer.src_vocab))
     files: dict[str, Any] = {
-        "vocab.json": _numbered(tokenizer.src_pieces(range(tokenizer.src_vocab))),
+        "vocab.json": {piece: number for number, piece in enumerate(src_pieces)},
         "tokenizer_config.json": settings,
-        **({} if tokenizer.joint else {"target_vocab.json": _numbered(tgt_pieces)}),
     }
+    if not tokenizer.joint:
+        files["target_vocab.json"] = {piece: number for number, piece in enumerate(tgt_pieces)}
     for name, content in files.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
     src, tgt = tokenizer.models
     (folder / "source.spm").write_bytes(src)
     (folder / "target.spm").write_bytes(src if tgt is None else tgt)
-
-
-def _numbered(pieces: list[str]) -> dict[str, int]:
-    return {piece: number for number, piece in enumerate(pieces)}
 
 
 def _model_card(translator: Translator, report: Report) -> str:

@@ -14,11 +14,16 @@ from heed import kernels
 from heed.decoding.search import Hypothesis, Search, token_log_probs
 from heed.errors import HeedError
 from heed.export import require
-from heed.export.description import write_description
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses, require_equal
+from heed.export.parity import (
+    CheckSet,
+    ExportedEngine,
+    Report,
+    compare_engines,
+    greedy_hypotheses,
+    write_description,
+)
 from heed.export.weights import layers_of
-from heed.files import replacing
-from heed.inference.batching import pad
+from heed.inference.engine import pad
 from heed.inference.translator import Translator
 from heed.layers.attention import KeyValue
 from heed.models.transformer import Transformer, TransformerState
@@ -35,7 +40,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         out: the new folder.
 
     Raises:
-        HeedError: ONNX is not installed, the model is no transformer, or the check fails. Nothing is written.
+        HeedError: ONNX is not installed, the model is no transformer, or the check fails.
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         require(package)
@@ -46,16 +51,13 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         raise HeedError(
             "ONNX export is for transformers: the graph of a recurrent network would hold for one sentence length only."
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(out) as folder:
-        folder.mkdir()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _write_graphs(folder, model)
-        translator.tokenizer.save(folder)
-        report = compare_engines(translator, OnnxEngine(folder, model), check)
-        require_equal(report)
-        write_description(folder, "onnx", translator, check=report.plain())
+    out.mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _write_graphs(out, model)
+    translator.tokenizer.save(out)
+    report = compare_engines(translator, OnnxEngine(out, model), check)
+    write_description(out, "onnx", translator, check=report.plain())
     return report
 
 
@@ -139,12 +141,7 @@ def _write_graphs(folder: Path, model: Transformer) -> None:
 def _write_graph(
     file: Path, module: nn.Module, inputs: dict[str, tuple[Tensor, dict[int, Any]]], outputs: tuple[str, ...]
 ) -> None:
-    """Write a graph.
-
-    Args:
-        inputs: example values, and the names of their dynamic axes.
-        outputs: names of the results.
-    """
+    """Write a graph. The inputs are example values, with the names of their dynamic axes."""
     torch.onnx.export(
         module.eval(),
         kwargs={name: tensor for name, (tensor, _) in inputs.items()},
@@ -160,11 +157,7 @@ def _write_graph(
 
 
 class OnnxEngine(ExportedEngine):
-    """ONNX Runtime with the two graphs of a model.
-
-    Args:
-        model: the exported model, for its sizes.
-    """
+    """ONNX Runtime with the two graphs of a model, which is given for its sizes."""
 
     def __init__(self, folder: Path, model: Transformer) -> None:
         runtime = require("onnxruntime")

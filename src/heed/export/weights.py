@@ -1,11 +1,40 @@
-"""Weights of a transformer as other engines expect them."""
+"""Transformers for other engines: what these support, and weights as they expect them."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from heed.errors import HeedError
+from heed.models.seq2seq import Seq2Seq
+from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
+
+
+def require_transformer(
+    model: Seq2Seq, engine: str, lacks: Callable[[TransformerConfig], Mapping[str, bool]], *, otherwise: str = ""
+) -> Transformer:
+    """Return a transformer that an engine can compute.
+
+    Args:
+        lacks: returns parts that only this engine lacks, and whether the model has them.
+
+    Raises:
+        HeedError: the model is no transformer, or has parts that the engine lacks. They are named.
+    """
+    if not isinstance(model, Transformer):
+        raise HeedError(f"{engine} has no recurrent encoder-decoder with attention: only a transformer is exported.")
+    kind = model.config.self_attention.kind
+    unsupported = {
+        "layers without a norm (model.norm=none)": model.config.norm == "none",
+        "layers without a residual sum (model.residual=false)": not model.config.residual,
+        f"self-attention without parameters (model.self_attention.kind={kind})": kind == "parameter_free",
+        **lacks(model.config),
+    }
+    if problems := [name for name, is_used in unsupported.items() if is_used]:
+        raise HeedError(f"{engine} cannot compute this model: it has no {' and no '.join(problems)}.{otherwise}")
+    return model
 
 
 def layers_of(stack: nn.ModuleList) -> list[Any]:

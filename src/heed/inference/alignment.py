@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from heed.errors import HeedError, argument
-from heed.evaluation.alignment import ROWS, SYMMETRIZATIONS, Extraction, candidate_maps
+from heed.evaluation.alignment import ROWS, Extraction, candidate_maps
 from heed.evaluation.words import AttentionMap, split_words
 from heed.inference.outputs import Attended
 
@@ -47,9 +47,9 @@ def choose_extraction(
     if head is not None:
         chosen = replace(chosen, head=head or None)
     if row is not None:
-        if row not in ROWS:
-            raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
         chosen = replace(chosen, row=row)
+    if chosen.row not in ROWS:
+        raise HeedError(f"{argument('row', row)} is unknown: choose output or input.")
     if not (1 <= chosen.layer <= layers and 1 <= (chosen.head or 1) <= heads):
         raise HeedError(
             f"{argument('layer', chosen.layer)} {argument('head', chosen.head or 0)}: this model's decoder has layers "
@@ -57,12 +57,6 @@ def choose_extraction(
             "config.yaml."
         )
     return chosen
-
-
-def check_symmetrization(name: str) -> None:
-    """Raise a HeedError unless a symmetrization with this name exists."""
-    if name not in SYMMETRIZATIONS:
-        raise HeedError(f"{argument('symmetrize', name)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
 
 
 def _cross_attention(pair: Attended) -> np.ndarray:

@@ -1,17 +1,24 @@
-"""Engines: token ids → hypotheses. A `Translator` searches with heed's own model or with an export of it."""
+"""Token ids → hypotheses, with heed's own model or an export of it; log-probabilities and attention maps of pairs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from heed.decoding import Hypothesis, Search
 from heed.decoding.fused import for_search
-from heed.inference.batching import pad
 from heed.kernels import WeightPacker, prepared_linear
 from heed.models.seq2seq import Seq2Seq
-from heed.symbols import EOS
+from heed.symbols import BOS, EOS, PAD
+
+Map = Float[np.ndarray, "_ _ _ _"] | None
+"""The attention weights of all layers and heads: "L H Q K"; None if the model has no such attention."""
+PairMaps = tuple[Map, Map, Map]
 
 
 class Engine(ABC):
@@ -68,3 +75,52 @@ class TorchEngine(Engine):
                 yield self.model
         finally:
             self.model.train(training)
+
+
+def log_probs(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]) -> list[float]:
+    """Return log p(target | source) of each pair of a batch in nats, given with ids that end with EOS."""
+    src, src_mask = pad(src_ids, model.device)
+    tgt_in, _ = pad([[BOS, *ids[:-1]] for ids in tgt_ids], model.device)
+    tgt_out, tgt_mask = pad(tgt_ids, model.device)
+    logits = model(src, src_mask, tgt_in)
+    gold = logits.gather(2, tgt_out[..., None]).squeeze(2)
+    totals: list[float] = (gold - logits.logsumexp(2)).masked_fill(~tgt_mask, 0.0).sum(1).tolist()
+    return totals
+
+
+def attention_maps(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]) -> list[PairMaps]:
+    """Return the cross, encoder and decoder self-attention of each pair, without padding; see `log_probs`."""
+    src, src_mask = pad(src_ids, model.device)
+    tgt_in, _ = pad([[BOS, *ids[:-1]] for ids in tgt_ids], model.device)
+    maps = model.decode(tgt_in, model.encode(src, src_mask, maps=True), maps=True).attention
+    assert maps is not None
+    return [
+        (_unpad(maps.cross, row, T, S), _unpad(maps.encoder_self, row, S, S), _unpad(maps.decoder_self, row, T, T))
+        for row, (S, T) in enumerate(zip(map(len, src_ids), map(len, tgt_ids), strict=True))
+    ]
+
+
+def _unpad(maps: Float[Tensor, "L H B Q K"] | None, row: int, queries: int, keys: int) -> Map:
+    """Return a copy of one pair's maps without padding, which does not keep the batch in memory."""
+    return None if maps is None else maps[:, :, row, :queries, :keys].float().cpu().numpy().copy()
+
+
+def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield batches of indices into ``lengths``, longest first, so that each batch has similar lengths.
+
+    Each batch has at most ``batch_tokens`` padded tokens (rows × longest length), except that an index whose length
+    alone exceeds this has a batch of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    while order:
+        size = max(1, batch_tokens // lengths[order[0]])
+        yield order[:size]
+        order = order[size:]
+
+
+def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
+    """Return token ids padded on the right to the longest row, and the mask: True for tokens, False for padding."""
+    ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+    lengths = torch.tensor([len(row) for row in rows])
+    mask = torch.arange(ids.shape[1]) < lengths[:, None]
+    return ids.to(device), mask.to(device)

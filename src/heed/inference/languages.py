@@ -1,4 +1,11 @@
-"""English names of languages."""
+"""Languages: their English names, and the directions that a model has from one to another."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from heed.data.directions import Direction, language_tag
+from heed.data.tokenizer import Tokenizer
+from heed.errors import HeedError, argument
 
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian", "bg": "Bulgarian",
@@ -30,3 +37,27 @@ def language_name(code: str) -> str:
     if name is None:
         return code
     return f"{name} ({region})" if separator else name
+
+
+def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str) -> Direction:
+    """Return the direction with a name.
+
+    A model with language tags can also be asked for a direction in which it was not trained, from one of its languages
+    to one of its target languages (zero-shot translation, Johnson et al. 2017, §4.5).
+
+    Args:
+        known: the directions in which the model was trained, the one it is used for by default first.
+        name: for example "de-en", or only the target language, "en".
+
+    Raises:
+        HeedError: if the model does not have this direction.
+    """
+    for direction in known:
+        if name in (str(direction), direction.tgt_lang):
+            return direction
+    src_lang, _, tgt_lang = name.partition("-")
+    languages = chain.from_iterable(known)
+    if src_lang != tgt_lang and src_lang in languages and language_tag(tgt_lang) in tokenizer.tags:
+        return Direction(src_lang, tgt_lang)
+    has = f"it has {', '.join(map(str, known))}" if any(known[0]) else "its languages are unknown"
+    raise HeedError(f"{argument('direction', name)} is not a direction of this model: {has}.")

@@ -58,17 +58,10 @@ def encode_lines(
     """
     for number, line in enumerate(lines, first_line):
         if SURROGATE.search(line):
-            raise LineError(
-                number,
-                " is not Unicode text: it contains a lone surrogate. Bytes that are not UTF-8 become "
-                "surrogates when they are read with errors='surrogateescape'.",
-            )
+            raise LineError(number, " is not Unicode text: it contains a lone surrogate. Read it as UTF-8.")
     encoded = encode(lines)
     for number, ids in enumerate(encoded, first_line):
         if max_tokens is not None and len(ids) > max_tokens:
-            raise LineError(
-                number,
-                f" has {len(ids):,} subwords, and the limit is {max_tokens:,}: split it into "
-                f"sentences, or raise the limit ({argument('max_tokens')}).",
-            )
+            problem = f" has {len(ids):,} subwords, and the limit is {max_tokens:,}: split it into sentences"
+            raise LineError(number, f"{problem}, or raise the limit ({argument('max_tokens')}).")
     return encoded

@@ -1,13 +1,11 @@
 """Load translators: models, ensembles and devices."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from heed.errors import HeedError, argument
 from heed.inference import BATCH_TOKENS, MAX_TOKENS, model_folder
-from heed.inference.model_folder import ModelFolder
 from heed.inference.translator import Translator
 from heed.models.ensemble import Ensemble
 from heed.options import AtLeast1
@@ -37,25 +35,6 @@ def load(
             direction, or the device cannot be used.
     """
     found = find_device(device)  # reports a wrong device before the models are read
-    folder = load_models(*map(Path, paths))
-    saved = ("search", "alignment", "src_lang", "tgt_lang", "directions")
-    translator = Translator(
-        folder.model.to(found),
-        folder.tokenizer,
-        **{name: folder.config[name] for name in saved if name in folder.config},
-        batch_tokens=batch_tokens,
-        max_tokens=max_tokens,
-        packed=True,
-    )
-    return translator.in_direction(direction)
-
-
-def load_models(*paths: Path) -> ModelFolder:
-    """Load one model folder, or several as an ensemble with the first folder's tokenizer and config.
-
-    Raises:
-        HeedError: if a folder cannot be loaded, there is none, or the tokenizers differ.
-    """
     if not paths:
         raise HeedError("There is no model to load: give a run or a model folder.")
     first, *others = map(model_folder.load, paths)
@@ -65,7 +44,17 @@ def load_models(*paths: Path) -> ModelFolder:
                 f"{paths[0]} and {path} have different vocabularies, so their probabilities cannot be averaged: train "
                 "the models of an ensemble on the same data with the same tokenizer settings."
             )
-    return replace(first, model=Ensemble([first.model, *(other.model for other in others)])) if others else first
+    model = Ensemble([first.model, *(other.model for other in others)]) if others else first.model
+    saved = ("search", "alignment", "src_lang", "tgt_lang", "directions")
+    translator = Translator(
+        model.to(found),
+        first.tokenizer,
+        **{name: first.config[name] for name in saved if name in first.config},
+        batch_tokens=batch_tokens,
+        max_tokens=max_tokens,
+        packed=True,
+    )
+    return translator.in_direction(direction)
 
 
 def find_device(name: str | None) -> torch.device:

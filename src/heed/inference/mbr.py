@@ -14,11 +14,9 @@ from torch import Tensor
 from heed.decoding.beam import BeamSearch
 from heed.decoding.sampling import SampleSearch
 from heed.decoding.search import Hypothesis, LengthExtra, LengthFactor, LengthPenalty, Nucleus, Search
+from heed.errors import HeedError
 from heed.models.seq2seq import Seq2Seq
-from heed.options import AtLeast0, AtLeast1, Positive, raise_problems, validated
-
-Utility = Callable[[str, str], float]
-"""Score of a translation (first argument) against a reference (second argument), from 0 to 100."""
+from heed.options import AtLeast0, AtLeast1, Positive, validated
 
 
 @validated("search.")
@@ -66,15 +64,13 @@ class MBRSearch(Search):
         max_length_extra: LengthExtra,
     ) -> None:
         super().__init__(max_length_factor=max_length_factor, max_length_extra=max_length_extra)
-        problems = []
         if beam + samples < 2:
-            problems.append(
+            raise HeedError(
                 f"search.beam={beam} and search.samples={samples} give fewer than two candidates to choose from: "
                 "their sum must be at least 2."
             )
         if n_best > beam + samples:
-            problems.append(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
-        raise_problems(problems)
+            raise HeedError(f"search.n_best={n_best} must be at most search.beam + search.samples = {beam + samples}.")
         limits: dict[str, Any] = {"max_length_factor": max_length_factor, "max_length_extra": max_length_extra}
         self.utility = utility
         self.n_best = n_best
@@ -98,40 +94,33 @@ class MBRSearch(Search):
         none: list[list[Hypothesis]] = [[] for _ in src]
         beams = self.beam(model, src, src_mask) if self.beam else none
         samples = self.sampler(model, src, src_mask) if self.sampler else none
-        utility = _utility(self.utility)
-        return [self._choose(beam, sampled, utility) for beam, sampled in zip(beams, samples, strict=True)]
+        return [self._choose(beam, sampled) for beam, sampled in zip(beams, samples, strict=True)]
 
-    def _choose(self, beam: list[Hypothesis], samples: list[Hypothesis], utility: Utility) -> list[Hypothesis]:
+    def _choose(self, beam: list[Hypothesis], samples: list[Hypothesis]) -> list[Hypothesis]:
         """Return the candidates of one sentence with the largest expected utilities, best first."""
+        from sacrebleu.metrics import BLEU, CHRF
+
         assert self.decode is not None, "call with_text first"
         candidates: dict[str, Hypothesis] = {}
         both = [*beam, *samples]
         for hypothesis, text in zip(both, self.decode([h.tokens for h in both]), strict=True):
             candidates.setdefault(text, hypothesis)
         references = samples or beam
-        weights = [1 / len(samples) for _ in samples] or _normalised_probabilities(beam)
+        weights = [1 / len(references)] * len(references)
+        log_p = torch.tensor([hypothesis.log_prob for hypothesis in references], dtype=torch.float64)
+        if not samples and torch.isfinite(log_p).any():
+            weights = log_p.softmax(0).tolist()
         reference_weights: dict[str, float] = {}  # equal texts are scored once, with the sum of their weights
         for text, weight in zip(self.decode([h.tokens for h in references]), weights, strict=True):
             reference_weights[text] = reference_weights.get(text, 0.0) + weight
-        expected = {
-            text: math.fsum(weight * utility(text, reference) for reference, weight in reference_weights.items())
-            for text in candidates
-        }
+        metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[self.utility]()
+
+        def expected_utility(text: str) -> float:
+            return math.fsum(
+                weight * float(metric.sentence_score(text, [reference]).score)
+                for reference, weight in reference_weights.items()
+            )
+
+        expected = {text: expected_utility(text) for text in candidates}
         best = sorted(candidates, key=lambda text: -expected[text])
         return [replace(candidates[text], score=expected[text]) for text in best[: self.n_best]]
-
-
-def _normalised_probabilities(hypotheses: Sequence[Hypothesis]) -> list[float]:
-    """Return p(Y | X) of each hypothesis, normalised to sum 1; uniform if no log p is finite."""
-    log_p = torch.tensor([hypothesis.log_prob for hypothesis in hypotheses], dtype=torch.float64)
-    if not torch.isfinite(log_p).any():
-        return [1 / len(hypotheses) for _ in hypotheses]
-    probabilities: list[float] = log_p.softmax(0).tolist()
-    return probabilities
-
-
-def _utility(name: Literal["chrf", "bleu"]) -> Utility:
-    from sacrebleu.metrics import BLEU, CHRF
-
-    metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[name]()
-    return lambda text, reference: float(metric.sentence_score(text, [reference]).score)

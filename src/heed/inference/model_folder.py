@@ -28,7 +28,7 @@ from heed.evaluation.alignment import Extraction
 from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
-from heed.options import find_wrong_values, format_value, from_plain
+from heed.options import find_wrong_values, format_value, from_plain, raise_problems
 
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
@@ -119,8 +119,7 @@ def load(path: str | Path) -> ModelFolder:
         HeedError: if a file is missing or damaged, or the files do not match each other.
     """
     folder = find(Path(path))
-    config = _read_config(folder)
-    architecture = _read_architecture(config, folder / CONFIG)
+    config, architecture = _read_config(folder)
     tokenizer = Tokenizer.load(folder)
     build = partial(
         build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
@@ -148,7 +147,7 @@ def load(path: str | Path) -> ModelFolder:
 
 def read_architecture(folder: Path) -> ModelConfig:
     """Return the architecture of the model in a model folder, after checking its ``config.yaml``."""
-    return _read_architecture(_read_config(folder), folder / CONFIG)
+    return _read_config(folder)[1]
 
 
 def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
@@ -168,7 +167,7 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     check_architecture(_read_shapes(path), parameters, path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != _read_config(folder).get(DIGEST, digest):
+    if digest != _read_config(folder)[0].get(DIGEST, digest):
         raise HeedError(
             f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
             f"{DIGEST} from {CONFIG} if you changed the weights yourself."
@@ -202,8 +201,8 @@ def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
             )
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    """Read ``config.yaml`` and check that it describes a model in the format of this version of heed."""
+def _read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
+    """Return ``config.yaml`` and the architecture in it, after checking everything but the search settings."""
     path = folder / CONFIG
     config = read_yaml(path)
     if missing := [key for key in ("format", "family", "model") if key not in config]:
@@ -213,23 +212,15 @@ def _read_config(folder: Path) -> dict[str, Any]:
             f"{path} was written by another version of heed (format={format_value(config['format'])}; this version "
             f"reads {FORMAT}): use that version."
         )
-    return config
-
-
-def _read_architecture(config: Mapping[str, Any], path: Path) -> ModelConfig:
-    """Return the architecture of a config read from ``path``; check everything but the search settings."""
     family = config["family"]
     if not isinstance(family, str) or family not in FAMILIES:
         raise HeedError(f"{path} names the model family {format_value(family)}; known are: {', '.join(FAMILIES)}.")
-    for key in ("src_lang", "tgt_lang"):
-        if not isinstance(config.get(key, ""), str):
-            raise HeedError(f"{path}: {key}={format_value(config[key])} must be text.")
-    if find_wrong_values({"directions": list[Annotated[list[str], Len(2, 2)]]}, config, where=""):
-        raise HeedError(f"{path}: directions must be a list of pairs of languages, such as [[en, de], [en, fr]].")
+    languages = {"src_lang": str, "tgt_lang": str, "directions": list[Annotated[list[str], Len(2, 2)]]}
     try:
+        raise_problems(find_wrong_values(languages, config, where=""))
         if config.get("alignment"):
             from_plain(Extraction, config["alignment"], where="alignment.")
-        return FAMILIES[family].from_plain(config["model"])
+        return config, FAMILIES[family].from_plain(config["model"])
     except HeedError as error:
         raise HeedError(f"{path}: {error}") from error
 

@@ -1,11 +1,17 @@
-"""What a `Translator` returns: translations and attention maps."""
+"""What a `Translator` returns: translations and attention maps; files of attention maps."""
 
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from heed.evaluation.alignment import Link
+from heed.files import replacing
 from heed.plot.attention_map import MapSet
 from heed.symbols import BOS_PIECE
 
@@ -61,3 +67,29 @@ class Translation:
     """Links (source word, target word), as by `Translator.align`; None unless ``alignments=True``."""
     maps: Attended | None = None
     """Attention maps; None unless ``maps=True``."""
+
+
+@contextmanager
+def attention_archive(path: Path, *, compress: bool) -> Iterator[Callable[[str, Attended], None]]:
+    """Create an .npz file; yield a function ``add(name, pair)`` that writes the maps of one sentence pair to it.
+
+    The arrays of a pair are ``NAME.src`` and ``NAME.tgt`` (pieces), and those of ``NAME.cross``, ``NAME.encoder_self``
+    and ``NAME.decoder_self`` that the model has. Unlike with `numpy.savez`, only one pair is in memory at a time.
+    """
+    compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with replacing(path, into_devices=True) as file, zipfile.ZipFile(file, "w", compression) as archive:
+
+        def add(name: str, pair: Attended) -> None:
+            arrays: dict[str, Any] = {
+                "src": np.array(pair.src_pieces),
+                "tgt": np.array(pair.tgt_pieces),
+                "cross": pair.cross,
+                "encoder_self": pair.encoder_self,
+                "decoder_self": pair.decoder_self,
+            }
+            for kind, array in arrays.items():
+                if array is not None:
+                    with archive.open(f"{name}.{kind}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+        yield add

@@ -87,7 +87,9 @@ def resolve_search(
             f"{argument('sample', True)} and {argument('mbr', True)} are different searches: leave one of them out."
         )
     changes = {name: value for name, value in changes.items() if value is not None}
-    kind: SearchKind = "sample" if sample else "mbr" if mbr else "beam" if "beam" in changes else _saved_kind(saved)
+    kind: SearchKind = "sample" if sample else "mbr" if mbr else "beam"
+    if saved and not (sample or mbr or "beam" in changes):
+        kind = "mbr" if "utility" in saved else "sample" if "temperature" in saved else "beam"
     settings = search_settings(saved, kind)
     for name in changes:
         if name not in MBR:
@@ -109,13 +111,6 @@ def search_settings(saved: Mapping[str, Any] | None, kind: SearchKind) -> Settin
     greedy = {"beam": 1} if kind == "beam" else {}
     known = {name: saved[name] for name in defaults if name in saved}
     return {**defaults, **greedy, **known, "n_best": 1}
-
-
-def _saved_kind(saved: Mapping[str, Any] | None) -> SearchKind:
-    """Return the kind of search that has the saved settings."""
-    if saved and "utility" in saved:
-        return "mbr"
-    return "sample" if saved and "temperature" in saved else "beam"
 
 
 def _other_kind(name: str) -> str:

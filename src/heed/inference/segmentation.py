@@ -109,8 +109,8 @@ def stream_lines(
     chunk: int,
     alignments: bool = False,
     **search: Unpack[SearchOptions],
-) -> Iterator[Translation]:
-    """Yield the translation of each line, whose sentences are translated one by one; see `Translator.stream`.
+) -> Iterator[list[Translation]]:
+    """Yield the translation of each line, in a list. Its sentences are translated one by one, see `Translator.stream`.
 
     Raises:
         HeedError: see `Translator.translate`; or if sentencex is not installed.
@@ -118,7 +118,7 @@ def stream_lines(
     splitter = SentenceSplitter(translator)
     translator.stream((), chunk=1, **search)
 
-    def translate(block: list[tuple[int, str]]) -> list[Translation]:
+    def translate(block: list[tuple[int, str]]) -> list[list[Translation]]:
         parts = [splitter.split(line) for _, line in block]
         numbers = [number for (number, _), own in zip(block, parts, strict=True) for _ in own]
         sentences = [sentence_of(part) for own in parts for part in own]
@@ -127,7 +127,7 @@ def stream_lines(
         with renumbered(lambda number: numbers[number - 1]):
             found = list(counts_lines.stream(sentences, chunk=len(sentences), alignments=alignments, **search))
         best = (translations[0] for translations in found)
-        return [splitter.join(own, list(islice(best, len(own)))) for own in parts]
+        return [[splitter.join(own, list(islice(best, len(own))))] for own in parts]
 
     numbered = enumerate(lines, 1)
     blocks = iter(lambda: list(islice(numbered, chunk)), [])

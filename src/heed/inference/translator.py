@@ -12,14 +12,12 @@ from heed.errors import HeedError
 from heed.evaluation.alignment import Link, align, to_gold
 from heed.evaluation.scores import Scores, corpus_scores
 from heed.inference import BATCH_TOKENS
-from heed.inference.alignment import check_symmetrization, choose_extraction, word_maps
-from heed.inference.batching import length_batches
-from heed.inference.directions import choose_direction
-from heed.inference.engine import Engine, TorchEngine
+from heed.inference.alignment import choose_extraction, word_maps
+from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
+from heed.inference.languages import choose_direction
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
-from heed.inference.teacher_forcing import attention_maps, log_probs
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import EOS
@@ -256,7 +254,6 @@ class Translator:
         Raises:
             HeedError: if the model has no cross-attention or no such map, or see `attend`.
         """
-        check_symmetrization(symmetrize)
         return [
             self._links(pair, symmetrize, layer=layer, head=head, row=row)
             for pair in self.stream_attend(sources, targets)
@@ -350,11 +347,7 @@ class Translator:
         return self._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
 
     def _attend_ids(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        src_ids: Sequence[list[int]],
-        tgt_ids: Sequence[list[int]],
+        self, sources: Sequence[str], targets: Sequence[str], src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
     ) -> Iterator[Attended]:
         """Yield the attention maps of sentence pairs, given with their ids, which end with EOS."""
         for start in range(0, len(sources), PAIRS_AT_ONCE):
@@ -372,7 +365,7 @@ class Translator:
         *,
         first_line: int = 1,
     ) -> list[Result]:
-        """Return the result of a function of `teacher_forcing` for each pair, given with ids that end with EOS."""
+        """Return the result of `log_probs` or `attention_maps` for each pair, given with ids that end with EOS."""
         with self._torch.inference_mode() as model:
 
             def compute_rows(rows: list[int]) -> list[Result]:

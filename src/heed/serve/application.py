@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -15,11 +15,11 @@ from heed import __version__
 from heed.inference.languages import language_name
 from heed.serve import schemas
 from heed.serve.attend import AttendRequest, AttendResponse, translate_and_attend
-from heed.serve.errors import HANDLED, answer_error, stopping
-from heed.serve.middleware import REQUEST_ID, body_limit, host_check, observation
+from heed.serve.errors import HANDLED, answer_error
 from heed.serve.models import Models, ServedModel
+from heed.serve.observation import REQUEST_ID, observation
 from heed.serve.page import page
-from heed.serve.requests import body_schema, respond
+from heed.serve.requests import body_schema, check_host, respond
 from heed.serve.service import Service
 from heed.serve.settings import ServeSettings
 
@@ -57,10 +57,10 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
         version=__version__,
         lifespan=lifespan,
         redoc_url=None,
+        dependencies=[Depends(check_host)],
         exception_handlers=dict.fromkeys(HANDLED, answer_error),
     )
     app.state.service = service
-    app.add_middleware(body_limit, max_body=settings.max_body)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -69,8 +69,6 @@ def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = N
             allow_headers=["Authorization", "Content-Type", REQUEST_ID],
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
-    if settings.hosts:
-        app.add_middleware(host_check, hosts=settings.hosts)
     app.add_middleware(observation, metrics=service.metrics)
     _add_uses(app, service)
     _add_descriptions(app, service)
@@ -119,17 +117,17 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/models", tags=["translate"])
     def model_descriptions() -> list[schemas.ModelDescription]:
         """Return the models, whose names `/translate` accepts."""
-        directions: dict[str, list[schemas.ModelDirection]] = {name: [] for name in models.names}
+        directions: dict[str, list[dict[schemas.Side, str]]] = {name: [] for name in models.names}
         for route in models.routes:
-            directions[route.model].append(schemas.ModelDirection(source=route.source, target=route.target))
+            directions[route.model].append({"source": route.source, "target": route.target})
         return [schemas.ModelDescription(name=name, directions=own) for name, own in directions.items()]
 
     @app.get("/health", responses={HTTPStatus.SERVICE_UNAVAILABLE: {"model": schemas.ErrorResponse}}, tags=["server"])
-    def health() -> schemas.Health:
+    def health() -> dict[str, str]:
         """Return whether the server translates."""
-        if not service.is_alive:
-            raise stopping()
-        return schemas.Health()
+        for model in models.names:
+            service.worker(model)
+        return {"status": "ok"}
 
     @app.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     def metrics() -> PlainTextResponse:
@@ -144,5 +142,5 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
             char_limit=settings.max_chars,
             api_keys=bool(settings.api_keys),
             key_required=bool(settings.api_keys),
-            language=schemas.LanguagePair(source=named(first.source), target=named(first.target)),
+            language={"source": named(first.source), "target": named(first.target)},
         )

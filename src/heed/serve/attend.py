@@ -4,10 +4,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from heed.inference.translator import Translator
 from heed.plot.attention_map import most_informative_head
 from heed.serve.errors import ApiError
-from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Text
+from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Side, Text
 from heed.serve.service import Service
 
 MAX_PIECES = 200
@@ -23,13 +22,6 @@ class AttendRequest(RequestBody):
     source: LanguageCode
     target: LanguageCode
     model: ModelName = None
-
-
-class Tokens(BaseModel):
-    """The subwords of a sentence and of its translation, with the symbol that ends each."""
-
-    source: list[str]
-    target: list[str]
 
 
 class Layer(BaseModel):
@@ -59,7 +51,9 @@ class AttendResponse(BaseModel):
 
     model: str
     family: Annotated[str, Field(description="`transformer` or `rnn`.")]
-    tokens: Tokens
+    tokens: Annotated[
+        dict[Side, list[str]], Field(description="Subwords of both sides, with the symbol that ends each.")
+    ]
     translation: str
     layers: list[Layer]
     best: Annotated[
@@ -71,23 +65,19 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
     """Translate a sentence and return its attention weights."""
     service.check_size(body.q)
     route = service.find_route(body.source, body.target, body.model)
-    return await service.worker(route.model).call(lambda: _answer(route.model, route.translator, body.q))
-
-
-def _answer(name: str, translator: Translator, text: str) -> AttendResponse:
-    text = " ".join(text.split())
-    (ids,) = translator.tokenizer.encode_src([text])
+    text = " ".join(body.q.split())
+    (ids,) = route.translator.tokenizer.encode_src([text])
     if len(ids) > MAX_PIECES:
         raise ApiError(f"The sentence has {len(ids):,} subwords, and attention is shown for up to {MAX_PIECES}.")
     if not ids:
         raise ApiError("The text is empty: send a sentence.")
-    (pair,) = translator.attend(text)
+    (pair,) = await service.worker(route.model).call(lambda: route.translator.attend(text))
     sets = pair.map_sets
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}
     return AttendResponse(
-        model=name,
-        family=translator.model.config.family,
-        tokens=Tokens(source=pair.src_pieces, target=pair.tgt_pieces),
+        model=route.model,
+        family=route.translator.model.config.family,
+        tokens={"source": pair.src_pieces, "target": pair.tgt_pieces},
         translation=pair.target,
         layers=[
             Layer(name=f"layer {number}", kind=maps.kind, heads=heads.astype(float).round(DIGITS).tolist())

@@ -25,18 +25,14 @@ class Detector:
     """
 
     def __init__(self, samples: Mapping[str, Sequence[str]]) -> None:
-        self._counts = {
+        self.counts = {
             language: Counter(gram for line in lines[:MAX_SAMPLES] for gram in _ngrams(line))
             for language, lines in samples.items()
             if any(map(str.strip, lines))
         }
-        self._totals = {language: counts.total() for language, counts in self._counts.items()}
-        self._distinct = len(set().union(*self._counts.values())) + 1
-
-    @property
-    def languages(self) -> list[str]:
-        """The languages with samples."""
-        return list(self._counts)
+        """How often each n-gram is in each language with samples."""
+        unseen = SMOOTHING * (len(set().union(*self.counts.values())) + 1)
+        self._totals = {language: counts.total() + unseen for language, counts in self.counts.items()}
 
     def detect(self, text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
         """Return the probability of each language, the likeliest first, if the text is in one of them.
@@ -45,18 +41,16 @@ class Detector:
             languages: some of the languages with samples. A text without letters is as likely in each.
         """
         grams = list(_ngrams(text))
-        evidence = min(len(grams), MAX_EVIDENCE)
-        scores = [evidence * self._mean_log_prob(grams, language) for language in languages]
-        top = max(scores)
-        weights = [math.exp(score - top) for score in scores]
-        found = [(language, weight / sum(weights)) for language, weight in zip(languages, weights, strict=True)]
-        return sorted(found, key=lambda pair: -pair[1])
+        weight = min(1.0, MAX_EVIDENCE / max(1, len(grams)))
 
-    def _mean_log_prob(self, grams: Sequence[str], language: str) -> float:
-        if not grams:
-            return 0.0
-        counts, total = self._counts[language], self._totals[language] + SMOOTHING * self._distinct
-        return sum(math.log((counts[gram] + SMOOTHING) / total) for gram in grams) / len(grams)
+        def score(language: str) -> float:
+            counts, total = self.counts[language], self._totals[language]
+            return weight * sum(math.log((counts[gram] + SMOOTHING) / total) for gram in grams)
+
+        scores = {language: score(language) for language in languages}
+        likelihoods = {language: math.exp(value - max(scores.values())) for language, value in scores.items()}
+        total = sum(likelihoods.values())
+        return sorted(((language, value / total) for language, value in likelihoods.items()), key=lambda pair: -pair[1])
 
 
 def _ngrams(text: str) -> Iterator[str]:

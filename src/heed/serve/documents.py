@@ -66,10 +66,14 @@ def html_document(text: str, splitter: SentenceSplitter) -> Document:
     Raises:
         ApiError: if a tag or a comment is not closed.
     """
+
+    def write(text: str) -> str:
+        return escape(text, quote=False).replace("\xa0", "&nbsp;")
+
     pieces: list[str | Line] = []
     for node in parse(text):
         if isinstance(node, TextNode):
-            pieces += _pieces(INNER_SPACE.sub(" ", node.text), splitter, _escape)  # a line break in HTML is a space
+            pieces += _pieces(INNER_SPACE.sub(" ", node.text), splitter, write)  # a line break in HTML is a space
         else:
             pieces.append(node)
     return Document(pieces)
@@ -82,7 +86,3 @@ def _pieces(text: str, splitter: SentenceSplitter, write: Callable[[str], str]) 
         return [write(text)]
     before, after = text.split(content, 1)
     return [write(before), Line(splitter.split(content), splitter, write), write(after)]
-
-
-def _escape(text: str) -> str:
-    return escape(text, quote=False).replace("\xa0", "&nbsp;")

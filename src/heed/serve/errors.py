@@ -1,6 +1,6 @@
 """Errors of the API, in LibreTranslate's form: ``{"error": "one sentence"}``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -26,35 +26,24 @@ class ApiError(HTTPException):
         super().__init__(status, message, None if retry_after is None else {"Retry-After": str(retry_after)})
 
 
-def stopping() -> ApiError:
-    """Return the error of a server that accepts no more requests."""
-    return ApiError("The server is stopping.", HTTPStatus.SERVICE_UNAVAILABLE, retry_after=10)
-
-
 HANDLED = (HTTPException, HeedError, ValidationError, ClientDisconnect)
-"""The exceptions that `answer_error` answers."""
+"""The exceptions that `answer_error` answers. A client disconnects while it sends the body."""
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer an exception in LibreTranslate's form."""
+    """Answer an exception in LibreTranslate's form, without the values that the client sent."""
     if isinstance(error, HTTPException):
         return error_response(error.status_code, str(error.detail), error.headers)
+    text = str(error)
     if isinstance(error, ValidationError):
-        return error_response(HTTPStatus.BAD_REQUEST, describe_problems(error.errors(include_url=False)))
-    if isinstance(error, ClientDisconnect):  # while it sent the body
-        return error_response(HTTPStatus.BAD_REQUEST, "The client hung up.")
-    return error_response(HTTPStatus.BAD_REQUEST, str(error))
+        text = f"Invalid request: {'; '.join(map(_describe, error.errors(include_url=False)[:3]))}."
+    return error_response(HTTPStatus.BAD_REQUEST, text)
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return an error as a response. Lone surrogates of the client's text, which are not UTF-8, are escaped."""
     text = message.encode("utf-8", "backslashreplace").decode()
     return JSONResponse({"error": text}, status_code=status, headers=dict(headers or {}))
-
-
-def describe_problems(problems: Sequence[Any]) -> str:
-    """Return pydantic's errors as one line, without the values that the client sent."""
-    return "Invalid request: " + "; ".join(_describe(problem) for problem in problems[:3]) + "."
 
 
 def _describe(problem: Mapping[str, Any]) -> str:

@@ -1,8 +1,7 @@
 """Text nodes of HTML."""
 
-from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, NamedTuple
 
 from heed.serve.errors import ApiError
 
@@ -15,8 +14,7 @@ VOID = frozenset(
 """Elements without an end tag."""
 
 
-@dataclass(frozen=True)
-class TextNode:
+class TextNode(NamedTuple):
     """Text to translate, without character references."""
 
     text: str
@@ -35,8 +33,7 @@ def parse(text: str) -> list[str | TextNode]:
         parser.feed(text)
     except AssertionError as error:  # html.parser fails on a declaration such as <![x[
         raise ApiError("This HTML cannot be translated: a declaration (<![…) is malformed.") from error
-    parser.finish()
-    return parser.pieces
+    return parser.finish()
 
 
 class _Parser(HTMLParser):
@@ -54,19 +51,21 @@ class _Parser(HTMLParser):
         self._kept: list[str] = []
         """The open elements from the outermost one whose text is kept."""
 
-    def finish(self) -> None:
-        """End the last piece."""
+    def finish(self) -> list[str | TextNode]:
+        """End the last piece, and return all."""
         rest = self.rawdata
         is_open = rest.startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha())
         if is_open or self.cdata_elem is not None:  # in <script> or <style>
             raise ApiError("This HTML cannot be translated: a tag or a comment is not closed.")
         self.close()
         self._end_piece(len(self._source))
+        return self.pieces
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep the text of some elements."""
         self._begin_piece(None)
-        if (self._kept or tag in KEPT or _is_marked(attrs)) and tag not in VOID:
+        values = {name: value or "" for name, value in attrs}
+        is_marked = values.get("translate", "").lower() == "no" or "notranslate" in values.get("class", "").split()
+        if (self._kept or tag in KEPT or is_marked) and tag not in VOID:
             self._kept.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -77,7 +76,6 @@ class _Parser(HTMLParser):
                 pass
 
     def handle_data(self, data: str) -> None:
-        """Take text for a node, unless it is kept."""
         if self._text is None or self._kept:
             self._begin_piece(None if self._kept else data)
         else:
@@ -98,9 +96,3 @@ class _Parser(HTMLParser):
         if end > self._start:
             self.pieces.append(self._source[self._start : end] if self._text is None else TextNode(self._text))
         self._start = end
-
-
-def _is_marked(attrs: list[tuple[str, str | None]]) -> bool:
-    """Return whether an element is marked as not to be translated."""
-    values = {name: value or "" for name, value in attrs}
-    return values.get("translate", "").lower() == "no" or "notranslate" in values.get("class", "").split()

@@ -1,8 +1,7 @@
 """Models that the server offers, chosen by languages or by name."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +13,12 @@ from heed.runs.folder import validation_files
 from heed.serve.errors import ApiError
 
 
-@dataclass(frozen=True)
-class ServedModel:
+class ServedModel(NamedTuple):
     """A model with the name under which clients find it."""
 
     name: str
     translator: Translator
-    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[str]] = {}
     """Sentences of its languages, from which the server learns to detect them."""
 
 
@@ -49,7 +47,12 @@ class Models:
         self.names = [model.name for model in models]
         if len(set(self.names)) < len(self.names):
             raise HeedError(f"Two models have the same name: {', '.join(self.names)}. Give each its own.")
-        self.routes = [route for model in models for route in _routes(model)]
+        self.routes: list[Route] = []
+        for name, translator, _ in models:
+            if not (translator.src_lang and translator.tgt_lang):
+                raise HeedError(f"The languages of {name} are unknown: set src_lang and tgt_lang in model/config.yaml.")
+            for directed in map(translator.in_direction, translator.directions):
+                self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))
         self.samples: dict[str, list[str]] = {}
         """Sentences of each language, of all models."""
         for language, lines in chain.from_iterable(model.samples.items() for model in models):
@@ -94,32 +97,14 @@ class Models:
         )
 
 
-def _routes(model: ServedModel) -> Iterator[Route]:
-    if not (model.translator.src_lang and model.translator.tgt_lang):
-        raise HeedError(
-            f"The languages of {model.name} are unknown: set src_lang and tgt_lang in its model/config.yaml."
-        )
-    for direction in model.translator.directions:
-        translator = model.translator.in_direction(direction)
-        yield Route(model.name, translator.src_lang, translator.tgt_lang, translator)
-
-
-def load_model(path: Path, name: str, load: Callable[[Path], Translator]) -> ServedModel:
-    """Load a model, and the sentences of its languages if the folder is a run.
-
-    Args:
-        load: loads the translator.
-
-    Raises:
-        HeedError: if the model cannot be loaded.
-    """
-    translator = load(path)
-    samples: dict[str, list[str]] = {}
+def samples(path: Path, translator: Translator) -> dict[str, list[str]]:
+    """Return sentences of a model's languages: the validation sets, if ``path`` is a run."""
+    found: dict[str, list[str]] = {}
     for direction, files in validation_files(path, translator.directions).items():
         directed = translator.in_direction(direction)
         for language, file in zip((directed.src_lang, directed.tgt_lang), files, strict=True):
-            samples.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
-    return ServedModel(name, translator, samples)
+            found.setdefault(language, []).extend(file.read_text(encoding="utf-8", errors="replace").split("\n"))
+    return found
 
 
 def default_names(paths: Sequence[Path]) -> list[str]:

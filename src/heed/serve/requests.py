@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from fastapi import Request
+from starlette.types import Message
 
 from heed.serve.errors import ApiError
 from heed.serve.schemas import RequestBody
@@ -25,6 +27,22 @@ def body_schema(cls: type[RequestBody]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
 
 
+async def check_host(request: Request) -> None:
+    """Raise an ApiError if the Host header is not one of the hosts in the server's settings.
+
+    A browser lets the pages of a site use every server that has the site's name. The owner of a name can point it at
+    127.0.0.1 (DNS rebinding); its pages could then use a server that is meant for this machine only.
+    """
+    hosts = request.app.state.service.settings.hosts
+    try:
+        name = urlsplit(f"//{request.headers.get('host', '')}").hostname
+    except ValueError:
+        name = None
+    if hosts and name not in hosts:
+        message = "This server is for its own machine. To use it under another name, start it with --allow-origin."
+        raise ApiError(message, HTTPStatus.MISDIRECTED_REQUEST)
+
+
 async def respond(
     service: Service, request: Request, cls: type[Body], work: Callable[[Body], Awaitable[Answer]]
 ) -> Answer:
@@ -33,14 +51,14 @@ async def respond(
     The work is cancelled if the client hangs up, or after the server's time limit.
 
     Raises:
-        ApiError: if the body is not JSON, the key is wrong, the time is over, or the client, which then receives
-            nothing, hung up.
+        ApiError: if the body is too large or not JSON, the key is wrong, the time is over, or the client, which then
+            receives nothing, hung up.
         pydantic.ValidationError: if fields are missing or wrong.
     """
     seconds = service.settings.timeout
     try:
         async with asyncio.timeout(seconds):
-            body = await _read_body(request, cls)
+            body = cls.model_validate(await _read_fields(_limited(request, service.settings.max_body)))
             service.check_key(body.api_key or _bearer_token(request))
             return await _unless_disconnected(request, work(body))
     except TimeoutError as error:
@@ -48,27 +66,35 @@ async def respond(
         raise ApiError(message, HTTPStatus.SERVICE_UNAVAILABLE, retry_after=10) from error
 
 
-async def _read_body(request: Request, cls: type[Body]) -> Body:
-    """Return the body as an instance of ``cls``.
+def _limited(request: Request, max_body: int) -> Request:
+    """Return the request with a limit on the bytes of its body."""
+    received = 0
 
-    Like LibreTranslate, read JSON if the content type says so; otherwise a form, or the parameters of the URL.
-    """
+    async def receive() -> Message:
+        nonlocal received
+        event = await request.receive()
+        received += len(event.get("body", b""))
+        if received > max_body:
+            message = f"The body exceeds the limit of {max_body:,} bytes."
+            raise ApiError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        return event
+
+    return Request(request.scope, receive)
+
+
+async def _read_fields(request: Request) -> Any:
+    """Return the content of the body: like LibreTranslate JSON or a form, or the parameters of the URL."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         body = await request.body()
         try:
-            content = json.loads(body)
+            return json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ApiError("Invalid request: the body is not JSON.") from error
-        return cls.model_validate(content)
-    form = await request.form(max_files=0) if kind in FORMS else {}
-    return cls.model_validate(_with_line_feeds({**request.query_params, **form}))
-
-
-def _with_line_feeds(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a form, with the line breaks of a text as in the JSON API: browsers send CR LF."""
-    text = form.get("q")
-    return {**form, "q": text.replace("\r\n", "\n").replace("\r", "\n")} if isinstance(text, str) else {**form}
+    fields: dict[str, Any] = {**request.query_params, **(await request.form(max_files=0) if kind in FORMS else {})}
+    if isinstance(text := fields.get("q"), str):  # browsers send CR LF
+        fields["q"] = text.replace("\r\n", "\n").replace("\r", "\n")
+    return fields
 
 
 def _bearer_token(request: Request) -> str | None:
@@ -78,8 +104,13 @@ def _bearer_token(request: Request) -> str | None:
 
 
 async def _unless_disconnected(request: Request, work: Awaitable[Answer]) -> Answer:
-    """Return the result of an awaitable; cancel it if the client hangs up."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    """Return the result of an awaitable; cancel it if the client, whose body was read, hangs up."""
+
+    async def disconnected() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -88,9 +119,3 @@ async def _unless_disconnected(request: Request, work: Awaitable[Answer]) -> Ans
     finally:
         task.cancel()
         gone.cancel()
-
-
-async def _disconnected(request: Request) -> None:
-    """Wait until the client of a request, whose body was read, has hung up."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

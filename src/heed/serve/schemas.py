@@ -14,6 +14,7 @@ def _check_unicode(text: str) -> str:
     return text
 
 
+Side = Literal["source", "target"]
 Text = Annotated[str, AfterValidator(_check_unicode)]
 LanguageCode = Annotated[Text, Field(min_length=1, examples=["en"])]
 ModelName = Annotated[Text | None, Field(description="A name of `/models`. Default: the first.")]
@@ -93,31 +94,11 @@ class Language(NamedLanguage):
     targets: Annotated[list[str], Field(description="Languages into which it can be translated.")]
 
 
-class ModelDirection(BaseModel):
-    """A direction of a model."""
-
-    source: str
-    target: str
-
-
 class ModelDescription(BaseModel):
     """A model of the server."""
 
     name: str
-    directions: list[ModelDirection]
-
-
-class Health(BaseModel):
-    """``GET /health``."""
-
-    status: Literal["ok"] = "ok"
-
-
-class LanguagePair(BaseModel):
-    """The languages that a page shows first."""
-
-    source: NamedLanguage
-    target: NamedLanguage
+    directions: list[dict[Side, str]]
 
 
 class FrontendSettings(CamelCase):
@@ -130,4 +111,4 @@ class FrontendSettings(CamelCase):
     suggestions: bool = False
     files_translation: bool = False
     supported_files_format: list[str] = []
-    language: LanguagePair
+    language: Annotated[dict[Side, NamedLanguage], Field(description="What a page shows first.")]

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from heed.errors import HeedError
 
 HEAD_SECONDS = 10.0
-"""Seconds in which a client must send the head of a request. `heed.serve.requests.time_limit` limits the rest."""
+"""Seconds in which a client must send the head of a request. `heed.serve.requests.respond` limits the rest."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -50,7 +50,7 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) 
         http=_Connection,
         log_config=None,
         log_level="warning",
-        access_log=False,  # heed.serve.middleware logs requests with their ids
+        access_log=False,  # heed.serve.observation logs requests with their ids
         server_header=False,
         timeout_graceful_shutdown=round(timeout) + 5,
     )
@@ -66,12 +66,10 @@ class _Connection(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
         super().connection_made(transport)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read what the client sends."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._wait_for_head()
@@ -89,7 +87,6 @@ class _Connection(H11Protocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
         self._stop_waiting()
         super().connection_lost(exc)
 

@@ -16,9 +16,9 @@ from heed.inference.outputs import Translation
 from heed.inference.segmentation import SentenceSplitter, sentence_rules
 from heed.serve.detection import Detector
 from heed.serve.documents import Document, html_document, text_document
-from heed.serve.errors import ApiError, stopping
-from heed.serve.metrics import Metrics
+from heed.serve.errors import ApiError
 from heed.serve.models import Models, Route
+from heed.serve.observation import Metrics
 from heed.serve.schemas import Detection, DetectRequest, TranslateRequest, TranslateResponse
 from heed.serve.settings import ServeSettings
 from heed.serve.worker import Worker
@@ -63,23 +63,18 @@ class Service:
                 on_cpu=translator.model.device.type == "cpu",
                 on_batch=partial(self.metrics.add_batch, model),
             )
-            self.metrics.waiting.labels(model).set_function(worker.count_waiting)
+            self.metrics.waiting.labels(model).set_function(partial(getattr, worker, "waiting"))
 
     def stop(self) -> None:
         """Finish the accepted requests and stop the workers."""
-        for worker in self._workers.values():
+        workers, self._workers = self._workers, {}
+        for worker in workers.values():
             worker.stop()
-        self._workers.clear()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether all workers accept jobs."""
-        return bool(self._workers) and all(worker.is_alive for worker in self._workers.values())
 
     def worker(self, model: str) -> Worker:
         """Return the worker of a model, or raise an ApiError if the server is stopping."""
         if model not in self._workers:
-            raise stopping()
+            raise ApiError("The server is stopping.", HTTPStatus.SERVICE_UNAVAILABLE, retry_after=10)
         return self._workers[model]
 
     def check_key(self, key: str | None) -> None:
@@ -111,27 +106,23 @@ class Service:
     async def translate(self, body: TranslateRequest) -> TranslateResponse:
         """Translate the texts of a request."""
         given, shaped = (body.q, list) if isinstance(body.q, list) else ([body.q], itemgetter(0))
-        alternatives = body.alternatives or 0
+        alternatives, limits = body.alternatives or 0, self.settings
         self.check_size(*given)
-        self._check_search(body, alternatives)
-        texts = await run_in_threadpool(lambda: [self._text(content, body) for content in given])
-        if (count := sum(len(text.document.sentences) for text in texts)) > self.settings.max_sentences:
-            raise ApiError(f"{count:,} sentences exceed the limit of {self.settings.max_sentences:,}.")
-        versions = await self._versions(texts, body.beam, alternatives + 1)
-        return TranslateResponse(
-            translated_text=shaped([each[0] for each in versions]),
-            alternatives=shaped([each[1:] for each in versions]) if alternatives else None,
-            detected_language=shaped([text.detection for text in texts]) if body.source == AUTO else None,
-        )
-
-    def _check_search(self, body: TranslateRequest, alternatives: int) -> None:
-        limits = self.settings
         if alternatives > limits.max_alternatives:
             raise ApiError(f"alternatives must be at most {limits.max_alternatives}.")
         if alternatives and body.format == "html":
             raise ApiError("alternatives are for format=text: HTML has one translation.")
         if body.beam is not None and not alternatives < body.beam <= limits.max_beam:
             raise ApiError(f"beam must be from {alternatives + 1} (alternatives + 1) to {limits.max_beam}.")
+        texts = await run_in_threadpool(lambda: [self._text(content, body) for content in given])
+        if (count := sum(len(text.document.sentences) for text in texts)) > limits.max_sentences:
+            raise ApiError(f"{count:,} sentences exceed the limit of {limits.max_sentences:,}.")
+        versions = await self._versions(texts, body.beam, alternatives + 1)
+        return TranslateResponse(
+            translated_text=shaped([each[0] for each in versions]),
+            alternatives=shaped([each[1:] for each in versions]) if alternatives else None,
+            detected_language=shaped([text.detection for text in texts]) if body.source == AUTO else None,
+        )
 
     def _text(self, content: str, body: TranslateRequest) -> _Text:
         """Return a text with its language and its model, divided into sentences."""
@@ -150,15 +141,11 @@ class Service:
         sources = self.models.sources
         if len(sources) == 1:
             return [Detection(language=sources[0], confidence=100)]
-        if missing := [language for language in sources if language not in self.detector.languages]:
-            raise ApiError(
-                f"This server cannot detect languages, because it has no sentences of {', '.join(missing)}: "
-                "give source."
-            )
-        return [
-            Detection(language=language, confidence=round(100 * share, 1))
-            for language, share in self.detector.detect(text, sources)
-        ]
+        if missing := [language for language in sources if language not in self.detector.counts]:
+            has = f"it has no sentences of {', '.join(missing)}"
+            raise ApiError(f"This server cannot detect languages, because {has}: give source.")
+        found = self.detector.detect(text, sources)
+        return [Detection(language=language, confidence=round(100 * share, 1)) for language, share in found]
 
     async def _versions(self, texts: list[_Text], beam: int | None, n_best: int) -> list[list[str]]:
         """Return the translations of each text, best first."""

@@ -1,6 +1,9 @@
 """Limits and options of the server."""
 
 from dataclasses import dataclass, field
+from typing import Annotated, get_args, get_type_hints
+
+from typing_extensions import Doc
 
 from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, Positive, validated
@@ -9,26 +12,18 @@ from heed.options import AtLeast0, AtLeast1, Positive, validated
 @validated("")
 @dataclass(frozen=True)
 class ServeSettings:
-    """Limits and options of the server. The limits hold for each request unless stated otherwise."""
+    """Limits and options of the server."""
 
-    max_chars: AtLeast1 = 10_000
-    """Characters of all texts."""
-    max_texts: AtLeast1 = 100
-    """Texts."""
-    max_sentences: AtLeast1 = 500
-    """Sentences of all texts."""
-    max_alternatives: AtLeast0 = 10
-    """Alternative translations."""
-    max_beam: AtLeast1 = 12
-    """Beam size that a client may ask for."""
-    max_body: AtLeast1 = 1_000_000
-    """Bytes of the body."""
-    max_waiting: AtLeast1 = 2_000
-    """Sentences that wait for one model, over all requests."""
-    batch_sentences: AtLeast1 = 64
-    """Sentences, over all requests, that a model translates together."""
-    timeout: Positive = 60.0
-    """Seconds until a request is given up."""
+    max_chars: Annotated[AtLeast1, Doc("characters per request")] = 10_000
+    max_texts: Annotated[AtLeast1, Doc("texts per request")] = 100
+    max_sentences: Annotated[AtLeast1, Doc("sentences per request")] = 500
+    max_alternatives: Annotated[AtLeast0, Doc("alternative translations that a client may ask for")] = 10
+    max_beam: Annotated[AtLeast1, Doc("beam size that a client may ask for")] = 12
+    max_body: Annotated[AtLeast1, Doc("bytes per request")] = 1_000_000
+    max_waiting: Annotated[AtLeast1, Doc("sentences that may wait for a model; then status 429")] = 2_000
+    batch_sentences: Annotated[AtLeast1, Doc("sentences of all requests that a model translates together")] = 64
+    timeout: Annotated[Positive, Doc("seconds after which a request is answered with status 503")] = 60.0
+
     split_sentences: bool = True
     """Split lines into sentences. Sentences that are too long for the model are always split."""
     allowed_origins: frozenset[str] = frozenset()
@@ -49,3 +44,8 @@ class ServeSettings:
                 f"max_alternatives={self.max_alternatives} must be below max_beam={self.max_beam}: the beam holds the "
                 "best translation, too."
             )
+
+
+HINTS = get_type_hints(ServeSettings, include_extras=True).items()
+LIMITS = {name: mark.documentation for name, hint in HINTS for mark in get_args(hint) if isinstance(mark, Doc)}
+"""The limits by name, with what they bound."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from heed.inference.outputs import Translation
 from heed.inference.translator import Translator
-from heed.serve.errors import ApiError, stopping
+from heed.serve.errors import ApiError
 
 T = TypeVar("T")
 
@@ -65,17 +65,8 @@ class Worker:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"heed-{name}")
         self._jobs: list[Job] = []
         """The jobs in the order of their requests. Only the event loop changes the list."""
-        self._waiting = 0
-        self._stopping = False
-
-    def count_waiting(self) -> int:
-        """Return the number of sentences of requests that are not finished."""
-        return self._waiting
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether requests are accepted."""
-        return not self._stopping
+        self.waiting = 0
+        """Sentences of requests that are not finished."""
 
     async def translate(
         self, translator: Translator, sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
@@ -83,7 +74,7 @@ class Worker:
         """Return the ``n_best`` translations of each sentence. If the task is cancelled, so is the job.
 
         Raises:
-            ApiError: if too many sentences wait, or the server stops.
+            ApiError: if too many sentences wait.
         """
         job = Job(sentences, (translator, n_best, beam))
         with self._accepted(len(sentences)):
@@ -98,7 +89,7 @@ class Worker:
         """Run a function that uses the model for one sentence in the worker's thread, for example `Translator.attend`.
 
         Raises:
-            ApiError: if too many sentences wait, or the server stops.
+            ApiError: if too many sentences wait.
         """
 
         def in_turn() -> T:
@@ -110,22 +101,19 @@ class Worker:
 
     def stop(self) -> None:
         """Finish the accepted requests, then end the thread."""
-        self._stopping = True
         self._thread.shutdown()
 
     @contextmanager
     def _accepted(self, sentences: int) -> Iterator[None]:
         """Count the sentences of a request as waiting, or refuse it."""
-        if self._stopping:
-            raise stopping()
-        if self._waiting + sentences > self.max_waiting:
+        if self.waiting + sentences > self.max_waiting:
             message = "Slow down: too many sentences wait for this model."
             raise ApiError(message, HTTPStatus.TOO_MANY_REQUESTS, retry_after=2)
-        self._waiting += sentences
+        self.waiting += sentences
         try:
             yield
         finally:
-            self._waiting -= sentences
+            self.waiting -= sentences
 
     def _complete(self, job: Job) -> None:
         """Translate in rounds until a job is finished or cancelled."""
@@ -139,7 +127,9 @@ class Worker:
             return
         key = jobs[0].key
         try:
-            counts = fit(map(_token_counts, jobs), sentences=self.batch_sentences, tokens=key[0].batch_tokens)
+            remaining = (islice(job.sentences, len(job.done), None) for job in jobs)
+            lengths = ((len(key[0].tokenizer.encode_src([each])[0]) for each in own) for own in remaining)
+            counts = fit(lengths, sentences=self.batch_sentences, tokens=key[0].batch_tokens)
             parts = [job.sentences[len(job.done) :][:count] for job, count in zip(jobs, counts, strict=True)]
             found = iter(self._translations(list(chain.from_iterable(parts)), *key))
         except Exception:
@@ -171,12 +161,6 @@ def _finish(job: Job, compute: Callable[[], list[list[Translation]]]) -> None:
             job.result.set_result(compute())
         except Exception as error:
             job.result.set_exception(error)
-
-
-def _token_counts(job: Job) -> Iterator[int]:
-    """Yield the number of source tokens of each remaining sentence of a job."""
-    encode = job.key[0].tokenizer.encode_src
-    return (len(encode([sentence])[0]) for sentence in islice(job.sentences, len(job.done), None))
 
 
 def fit(lengths: Iterable[Iterable[int]], *, sentences: int, tokens: int) -> list[int]:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from heed.errors import HeedError
-from heed.inference.attention_archive import attention_archive
-from heed.inference.outputs import Attended
+from heed.inference.outputs import Attended, attention_archive
 
 PAIR = Attended(
     source="a b",

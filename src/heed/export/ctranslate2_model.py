@@ -1,0 +1,152 @@
+"""Transformers as CTranslate2 has them."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heed.export.weights import absolute_position_vectors, layers_of, query_projection, require_transformer
+from heed.models.seq2seq import Seq2Seq
+from heed.models.transformer import Transformer
+from heed.models.transformer_config import TransformerConfig
+from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
+
+POSITIONS = 2048
+"""Positions of a sinusoidal table. heed's own translator accepts 1,024 subwords by default."""
+
+EPSILON = {"layer": 1e-5, "rms": 1e-6}
+"""Of torch's LayerNorm and of `heed.layers.norms.RMSNorm`."""
+
+
+def check_supported(model: Seq2Seq) -> Transformer:
+    """Return the model if CTranslate2 can compute it, else raise a HeedError that says what it does not have."""
+
+    def lacks(config: TransformerConfig) -> dict[str, bool]:
+        positions = config.positions.kind
+        relative = "relative positions of this kind, a table for each layer (model.positions.kind=relative)"
+        return {
+            "ALiBi in the encoder (model.positions.kind=alibi)": positions == "alibi",
+            relative: positions == "relative",
+        }
+
+    return require_transformer(model, "CTranslate2", lacks)
+
+
+def save(
+    folder: Path, model: Transformer, src_pieces: list[str], tgt_pieces: list[str], *, quantization: str | None
+) -> None:
+    """Write a model that `check_supported` accepts, with its vocabularies, into an existing folder."""
+    spec = model_spec(model)
+    spec.register_source_vocabulary(src_pieces)
+    spec.register_target_vocabulary(tgt_pieces)
+    spec.config.unk_token = UNK_PIECE
+    spec.config.bos_token = spec.config.decoder_start_token = BOS_PIECE
+    spec.config.eos_token = EOS_PIECE
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = EPSILON[model.config.norm_kind]
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def model_spec(model: Transformer) -> Any:
+    """Return a ``ctranslate2.specs.TransformerSpec`` with the weights of a model that `check_supported` accepts."""
+    spec = _empty_spec(model)
+    if model.config.norm == "pre":
+        _copy_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _copy_norm(spec.decoder.layer_norm, model.decoder_norm)
+    _copy_embedding(spec.encoder, spec.encoder.embeddings[0], model.src_embedding.weight, model.src_positions)
+    _copy_embedding(spec.decoder, spec.decoder.embeddings, model.tgt_embedding.weight, model.tgt_positions)
+    _copy_positions(spec.encoder, model)
+    _copy_positions(spec.decoder, model)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    for theirs, ours in zip(spec.encoder.layer, layers_of(model.encoder), strict=True):
+        _copy_self_attention(theirs.self_attention, ours.self_attention)
+        _copy_feed_forward(theirs.ffn, ours.feed_forward)
+    for theirs, ours in zip(spec.decoder.layer, layers_of(model.decoder), strict=True):
+        _copy_self_attention(theirs.self_attention, ours.self_attention)
+        _copy_cross_attention(theirs.attention, ours.cross_attention)
+        _copy_feed_forward(theirs.ffn, ours.feed_forward)
+    return spec
+
+
+def _empty_spec(model: Transformer) -> Any:
+    """Return the specification of the architecture, without weights."""
+    specs = import_module("ctranslate2.specs.transformer_spec")
+    activations = import_module("ctranslate2.specs.common_spec").Activation
+    config = model.config
+    activation = {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}[config.activation]
+    options = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm == "pre",
+        "activation": activation,
+        "ffn_glu": config.activation == "swiglu",
+        "rms_norm": config.norm_kind == "rms",
+        # 0: all dimensions of a head.
+        "rotary_dim": 0 if config.positions.kind == "rotary" else None,
+        "rotary_interleave": False,
+    }
+    return specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.encoder_layers, **options),
+        specs.TransformerDecoderSpec(config.decoder_layers, **options),
+    )
+
+
+def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) -> None:
+    merge = getattr(positions, "merge", None)
+    side.scale_embeddings = merge is None
+    if merge is not None:
+        # W [x; p] = W_x x + W_p p: W_x is applied to the whole table beforehand, W_p in `absolute_position_vectors`.
+        width = table.shape[1]
+        table = width**0.5 * table @ merge.weight[:, :width].T
+    embedding.weight = _array(table)
+
+
+def _copy_positions(side: Any, model: Transformer) -> None:
+    if hasattr(side, "position_encodings"):
+        positions = model.src_positions if hasattr(side, "embeddings_merge") else model.tgt_positions
+        side.position_encodings.encodings = _array(absolute_position_vectors(positions, model.config, POSITIONS))
+
+
+def _copy_self_attention(spec: Any, residual: Any) -> None:
+    attention = residual.sublayer.attention
+    query_weight, query_bias = query_projection(attention)
+    spec.linear[0].weight = _array(torch.cat((query_weight, attention.key_value.weight)))
+    spec.linear[0].bias = _array(torch.cat((query_bias, attention.key_value.bias)))
+    _copy_linear(spec.linear[1], attention.output)
+    _copy_norm(spec.layer_norm, residual.norm)
+
+
+def _copy_cross_attention(spec: Any, residual: Any) -> None:
+    attention = residual.sublayer.attention
+    for linear, module in zip(spec.linear, (attention.query, attention.key_value, attention.output), strict=True):
+        _copy_linear(linear, module)
+    _copy_norm(spec.layer_norm, residual.norm)
+
+
+def _copy_feed_forward(spec: Any, residual: Any) -> None:
+    feed_forward = residual.sublayer
+    weight, bias = feed_forward.up_projection.weight, feed_forward.up_projection.bias
+    if hasattr(spec, "linear_0_noact"):
+        (weight, value_weight), (bias, value_bias) = weight.chunk(2), bias.chunk(2)
+        spec.linear_0_noact.weight, spec.linear_0_noact.bias = _array(value_weight), _array(value_bias)
+    spec.linear_0.weight, spec.linear_0.bias = _array(weight), _array(bias)
+    _copy_linear(spec.linear_1, feed_forward.down_projection)
+    _copy_norm(spec.layer_norm, residual.norm)
+
+
+def _copy_linear(spec: Any, linear: nn.Linear) -> None:
+    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
+
+
+def _copy_norm(spec: Any, norm: Any) -> None:
+    spec.gamma = _array(norm.weight)
+    if hasattr(norm, "bias"):
+        spec.beta = _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> Any:
+    # Copied, because the converter works in place.
+    return tensor.detach().float().clone().numpy()
