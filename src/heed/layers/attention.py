@@ -30,10 +30,6 @@ class KeyValue:
         """Return these positions followed by the new ones."""
         return KeyValue(torch.cat((self.key, new.key), 2), torch.cat((self.value, new.value), 2))
 
-    def contiguous(self) -> "KeyValue":
-        """Return a copy in which each head is contiguous in memory."""
-        return KeyValue(self.key.contiguous(), self.value.contiguous())
-
     def reorder(self, rows: Int[Tensor, " R"]) -> "KeyValue":
         """Return a copy in which row r is this one's row ``rows[r]``."""
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))

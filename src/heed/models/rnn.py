@@ -208,7 +208,7 @@ class RNN(TrainableSeq2Seq):
         states, finals = self.encoder(self.src_embedding(src), src_mask, src_lengths)
         return Memory(states, src_mask, final=tuple(part for layer in finals for part in layer))
 
-    def initial_state(self, memory: Memory) -> RNNState:
+    def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None
         assert memory.mask is not None
         rows, device = memory.mask.shape[0], memory.mask.device

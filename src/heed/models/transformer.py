@@ -145,15 +145,10 @@ class Transformer(TrainableSeq2Seq):
             weights.append(layer_weights)
         return Memory(self.encoder_norm(x), src_mask, self_attention=_stack(weights))
 
-    def initial_state(self, memory: Memory) -> TransformerState:
+    def start(self, memory: Memory) -> TransformerState:
         states = kernels.cast_for_matmul(memory.states)
         layers = tuple(layer.project(states) for layer in self.decoder)
         return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
-
-    def start(self, memory: Memory) -> TransformerState:
-        state = self.initial_state(memory)
-        # A search reads the keys and values at every step: make each head contiguous once.
-        return replace(state, memory=tuple(layer.contiguous() for layer in state.memory))
 
     def run_decoder(
         self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
