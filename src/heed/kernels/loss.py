@@ -26,7 +26,10 @@ def cross_entropy(
     """Compute :func:`heed.functional.cross_entropy` in chunks of rows."""
     if is_plain():
         return functional.cross_entropy(hidden, weight, bias, target, label_smoothing=label_smoothing)
-    return _summed_loss(hidden[None], weight, bias, target, label_smoothing, alpha=0.0)
+    loss, nll = _SummedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden[None], weight, bias, target, label_smoothing, 0.0, torch.is_grad_enabled()
+    )
+    return loss, nll
 
 
 def r_drop(
@@ -41,27 +44,16 @@ def r_drop(
     """Compute :func:`heed.functional.r_drop` in chunks of rows."""
     if is_plain():
         return functional.r_drop(hidden, weight, bias, target, label_smoothing=label_smoothing, alpha=alpha)
-    loss, nll = _summed_loss(hidden, weight, bias, target, label_smoothing, alpha)
-    return loss / 2, nll / 2
-
-
-def _summed_loss(
-    hidden: Float[Tensor, "P N D"],
-    weight: Float[Tensor, "V D"],
-    bias: Float[Tensor, " V"] | None,
-    target: Int[Tensor, " N"],
-    label_smoothing: float,
-    alpha: float,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the loss and the negative log-likelihood, summed over P = 1 or 2 passes."""
     loss, nll = _SummedLoss.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, target, label_smoothing, alpha, torch.is_grad_enabled()
     )
-    return loss, nll
+    return loss / 2, nll / 2
 
 
 class _SummedLoss(torch.autograd.Function):
     """The output layer and the loss together, chunk by chunk, with the gradients computed in the forward pass.
+
+    It returns the loss and the negative log-likelihood, summed over P = 1 or 2 passes.
 
     With z = h Wᵀ + b, the gradient ∂loss/∂z = softmax(z) − (1 − ε) · one-hot − ε / V is known as soon as z is, and is
     multiplied with W and h at once. So the logits of a whole batch never exist. The term ε / V is the same for all

@@ -19,9 +19,8 @@ from heed.layers.attention import (
 from heed.layers.dropout import Dropout, LayerDropout
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
-from heed.layers.norms import NORMS
 from heed.layers.positions import RelativePositions
-from heed.layers.residual import Residual
+from heed.layers.residual import NORMS, Residual
 from heed.layers.stack import Stack
 from heed.models.seq2seq import (
     AttentionMaps,

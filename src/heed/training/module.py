@@ -30,11 +30,10 @@ from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
 from heed.runs.checkpoint_format import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
-from heed.training.clipping import clip_gradients
 from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
-from heed.training.nonfinite import DivergedError, SkippedSteps, step_if_finite
+from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,9 +69,9 @@ class MetricsLogger(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return totals, and the current sums of every process. All processes have to call it."""
+        """Return totals and the current sums over all processes. All of them have to call it."""
         self._update_fit_seconds()
-        return {**self.totals, "epoch": self.epoch, "sums": _all_gather(self._sums).cpu()}
+        return {**self.totals, "epoch": self.epoch, "sums": sum_over_processes(self._sums).cpu()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.epoch = state_dict["epoch"]
@@ -86,10 +86,8 @@ class MetricsLogger(Callback):
         self._progress.start(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
-            # With as many processes as before, each one continues its own sums; otherwise the first continues all.
-            saved, rank = self._restored_sums, trainer.global_rank
-            own = saved[rank] if len(saved) == trainer.world_size else saved.sum(0) * (rank == 0)
-            self._sums += own.to(self._sums)
+            if trainer.is_global_zero:
+                self._sums += self._restored_sums.to(self._sums)
             self._restored_sums = None
         self._csv = MetricsCSV(Path(trainer.default_root_dir, "metrics.csv"))
         if trainer.is_global_zero:
@@ -151,7 +149,7 @@ class MetricsLogger(Callback):
 
         Training waits for the device only here and in `SkippedSteps`, at the same steps.
         """
-        loss_sum, nll_sum, tokens = _all_gather(self._sums).sum(0).tolist()
+        loss_sum, nll_sum, tokens = sum_over_processes(self._sums).tolist()
         self._count_seconds(trainer)  # after waiting for the device, which may be several steps behind
         metrics = {
             "loss": loss_sum / tokens if tokens else math.nan,
@@ -186,10 +184,9 @@ class MetricsLogger(Callback):
         self._fit_clock = now
 
 
-def _all_gather(tensor: Tensor) -> Tensor:
-    """Stack the tensors of all processes, in the order of their ranks."""
-    if not torch.distributed.is_initialized():
-        return tensor[None].clone()
-    parts = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size())]
-    torch.distributed.all_gather(parts, tensor)
-    return torch.stack(parts)
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Return the sum of the tensors of all processes. All of them have to call it."""
+    total = values.clone()
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(total)
+    return total
