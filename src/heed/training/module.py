@@ -177,14 +177,15 @@ class TranslationModule(L.LightningModule):
     def on_fit_start(self) -> None:
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
-            tokens = find_device_tokens(
-                self,
-                self._autocast_loss,
-                device=self.device,
-                longest=self.data.longest,
-                multiple=self.data.planner.multiple,
-                max_tokens=self.data.step_tokens / self.trainer.world_size,
-            )
+            with self.trainer.precision_plugin.train_step_context():
+                tokens = find_device_tokens(
+                    self,
+                    lambda batch: self.summed_loss(batch)[0],
+                    device=self.device,
+                    longest=self.data.longest,
+                    multiple=self.data.planner.multiple,
+                    max_tokens=self.data.step_tokens / self.trainer.world_size,
+                )
             self.data.planner.limit_micro_batches(tokens)
 
     def on_train_start(self) -> None:
@@ -262,11 +263,6 @@ class TranslationModule(L.LightningModule):
         hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
-
-    def _autocast_loss(self, batch: Batch) -> Tensor:
-        """The training loss outside a training step, at the precision of training."""
-        with self.trainer.precision_plugin.train_step_context():
-            return self.summed_loss(batch)[0]
 
     def _no_sync(self) -> Any:
         strategy = self.trainer.strategy

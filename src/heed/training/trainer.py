@@ -91,9 +91,8 @@ def build_trainer(
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     if accelerator == "auto" and not torch.cuda.is_available():
         accelerator = "cpu"
-    if accelerator == "cpu" and devices == "auto":
-        devices = 1
     if accelerator == "cpu":
+        devices = 1 if devices == "auto" else devices
         keep_freed_memory()
     else:
         # Products of fp32 numbers in TF32, which has the exponents of fp32 and 10 bits of mantissa.
