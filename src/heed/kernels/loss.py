@@ -84,7 +84,9 @@ class _SummedLoss(torch.autograd.Function):
         nll, target_logits = hidden.new_zeros((), dtype=high), hidden.new_zeros((), dtype=high)
         divergence = hidden.new_zeros((), dtype=high)
         probs_dtype = _probs_dtype(low, need_grad=need_grad, passes=len(hidden))
-        for chunk in _chunks(len(target), len(weight) * probs_dtype.itemsize, hidden.device.type):
+        chunk_bytes = CHUNK_BYTES.get(hidden.device.type, CHUNK_BYTES["cuda"])
+        rows = max(1, chunk_bytes // (len(weight) * probs_dtype.itemsize))
+        for chunk in (slice(start, start + rows) for start in range(0, len(target), rows)):
             at_target = torch.arange(len(target[chunk]), device=target.device), target[chunk]
             logits = [F.linear(h[chunk], low_weight, low_bias) for h in low_hidden]
             probs = [z.softmax(-1, dtype=probs_dtype) for z in logits]
@@ -138,11 +140,6 @@ def _probs_dtype(low: torch.dtype, *, need_grad: bool, passes: int) -> torch.dty
     """
     has_fp32_range = torch.finfo(low).tiny <= torch.finfo(torch.float32).tiny
     return low if need_grad and has_fp32_range and passes == 1 else torch.promote_types(low, torch.float32)
-
-
-def _chunks(rows: int, row_bytes: int, device: str) -> list[slice]:
-    size = max(1, CHUNK_BYTES.get(device, CHUNK_BYTES["cuda"]) // row_bytes)
-    return [slice(start, start + size) for start in range(0, rows, size)]
 
 
 def _divergence(

@@ -59,6 +59,10 @@ class DecoderLayer(nn.Module):
         self.cross_attention = _residual(CrossAttention(_cross_attention(config)), config)
         self.feed_forward = _residual(_feed_forward(config), config)
 
+    def project(self, memory: Float[Tensor, "N S D"]) -> KeyValue:
+        """Return the keys and values of the source for cross-attention."""
+        return self.cross_attention.sublayer.attention.project(memory)
+
     def forward(
         self,
         x: Float[Tensor, "R T D"],
@@ -73,7 +77,7 @@ class DecoderLayer(nn.Module):
         Args:
             x: T new target positions.
             past: keys and values of the positions before; None if there are none.
-            memory: the keys and values of the source, shared by R / N consecutive rows each.
+            memory: the result of :meth:`project`, shared by R / N consecutive rows each.
         """
         x, past, self_weights = self.self_attention(x, past, "causal", maps=maps)
         x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps)
@@ -142,7 +146,7 @@ class Transformer(TrainableSeq2Seq):
 
     def start(self, memory: Memory) -> TransformerState:
         states = kernels.cast_for_matmul(memory.states)
-        layers = tuple(layer.cross_attention.sublayer.project(states) for layer in self.decoder)
+        layers = tuple(layer.project(states) for layer in self.decoder)
         return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
 
     def run_decoder(

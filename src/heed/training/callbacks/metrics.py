@@ -1,8 +1,9 @@
 """Training and validation metrics: ``metrics.csv``, the loggers, the terminal, and totals over the run."""
 
+import csv
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from heed.data.datamodule import StepShard
+from heed.files import replacing
 from heed.progress import print_line
-from heed.training.callbacks.metrics_csv import MetricsCSV
 from heed.training.callbacks.progress import TrainingProgress, validation_line
 
 
@@ -182,6 +183,46 @@ class MetricsLogger(Callback):
         now = time.perf_counter()
         self.totals["fit_seconds"] += now - self._fit_clock
         self._fit_clock = now
+
+
+class MetricsCSV:
+    """The file ``metrics.csv`` of a run: one row per report of training metrics, and one per validation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fields: list[str] = []
+
+    def start(self, *, after_step: int, metrics: Iterable[str] = ()) -> None:
+        """Create the file, or remove the rows after a step: a resumed run writes them again.
+
+        Args:
+            after_step: the last step whose rows are kept.
+            metrics: names of validation metrics other than loss, BLEU, chrF and AER.
+        """
+        scores = ("loss", "bleu", "chrf", *metrics, "aer")
+        self.fields = ["step", "epoch", "lr", "loss", "nll", "grad_norm", *(f"valid_{name}" for name in scores)]
+        kept = [row for row in _complete_rows(self.path) if int(row["step"]) <= after_step]
+        with replacing(self.path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.fields)
+            writer.writeheader()
+            writer.writerows({field: row.get(field) for field in self.fields} for row in kept)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Append a row; fields that are not given stay empty."""
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self.fields).writerow(
+                {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+            )
+
+
+def _complete_rows(path: Path) -> list[dict[str, str]]:
+    """Read the rows of a metrics file, except those that a kill or a full disk truncated."""
+    if not path.is_file():
+        return []
+    # Drop a last row without a line end: its last number may be truncated.
+    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    header, *rows = [*csv.reader(text.splitlines())] or [[]]
+    return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
