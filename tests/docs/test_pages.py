@@ -10,7 +10,7 @@ import pytest
 from docs.pages import MARKED, ROOT, generate, pages
 
 from heed.runs.results import FIELDS, SCORE_FIELDS
-from heed.training.callbacks.metrics_csv import MetricsCSV
+from heed.training.callbacks.metrics import MetricsCSV
 
 PAGES = pages()
 DOCS = ROOT / "docs"

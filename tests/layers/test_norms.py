@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from heed.layers.norms import NORMS, RMSNorm
+from heed.layers.residual import NORMS, RMSNorm
 
 B, N, D = 2, 3, 5
 

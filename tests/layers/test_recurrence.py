@@ -12,6 +12,7 @@ from heed.layers.recurrence import RecurrentLayer
 
 B, T, D_IN, D = 3, 5, 7, 11
 LENGTHS = torch.tensor([5, 1, 3])
+SAME_LENGTHS = torch.tensor([5, 5, 5])
 
 
 def case(cell: str) -> tuple[RecurrentLayer, Tensor, tuple[Tensor, ...]]:
@@ -36,7 +37,7 @@ def test_step_by_step_equals_torchs_kernels(cell: str, lengths: Tensor | None) -
         assert_close(mine, theirs)
 
 
-@pytest.mark.parametrize(("cell", "lengths"), [*product(CELLS, (None, LENGTHS))])
+@pytest.mark.parametrize(("cell", "lengths"), [*product(CELLS, (None, LENGTHS, SAME_LENGTHS))])
 def test_runs_in_bf16_on_any_cpu(cell: str, lengths: Tensor | None) -> None:
     layer, x, before = case(cell)
     layer, x, before = layer.float(), x.detach().float(), tuple(part.detach().float() for part in before)

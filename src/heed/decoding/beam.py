@@ -102,7 +102,7 @@ class BeamSearch(Search):
         # holds after rounding: token_log_probs are never above 0, and IEEE sums and quotients are monotone. A later
         # hypothesis with an equal score ranks lower.
         best = beams.log_prob.amax(1)
-        return (best == -torch.inf) | (best / beams.penalty_at_limit <= beams.finished_scores[:, -1])
+        return (best == -torch.inf) | (best / beams.penalties[beams.limit] <= beams.finished_scores[:, -1])
 
     def _penalties(self, longest: int, device: torch.device) -> Float[Tensor, " T"]:
         """Return the denominator of the score for each length from 0 on."""
@@ -171,10 +171,6 @@ class Beams:
             limit=limit,
             penalties=penalties,
         )
-
-    @property
-    def penalty_at_limit(self) -> Float[Tensor, " N"]:
-        return self.penalties[self.limit]
 
     def extend(self, logits: Float[Tensor, "R V"], beam: int) -> tuple["Beams", Int[Tensor, "N {beam}"]]:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.

@@ -1,7 +1,7 @@
 """Fused search steps of the transformer: one function call per decoder layer instead of module calls."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from heed import compat, kernels
 from heed.functional.linear import LinearMap
 from heed.kernels.choice import is_plain
-from heed.layers.attention import KeyValue, MultiHeadAttention, SelfAttentionConfig
-from heed.layers.positions import PositionsConfig
+from heed.layers.attention import KeyValue, MultiHeadAttention
+from heed.layers.positions import RELATIVE
 from heed.layers.residual import Residual
 from heed.models.ensemble import Ensemble
-from heed.models.seq2seq import DecoderOutput, DecoderState, Seq2Seq
+from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
 from heed.models.transformer import DecoderLayer, Transformer, TransformerState, key_mask
 from heed.models.transformer_config import TransformerConfig
 
@@ -47,12 +47,13 @@ def _can_fuse(model: Transformer) -> bool:
     This excludes post-norm, no norm, no residual connections, and self-attention that is parameter-free or has
     relative positions.
     """
-    layers = [module for layer in model.decoder for module in layer.modules()]
-    others = [model.dropout, model.layer_dropout, model.decoder_norm, model.output]
+    if model.config.self_attention.kind != "qkv" or model.config.positions.kind in RELATIVE:
+        return False
+    used = [model.dropout, model.layer_dropout, *model.decoder.modules(), model.decoder_norm, model.output]
     return (
-        all(compat.is_unmodified(module) and not module.training for module in (*layers, *others))
-        and all(_classes(layer) == _fusable_classes(model.config) for layer in model.decoder)
-        and all(module.pre_norm and module.add for module in layers if isinstance(module, Residual))
+        all(compat.is_unmodified(module) and not module.training for module in used)
+        and all(_classes(layer) == _classes_of_new_layer(model.config) for layer in model.decoder)
+        and all(module.pre_norm and module.add for module in used if isinstance(module, Residual))
         and type(model.output) is type(model.tgt_embedding)
     )
 
@@ -63,12 +64,9 @@ def _classes(layer: nn.Module) -> dict[str, type[nn.Module]]:
 
 
 @cache
-def _fusable_classes(config: TransformerConfig) -> dict[str, type[nn.Module]]:
-    """Return the classes of a newly built layer with learned projections and without relative positions."""
-    none = PositionsConfig(kind="none", merge=None, max_length=None)
+def _classes_of_new_layer(config: TransformerConfig) -> dict[str, type[nn.Module]]:
     with torch.device("meta"):
-        qkv = SelfAttentionConfig(kind="qkv", scaled=True)
-        return _classes(DecoderLayer(replace(config, self_attention=qkv, positions=none)))
+        return _classes(DecoderLayer(config))
 
 
 class FusedTransformer(Transformer):
@@ -81,9 +79,15 @@ class FusedTransformer(Transformer):
     def __init__(self, model: Transformer, prepare: Prepare) -> None:
         nn.Module.__init__(self)
         self.__dict__.update(vars(model))
-        self.fused_layers = tuple(FusedLayer.of(layer, prepare) for layer in model.decoder)
+        self.fused_layers = tuple(FusedLayer(layer, prepare) for layer in model.decoder)
         self.fused_norm = _norm(model.decoder_norm)
         self.fused_output = prepare((model.output.weight, None))
+
+    def start(self, memory: Memory) -> TransformerState:
+        state = super().start(memory)
+        # Every step reads the keys and values of the source: make each head contiguous once.
+        layers = tuple(KeyValue(layer.key.contiguous(), layer.value.contiguous()) for layer in state.memory)
+        return replace(state, memory=layers)
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
@@ -101,28 +105,13 @@ class FusedTransformer(Transformer):
         return DecoderOutput(logits), replace(state, past=tuple(caches), length=state.length + 1)
 
 
-@dataclass(frozen=True)
 class FusedLayer:
-    """A `DecoderLayer` for one new position, in the pre-norm order: x + f(norm(x)) for each sublayer f."""
+    """A `DecoderLayer` for one new position, in the pre-norm order: x + f(norm(x)) for each sublayer f.
 
-    num_heads: int
-    norms: tuple[Norm, Norm, Norm]
-    query_key_value: LinearMap
-    self_output: LinearMap
-    cross_query: LinearMap
-    cross_output: LinearMap
-    up_projection: LinearMap
-    activation: Callable[[Tensor], Tensor]
-    down_projection: LinearMap
-    scaled: bool
-    """Divide the scores of self-attention by √E."""
-    cross_scaled: bool
-    """Divide the scores of cross-attention by √E."""
+    It uses the weights of ``layer``, in products that ``prepare`` makes.
+    """
 
-    @classmethod
-    def of(cls, layer: DecoderLayer, prepare: Prepare) -> "FusedLayer":
-        """Return a layer that uses the weights of ``layer``."""
-
+    def __init__(self, layer: DecoderLayer, prepare: Prepare) -> None:
         def linear(*layers: nn.Linear) -> LinearMap:
             return prepare(*((each.weight, each.bias) for each in layers))
 
@@ -131,19 +120,15 @@ class FusedLayer:
         assert isinstance(self_heads, MultiHeadAttention)
         assert isinstance(cross_heads, MultiHeadAttention)
         feed_forward = layer.feed_forward.sublayer
-        return cls(
-            num_heads=self_heads.num_heads,
-            norms=(_norm(layer.self_attention.norm), _norm(layer.cross_attention.norm), _norm(layer.feed_forward.norm)),
-            query_key_value=linear(self_heads.query, self_heads.key_value),
-            self_output=linear(self_heads.output),
-            cross_query=linear(cross_heads.query),
-            cross_output=linear(cross_heads.output),
-            up_projection=linear(feed_forward.up_projection),
-            activation=feed_forward.activation,
-            down_projection=linear(feed_forward.down_projection),
-            scaled=self_heads.scaled,
-            cross_scaled=cross_heads.scaled,
-        )
+        self.num_heads = self_heads.num_heads
+        self.scaled, self.cross_scaled = self_heads.scaled, cross_heads.scaled
+        self.norms = [_norm(each.norm) for each in (layer.self_attention, layer.cross_attention, layer.feed_forward)]
+        self.query_key_value = linear(self_heads.query, self_heads.key_value)
+        self.self_output = linear(self_heads.output)
+        self.cross_query, self.cross_output = linear(cross_heads.query), linear(cross_heads.output)
+        self.up_projection = linear(feed_forward.up_projection)
+        self.down_projection = linear(feed_forward.down_projection)
+        self.activation = feed_forward.activation
 
     def __call__(
         self,

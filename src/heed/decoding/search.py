@@ -152,7 +152,6 @@ class History:
         self._rows = torch.arange(rows, device=device)
         self._all_rows = rows
         self._steps: list[tuple[Tensor, ...]] = []
-        self._blocks: list[tuple[Tensor, ...]] = []
 
     def append(self, *choices: Tensor) -> None:
         """Add one step.
@@ -160,27 +159,21 @@ class History:
         Args:
             choices: tensors "R …" for the remaining rows, the same number of tensors at every step.
         """
-        self._steps.append(choices)
+        self._steps.append(tuple(self._all(choice) for choice in choices))
 
     def keep(self, rows: Int[Tensor, " R2"]) -> None:
         """Drop all rows except ``rows``; row r is then the former row ``rows[r]``."""
-        self._close_block()
         self._rows = self._rows[rows]
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return all choices, "N T …" for N rows at the first step; zeros after the last step of a row."""
-        self._close_block()
-        return tuple(torch.cat(blocks, 1) for blocks in zip(*self._blocks, strict=True))
+        return tuple(torch.stack(steps, 1) for steps in zip(*self._steps, strict=True))
 
-    def _close_block(self) -> None:
-        """Stack the steps since the last call, with zeros for the rows that were dropped before."""
-        if self._steps:
-            self._blocks.append(tuple(self._scatter(torch.stack(steps, 1)) for steps in zip(*self._steps, strict=True)))
-            self._steps = []
-
-    def _scatter(self, block: Tensor) -> Tensor:
-        whole = block.new_zeros(self._all_rows, *block.shape[1:])
-        return whole.index_copy_(0, self._rows, block)
+    def _all(self, choice: Tensor) -> Tensor:
+        """Add zeros for the rows that were dropped."""
+        if len(choice) == self._all_rows:
+            return choice
+        return choice.new_zeros(self._all_rows, *choice.shape[1:]).index_copy_(0, self._rows, choice)
 
 
 def token_log_probs(logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:

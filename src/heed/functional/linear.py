@@ -16,9 +16,13 @@ def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | Non
 
     For use without gradient, as long as the weights do not change.
     """
-    weight = torch.cat([weight for weight, _ in maps])
+    if len(maps) == 1:
+        ((weight, bias),) = maps
+        return partial(F.linear, weight=weight, bias=bias)  # no copy
     biases = [bias for _, bias in maps if bias is not None]
-    return partial(F.linear, weight=weight, bias=torch.cat(biases) if biases else None)
+    return partial(
+        F.linear, weight=torch.cat([weight for weight, _ in maps]), bias=torch.cat(biases) if biases else None
+    )
 
 
 def repeated_linear(weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None) -> LinearMap:

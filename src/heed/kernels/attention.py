@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from heed import functional
@@ -32,7 +32,8 @@ def attend(
         return functional.attend(
             query, key, value, mask, bias=bias, scaled=scaled, dropout=dropout, need_weights=need_weights
         )
-    if need_weights or _is_faster_unfused(query, key):
+    is_faster_unfused = on_cpu(query) and query.dtype == torch.bfloat16 and key.shape[-2] <= MAX_UNFUSED_KEYS
+    if need_weights or is_faster_unfused:
         if not need_weights:
             # Heads that were split off a projection are strided, and the product would copy the keys transposed.
             query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
@@ -45,20 +46,8 @@ def attend(
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True, dropout_p=dropout, scale=scale)
         return context, None
     visible = mask_tensor(mask, query, key)
-    context = F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=visible if bias is None else _masked(bias.to(query.dtype), visible),
-        dropout_p=dropout,
-        scale=scale,
-    )
+    if bias is not None:  # torch adds a mask of numbers to the scores
+        bias = bias.to(query.dtype)
+        visible = bias if visible is None else torch.where(visible, bias, -torch.inf)
+    context = F.scaled_dot_product_attention(query, key, value, attn_mask=visible, dropout_p=dropout, scale=scale)
     return context, None
-
-
-def _masked(bias: Float[Tensor, "*#B T S"], mask: Bool[Tensor, "*#B #T S"] | None) -> Float[Tensor, "*#B T S"]:
-    return bias if mask is None else torch.where(mask, bias, -torch.inf)
-
-
-def _is_faster_unfused(query: Float[Tensor, "*B T E"], key: Float[Tensor, "*B S E"]) -> bool:
-    return on_cpu(query) and query.dtype == torch.bfloat16 and key.shape[-2] <= MAX_UNFUSED_KEYS

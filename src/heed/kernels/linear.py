@@ -1,6 +1,5 @@
 """Linear maps, also repeated over time steps."""
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +13,6 @@ from heed.kernels.choice import is_plain, matmul_dtype
 
 Uses = list[tuple[Tensor, Tensor]]
 """From a backward pass: for every use of a weight, the gradient of its output and its input."""
-
-
-def prepared_linear(*maps: tuple[Float[Tensor, "_ I"], Float[Tensor, " _"] | None]) -> LinearMap:
-    """Compute :func:`heed.functional.prepared_linear`, without copying a single weight."""
-    if len(maps) > 1 or is_plain():
-        return functional.prepared_linear(*maps)
-    (weight, bias), *_ = maps
-    return partial(F.linear, weight=weight, bias=bias)
 
 
 def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:

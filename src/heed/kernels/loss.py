@@ -26,7 +26,10 @@ def cross_entropy(
     """Compute :func:`heed.functional.cross_entropy` in chunks of rows."""
     if is_plain():
         return functional.cross_entropy(hidden, weight, bias, target, label_smoothing=label_smoothing)
-    return _summed_loss(hidden[None], weight, bias, target, label_smoothing, alpha=0.0)
+    loss, nll = _SummedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden[None], weight, bias, target, label_smoothing, 0.0, torch.is_grad_enabled()
+    )
+    return loss, nll
 
 
 def r_drop(
@@ -41,27 +44,16 @@ def r_drop(
     """Compute :func:`heed.functional.r_drop` in chunks of rows."""
     if is_plain():
         return functional.r_drop(hidden, weight, bias, target, label_smoothing=label_smoothing, alpha=alpha)
-    loss, nll = _summed_loss(hidden, weight, bias, target, label_smoothing, alpha)
-    return loss / 2, nll / 2
-
-
-def _summed_loss(
-    hidden: Float[Tensor, "P N D"],
-    weight: Float[Tensor, "V D"],
-    bias: Float[Tensor, " V"] | None,
-    target: Int[Tensor, " N"],
-    label_smoothing: float,
-    alpha: float,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the loss and the negative log-likelihood, summed over P = 1 or 2 passes."""
     loss, nll = _SummedLoss.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, target, label_smoothing, alpha, torch.is_grad_enabled()
     )
-    return loss, nll
+    return loss / 2, nll / 2
 
 
 class _SummedLoss(torch.autograd.Function):
     """The output layer and the loss together, chunk by chunk, with the gradients computed in the forward pass.
+
+    It returns the loss and the negative log-likelihood, summed over P = 1 or 2 passes.
 
     With z = h Wᵀ + b, the gradient ∂loss/∂z = softmax(z) − (1 − ε) · one-hot − ε / V is known as soon as z is, and is
     multiplied with W and h at once. So the logits of a whole batch never exist. The term ε / V is the same for all
@@ -92,7 +84,9 @@ class _SummedLoss(torch.autograd.Function):
         nll, target_logits = hidden.new_zeros((), dtype=high), hidden.new_zeros((), dtype=high)
         divergence = hidden.new_zeros((), dtype=high)
         probs_dtype = _probs_dtype(low, need_grad=need_grad, passes=len(hidden))
-        for chunk in _chunks(len(target), len(weight) * probs_dtype.itemsize, hidden.device.type):
+        chunk_bytes = CHUNK_BYTES.get(hidden.device.type, CHUNK_BYTES["cuda"])
+        rows = max(1, chunk_bytes // (len(weight) * probs_dtype.itemsize))
+        for chunk in (slice(start, start + rows) for start in range(0, len(target), rows)):
             at_target = torch.arange(len(target[chunk]), device=target.device), target[chunk]
             logits = [F.linear(h[chunk], low_weight, low_bias) for h in low_hidden]
             probs = [z.softmax(-1, dtype=probs_dtype) for z in logits]
@@ -146,11 +140,6 @@ def _probs_dtype(low: torch.dtype, *, need_grad: bool, passes: int) -> torch.dty
     """
     has_fp32_range = torch.finfo(low).tiny <= torch.finfo(torch.float32).tiny
     return low if need_grad and has_fp32_range and passes == 1 else torch.promote_types(low, torch.float32)
-
-
-def _chunks(rows: int, row_bytes: int, device: str) -> list[slice]:
-    size = max(1, CHUNK_BYTES.get(device, CHUNK_BYTES["cuda"]) // row_bytes)
-    return [slice(start, start + size) for start in range(0, rows, size)]
 
 
 def _divergence(

@@ -7,10 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heed import functional
-from heed.functional import causal_mask
 from heed.kernels.choice import on_cpu
-
-__all__ = ["causal_mask", "masked_softmax"]
 
 
 def masked_softmax(scores: Float[Tensor, "*B T S"], mask: Bool[Tensor, "*#B #T S"] | None) -> Float[Tensor, "*B T S"]:

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from heed import compat
-from heed.functional.linear import LinearMap
+from heed.functional.linear import LinearMap, prepared_linear
 from heed.kernels.choice import is_plain
 from heed.kernels.cpu import max_onednn_rows
-from heed.kernels.linear import prepared_linear
 
 Weights = tuple[Float[Tensor, "_ I"], ...]
 

@@ -26,7 +26,7 @@ def recur(
     """Compute :func:`heed.functional.recur`. torch's kernels know no mask of the state."""
     if is_plain():
         return functional.recur(cell, weights, x, state, lengths=lengths, mask=mask)
-    if mask is not None or (lengths is None and not _is_faster_fused(x)):
+    if mask is not None or not _use_torch_kernel(x, lengths):
         input_weight, hidden_weight, input_bias, hidden_bias = weights.all_weights[0]
         gates = F.linear(x, input_weight, input_bias).unbind(1)
         return run_steps(cell, gates, state, repeated_linear(hidden_weight, hidden_bias), lengths=lengths, mask=mask)
@@ -52,10 +52,13 @@ def _as_state(final: Tensor | tuple[Tensor, ...]) -> CellState:
     return tuple(part[0] for part in (final if isinstance(final, tuple) else (final,)))
 
 
-def _is_faster_fused(x: Float[Tensor, "B T I"]) -> bool:
-    """Return whether to use torch's kernel: not for a single step, which it starts slowly.
+def _use_torch_kernel(x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"] | None) -> bool:
+    """Return whether to use torch's kernel: not for a single step of the decoder, which it starts slowly.
 
-    Nor under bf16 autocast on CPUs without AVX-512, where oneDNN's LSTM raises an error.
+    Nor under bf16 autocast on CPUs without AVX-512, where oneDNN's LSTM raises an error. torch takes that one unless
+    the sequences differ in length.
     """
-    bf16 = x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-    return x.shape[1] > 1 and not (bf16 and torch.backends.cpu.get_cpu_capability() != "AVX512")
+    bf16 = x.is_cpu and torch.is_autocast_enabled("cpu")
+    if bf16 and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return lengths is not None and bool(lengths.min() < lengths.max())
+    return lengths is not None or x.shape[1] > 1

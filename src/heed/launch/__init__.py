@@ -1,6 +1,6 @@
 """Train: compose the configuration, build the parts, fit, test and write the results.
 
-The only package that imports Hydra. Importing it loads neither Hydra nor torch.
+Only this package and `heed.sweep` import Hydra. Importing it loads neither Hydra nor torch.
 """
 
 import gc

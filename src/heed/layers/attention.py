@@ -30,10 +30,6 @@ class KeyValue:
         """Return these positions followed by the new ones."""
         return KeyValue(torch.cat((self.key, new.key), 2), torch.cat((self.value, new.value), 2))
 
-    def contiguous(self) -> "KeyValue":
-        """Return a copy in which each head is contiguous in memory."""
-        return KeyValue(self.key.contiguous(), self.value.contiguous())
-
     def reorder(self, rows: Int[Tensor, " R"]) -> "KeyValue":
         """Return a copy in which row r is this one's row ``rows[r]``."""
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
@@ -186,10 +182,6 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.attention = attention
 
-    def project(self, states: Float[Tensor, "N S D"]) -> KeyValue:
-        """Return the keys and values of the source."""
-        return self.attention.project(states)
-
     def forward(
         self, x: Float[Tensor, "R T D"], memory: KeyValue, mask: Bool[Tensor, "N 1 1 S"] | None, *, maps: bool
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
@@ -197,7 +189,7 @@ class CrossAttention(nn.Module):
 
         Args:
             x: R = N · K rows: K consecutive hypotheses of each sentence share its memory.
-            memory: the result of :meth:`project` for N sentences.
+            memory: the keys and values of N sentences.
             mask: True = may attend; None: to everything.
         """
         N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]  # not len(), which ONNX export would make a constant

@@ -260,20 +260,17 @@ class PositionsConfig:
         if self.kind not in kinds:
             yield f"model.positions.kind={format_value(self.kind)} must be {' or '.join(kinds)}."
             return
-        if self.kind in ABSOLUTE and self.merge is None:
-            yield f"model.positions.merge=null contradicts model.positions.kind={self.kind}: choose add or concat."
-        if self.kind not in ABSOLUTE and self.merge is not None:
+        if (self.kind in ABSOLUTE) != (self.merge is not None):
+            merges = "add or concat" if self.kind in ABSOLUTE else "null"
             yield (
-                f"model.positions.merge={self.merge} contradicts model.positions.kind={self.kind}: only "
-                f"{' and '.join(ABSOLUTE)} positions have a vector to merge with the embedding, the others leave "
-                "this null."
+                f"model.positions.merge={format_value(self.merge)} contradicts model.positions.kind={self.kind}: "
+                f"choose {merges}."
             )
         limited = [kind for kind, cls in ABSOLUTE.items() if cls.has_max_length]
         if (self.kind in limited) != (self.max_length is not None):
             yield (
                 f"model.positions.max_length={format_value(self.max_length)} contradicts "
-                f"model.positions.kind={self.kind}: {' and '.join(limited)} positions need a maximal length, the "
-                "others have none (null)."
+                f"model.positions.kind={self.kind}: {' and '.join(limited)} positions need a number, the others null."
             )
 
     def absolute(self, *, d_model: int) -> AbsolutePositions:

@@ -146,11 +146,6 @@ class RNNState(DecoderState):
     """The number of target positions so far, the same for all rows."""
     source: SourceMemory
 
-    @property
-    def top(self) -> Float[Tensor, "R D"]:
-        """The output of the top layer."""
-        return self.layers[-1][0]
-
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "RNNState":
         return RNNState(
             layers=tuple(tuple(part[rows] for part in layer) for layer in self.layers),
@@ -208,7 +203,7 @@ class RNN(TrainableSeq2Seq):
         states, finals = self.encoder(self.src_embedding(src), src_mask, src_lengths)
         return Memory(states, src_mask, final=tuple(part for layer in finals for part in layer))
 
-    def initial_state(self, memory: Memory) -> RNNState:
+    def start(self, memory: Memory) -> RNNState:
         assert memory.final is not None
         assert memory.mask is not None
         rows, device = memory.mask.shape[0], memory.mask.device
@@ -263,7 +258,8 @@ class RNN(TrainableSeq2Seq):
         attentional, all_weights = [], []
         for gates in self.decoder[0].input_gates(x).unbind(1):
             if self.config.attention.is_bahdanau:  # s_{t-1} → c_t → s_t
-                context, weights = self.attention(state.top[:, None], state.source, state.coverage, state.length)
+                top = state.layers[-1][0]
+                context, weights = self.attention(top[:, None], state.source, state.coverage, state.length)
                 h, layers = self._step_layers(_plus(gates, context.squeeze(1), context_gates), state, hidden_gates)
             else:  # h_{t-1} → h_t → c_t
                 h, layers = self._step_layers(_plus(gates, state.input_feed, context_gates), state, hidden_gates)

@@ -36,23 +36,22 @@ class AttentionConfig:
         if self.score not in ("none", *SCORES):
             yield f"model.attention.score={format_value(self.score)} must be {' or '.join((*SCORES, 'none'))}."
             return
-        score = SCORES.get(self.score)
+        if self.score == "none":
+            neutral = {"reach": "global", "window": None, "input_feeding": False, "coverage": False, "max_source": None}
+            for option, value in neutral.items():
+                if (given := getattr(self, option)) != value:
+                    yield (
+                        f"model.attention.{option}={format_value(given)} needs attention: choose a "
+                        f"model.attention.score, or {option}={format_value(value)}."
+                    )
+            return
+        score = SCORES[self.score]
         if self.input_feeding and self.order == "bahdanau":
             yield (
                 "model.attention.input_feeding=true contradicts model.attention.order=bahdanau, where the context is "
                 "an input of the cell anyway: set input_feeding=false or order=luong."
             )
-        if self.input_feeding and self.score == "none":
-            yield (
-                "model.attention.input_feeding=true needs attention: choose a model.attention.score, or "
-                "input_feeding=false."
-            )
-        if self.score == "none" and (self.reach, self.window) != ("global", None):
-            yield (
-                f"model.attention.reach={self.reach} with model.attention.window={format_value(self.window)} "
-                "needs attention: choose a model.attention.score, or reach=global and window=null."
-            )
-        elif self.reach == "global" and self.window is not None:
+        if self.reach == "global" and self.window is not None:
             yield (
                 f"model.attention.window={self.window} has no effect with model.attention.reach=global: choose "
                 "reach=local_m or local_p, or window=null."
@@ -62,12 +61,12 @@ class AttentionConfig:
                 f"model.attention.window=null contradicts model.attention.reach={self.reach}: give the number of "
                 "positions to either side, such as 10."
             )
-        if self.coverage and not (score and score.supports_coverage):
+        if self.coverage and not score.supports_coverage:
             yield (
                 f"model.attention.coverage=true is not supported by model.attention.score={self.score}: choose "
                 f"{' or '.join(name for name, each in SCORES.items() if each.supports_coverage)}, or coverage=false."
             )
-        if bool(score and score.needs_max_source) != (self.max_source is not None):
+        if score.needs_max_source != (self.max_source is not None):
             limited = " and ".join(name for name, each in SCORES.items() if each.needs_max_source)
             yield (
                 f"model.attention.max_source={format_value(self.max_source)} contradicts "

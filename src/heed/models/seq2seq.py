@@ -152,7 +152,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
-        """Return the state before the first search step, one row per sentence."""
+        """Return the state before the first target position, one row per sentence."""
 
     @abstractmethod
     def step(
@@ -182,10 +182,6 @@ class TrainableSeq2Seq(Seq2Seq):
     """
 
     @abstractmethod
-    def initial_state(self, memory: Memory) -> DecoderState:
-        """Return the state before the first target position, one row per sentence."""
-
-    @abstractmethod
     def run_decoder(
         self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
     ) -> tuple[DecoderHidden, AttentionMaps | None, DecoderState]:
@@ -195,11 +191,8 @@ class TrainableSeq2Seq(Seq2Seq):
             The input of the output layer, the decoder's attention maps if requested, and the next state.
         """
 
-    def start(self, memory: Memory) -> DecoderState:
-        return self.initial_state(memory)
-
     def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        hidden, attention, _ = self.run_decoder(tgt_in, self.initial_state(memory), maps=maps)
+        hidden, attention, _ = self.run_decoder(tgt_in, self.start(memory), maps=maps)
         if attention is not None:
             attention = replace(attention, encoder_self=memory.self_attention)
         return DecoderOutput(hidden.logits(), attention)
@@ -224,4 +217,4 @@ class TrainableSeq2Seq(Seq2Seq):
             src_mask, src_lengths: see `encode`.
         """
         memory = self.encode(src, src_mask, src_lengths=src_lengths)
-        return self.run_decoder(tgt_in, self.initial_state(memory))[0]
+        return self.run_decoder(tgt_in, self.start(memory))[0]

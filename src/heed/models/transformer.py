@@ -19,9 +19,8 @@ from heed.layers.attention import (
 from heed.layers.dropout import Dropout, LayerDropout
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
-from heed.layers.norms import NORMS
 from heed.layers.positions import RelativePositions
-from heed.layers.residual import Residual
+from heed.layers.residual import NORMS, Residual
 from heed.layers.stack import Stack
 from heed.models.seq2seq import (
     AttentionMaps,
@@ -62,7 +61,7 @@ class DecoderLayer(nn.Module):
 
     def project(self, memory: Float[Tensor, "N S D"]) -> KeyValue:
         """Return the keys and values of the source for cross-attention."""
-        return self.cross_attention.sublayer.project(memory)
+        return self.cross_attention.sublayer.attention.project(memory)
 
     def forward(
         self,
@@ -145,15 +144,10 @@ class Transformer(TrainableSeq2Seq):
             weights.append(layer_weights)
         return Memory(self.encoder_norm(x), src_mask, self_attention=_stack(weights))
 
-    def initial_state(self, memory: Memory) -> TransformerState:
+    def start(self, memory: Memory) -> TransformerState:
         states = kernels.cast_for_matmul(memory.states)
         layers = tuple(layer.project(states) for layer in self.decoder)
         return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
-
-    def start(self, memory: Memory) -> TransformerState:
-        state = self.initial_state(memory)
-        # A search reads the keys and values at every step: make each head contiguous once.
-        return replace(state, memory=tuple(layer.contiguous() for layer in state.memory))
 
     def run_decoder(
         self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False

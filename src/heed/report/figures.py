@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
-from matplotlib.ticker import MaxNLocator
 
 from heed.plot.canvas import is_wide
 from heed.report.pages import render_template
@@ -114,9 +113,13 @@ def _width(label: str) -> float:
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Return six to nine round numbers that enclose the values."""
+    """Return at most nine round numbers that enclose the values."""
     low, high = min(values), max(values)
     size = max(abs(low), abs(high), 1.0)
-    if high - low < 1e-9 * size:  # equal values, but for rounding
-        high = low + 0.02 * size
-    return [float(tick) for tick in MaxNLocator(7, steps=[1, 2, 5, 10]).tick_values(low, high)]
+    span = max(high - low, 0.02 * size if high - low < 1e-9 * size else 0.0)  # equal values, but for rounding
+    magnitude = 10.0 ** math.floor(math.log10(span))
+    for step in (0.2 * magnitude, 0.5 * magnitude, magnitude, 2 * magnitude):
+        first, last = math.floor(low / step + 1e-9), math.ceil((low + span) / step - 1e-9)
+        if last - first < 8:
+            break
+    return [round(number * step, 12) for number in range(first, last + 1)]

@@ -101,7 +101,7 @@ def find_device_tokens(
     src_length, tgt_length = (-(-length // multiple) * multiple for length in longest)
     rows = 1
     while rows * (src_length + tgt_length) < max_tokens and _fits(
-        module, loss, _longest_batch(2 * rows, src_length, tgt_length, device), device
+        module, loss, 2 * rows, src_length, tgt_length, device
     ):
         rows *= 2
     tokens = torch.tensor(rows * (src_length + tgt_length), device=device)
@@ -110,8 +110,16 @@ def find_device_tokens(
     return int(tokens)
 
 
-def _fits(module: nn.Module, loss: Callable[[Batch], Tensor], batch: Batch, device: torch.device) -> bool:
-    """Return whether a forward and backward pass of the batch leaves enough memory for the optimizer state."""
+def _fits(
+    module: nn.Module,
+    loss: Callable[[Batch], Tensor],
+    rows: int,
+    src_length: int,
+    tgt_length: int,
+    device: torch.device,
+) -> bool:
+    """Return whether a forward and backward pass of so large a batch leaves enough memory for the optimizer state."""
+    src, tgt = (torch.full((rows, n), UNK, dtype=torch.int32, device=device) for n in (src_length, tgt_length))
     # Adam allocates two values per parameter at its first step.
     optimizer_state = sum(2 * p.numel() * p.element_size() for p in module.parameters())
     torch.cuda.empty_cache()
@@ -120,17 +128,10 @@ def _fits(module: nn.Module, loss: Callable[[Batch], Tensor], batch: Batch, devi
     limit = MEMORY_FRACTION * (free + torch.cuda.memory_reserved(device)) - optimizer_state
     with torch.random.fork_rng(devices=[device]):
         try:
-            torch.autograd.backward(loss(batch))
+            torch.autograd.backward(loss(Batch.without_padding(src, tgt, tgt)))
             return torch.cuda.max_memory_allocated(device) <= limit
         except torch.OutOfMemoryError:
             return False
         finally:
             module.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()
-
-
-def _longest_batch(rows: int, src_length: int, tgt_length: int, device: torch.device) -> Batch:
-    src, tgt = (
-        torch.full((rows, length), UNK, dtype=torch.int32, device=device) for length in (src_length, tgt_length)
-    )
-    return Batch.without_padding(src, tgt, tgt)

@@ -29,11 +29,10 @@ from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
 from heed.progress import announced
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
-from heed.training.clipping import clip_gradients
 from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import cross_entropy, r_drop, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
-from heed.training.nonfinite import DivergedError, SkippedSteps, step_if_finite
+from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,14 +176,15 @@ class TranslationModule(L.LightningModule):
     def on_fit_start(self) -> None:
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
-            tokens = find_device_tokens(
-                self,
-                self._autocast_loss,
-                device=self.device,
-                longest=self.data.longest,
-                multiple=self.data.planner.multiple,
-                max_tokens=self.data.step_tokens / self.trainer.world_size,
-            )
+            with self.trainer.precision_plugin.train_step_context():
+                tokens = find_device_tokens(
+                    self,
+                    lambda batch: self.summed_loss(batch)[0],
+                    device=self.device,
+                    longest=self.data.longest,
+                    multiple=self.data.planner.multiple,
+                    max_tokens=self.data.step_tokens / self.trainer.world_size,
+                )
             self.data.planner.limit_micro_batches(tokens)
 
     def on_train_start(self) -> None:
@@ -262,11 +262,6 @@ class TranslationModule(L.LightningModule):
         hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
-
-    def _autocast_loss(self, batch: Batch) -> Tensor:
-        """The training loss outside a training step, at the precision of training."""
-        with self.trainer.precision_plugin.train_step_context():
-            return self.summed_loss(batch)[0]
 
     def _no_sync(self) -> Any:
         strategy = self.trainer.strategy

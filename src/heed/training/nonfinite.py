@@ -1,15 +1,16 @@
-"""Skip optimizer steps whose loss or gradient is NaN or infinite, and count them without a device synchronisation."""
+"""Clip gradients; skip and count steps whose loss or gradient is not finite, without a device synchronisation."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import lightning as L
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from heed.compat import reads_found_inf
+from heed import compat
 from heed.errors import HeedError
 
 
@@ -68,6 +69,25 @@ class SkippedSteps(Callback):
         self.counts = checkpoint["skipped_steps"]["counts"]
 
 
+def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Float[Tensor, ""]:
+    """Scale all gradients so that their total L2 norm is at most ``max_norm``; return the norm before.
+
+    Source: Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+
+    The squares are summed in float64, so that the result does not depend on the order of the parameters.
+
+    Args:
+        max_norm: 0 leaves the gradients as they are.
+    """
+    trained = [parameter for parameter in parameters if parameter.grad is not None]
+    norms = torch.stack(list(compat.norms([parameter.grad for parameter in trained if parameter.grad is not None])))
+    exact = norms if norms.device.type == "mps" else norms.double()
+    norm = torch.linalg.vector_norm(exact).to(norms.dtype)
+    if max_norm:
+        nn.utils.clip_grads_with_norm_(trained, max_norm, norm)
+    return norm
+
+
 def step_if_finite(
     optimizer: Any, raw_optimizer: Optimizer, finite: Bool[Tensor, ""], *, uses_grad_scaler: bool
 ) -> None:
@@ -81,7 +101,7 @@ def step_if_finite(
         uses_grad_scaler: a GradScaler takes the step and skips it itself.
     """
     if not uses_grad_scaler:
-        if reads_found_inf(raw_optimizer):
+        if compat.reads_found_inf(raw_optimizer):
             raw_optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
         elif not finite:  # waits for the device, as GradScaler does for such optimizers
             raw_optimizer.zero_grad(set_to_none=True)

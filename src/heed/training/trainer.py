@@ -23,8 +23,12 @@ from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.options import AtLeast1
 from heed.runs.checkpoints import Selection, check_undamaged
-from heed.training.callbacks.build import build_callbacks
 from heed.training.callbacks.checkpoints import Checkpoints
+from heed.training.callbacks.ema import EMA
+from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.progress import DecodingProgress
+from heed.training.callbacks.signals import StopOnSignal
+from heed.training.callbacks.stopping import FinalValidation
 
 Precision = Literal["auto", "32-true", "bf16-mixed", "16-mixed", 32]
 """Precisions of training; 32 is 32-true. The weights are fp32 in all of them."""
@@ -86,9 +90,8 @@ def build_trainer(
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     if accelerator == "auto" and not torch.cuda.is_available():
         accelerator = "cpu"
-    if accelerator == "cpu" and devices == "auto":
-        devices = 1
     if accelerator == "cpu":
+        devices = 1 if devices == "auto" else devices
         keep_freed_memory()
     else:
         # Products of fp32 numbers in TF32, which has the exponents of fp32 and 10 bits of mantissa.
@@ -132,6 +135,20 @@ def build_trainer(
         )
     except (MisconfigurationException, TypeError, ValueError) as error:
         raise HeedError(f"Lightning rejects these trainer options: {error}") from error
+
+
+def build_callbacks(optional: Iterable[Callback], checkpoints: Checkpoints) -> list[Callback]:
+    """Add the callbacks of every run to the optional ones. Lightning calls them in this order, `Checkpoints` last."""
+    return [
+        MetricsLogger(),
+        DecodingProgress(),
+        FinalValidation(),
+        checkpoints,
+        # EMA after the callbacks that use the averaged weights when a validation ends.
+        *sorted(optional, key=lambda callback: isinstance(callback, EMA)),
+        # After all callbacks whose state changes with a step, because it saves a checkpoint.
+        StopOnSignal(checkpoints),
+    ]
 
 
 def resolve_precision(precision: Precision, accelerator: str) -> Any:

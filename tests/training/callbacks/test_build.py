@@ -9,9 +9,9 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 
 from heed.runs.checkpoints import Selection
-from heed.training.callbacks.build import build_callbacks
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.ema import EMA
+from heed.training.trainer import build_callbacks
 
 TINY = ["data=synthetic", "data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn",
         "model.d_embedding=8", "model.d_model=8", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2",

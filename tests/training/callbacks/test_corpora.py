@@ -60,7 +60,7 @@ def test_losses_are_summed_over_processes_before_and_after_a_resume(monkeypatch:
     take_steps(whole, 1, 5)
     # Only the first process reports here, after the other one has counted the step.
     ranks = [CountCorpora(["a", "b"]) for _ in range(2)]
-    monkeypatch.setattr(corpora, "_sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
+    monkeypatch.setattr(corpora, "sum_over_processes", lambda _: torch.stack([rank._sums for rank in ranks]).sum(0))
     for rank, part, log_every in ((1, 0.75, 100), (0, 0.25, 5)):
         take_steps(ranks[rank], 1, 3, part=part, log_every=log_every)
     ranks[:] = [resume(callback, rank=rank) for rank, callback in enumerate(ranks)]

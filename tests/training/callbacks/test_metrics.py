@@ -59,7 +59,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
     from heed.launch.run import train_one_run
     from heed.training.module import TranslationModule
 
-    gather, evaluate = metrics._all_gather, TranslationModule.on_validation_epoch_end
+    gather, evaluate = metrics.sum_over_processes, TranslationModule.on_validation_epoch_end
 
     def slow_device(sums: Tensor) -> Tensor:
         time.sleep(1)
@@ -69,7 +69,7 @@ def test_the_speed_includes_waiting_for_the_device_and_callbacks_but_no_validati
         time.sleep(4)
         evaluate(module)
 
-    monkeypatch.setattr(metrics, "_all_gather", slow_device)
+    monkeypatch.setattr(metrics, "sum_over_processes", slow_device)
     monkeypatch.setattr(TranslationModule, "on_validation_epoch_end", slow_validation)
     options = [*TINY, "trainer.max_steps=4", "test=false", "logger=none", f"cache_dir={tmp_path}/cache",
                "search=greedy", "trainer.validate_every=2"]  # fmt: skip

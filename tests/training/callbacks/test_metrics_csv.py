@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.training.callbacks.metrics_csv import MetricsCSV
+from heed.training.callbacks.metrics import MetricsCSV
 
 HEADER = "step,epoch,lr,loss,nll,grad_norm,valid_loss,valid_bleu,valid_chrf,valid_aer"
 

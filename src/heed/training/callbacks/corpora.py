@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.datamodule import StepShard
+from heed.training.callbacks.metrics import sum_over_processes
 
 
 class CountCorpora(Callback):
@@ -34,7 +35,7 @@ class CountCorpora(Callback):
             "tokens": self.tokens,
             "nll": self.nll,
             "reported": self._reported,
-            "sums": _sum_over_processes(self._sums).cpu(),
+            "sums": sum_over_processes(self._sums).cpu(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -56,7 +57,7 @@ class CountCorpora(Callback):
     def _report(self, trainer: L.Trainer) -> None:
         """Log the loss since the last report. All processes have to call it."""
         tokens = (self.tokens - self._reported).tolist()
-        sums = _sum_over_processes(self._sums).tolist()
+        sums = sum_over_processes(self._sums).tolist()
         self.nll |= {name: nll / count for name, nll, count in zip(self.names, sums, tokens, strict=True) if count}
         self._reported, self._sums = self.tokens, torch.zeros_like(self._sums)
         for logger in trainer.loggers:
@@ -69,10 +70,3 @@ class CountCorpora(Callback):
             name: {"sentences": sentences, "tgt_tokens": tokens, "nll": self.nll.get(name)}
             for name, sentences, tokens in counts
         }
-
-
-def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
-    total = values.clone()
-    if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(total)
-    return total

@@ -1,8 +1,9 @@
 """Training and validation metrics: ``metrics.csv``, the loggers, the terminal, and totals over the run."""
 
+import csv
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from heed.data.datamodule import StepShard
+from heed.files import replacing
 from heed.progress import print_line
-from heed.training.callbacks.metrics_csv import MetricsCSV
 from heed.training.callbacks.progress import TrainingProgress, validation_line
 
 
@@ -69,9 +70,9 @@ class MetricsLogger(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return totals, and the current sums of every process. All processes have to call it."""
+        """Return totals and the current sums over all processes. All of them have to call it."""
         self._update_fit_seconds()
-        return {**self.totals, "epoch": self.epoch, "sums": _all_gather(self._sums).cpu()}
+        return {**self.totals, "epoch": self.epoch, "sums": sum_over_processes(self._sums).cpu()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.epoch = state_dict["epoch"]
@@ -86,10 +87,8 @@ class MetricsLogger(Callback):
         self._progress.start(trainer)
         self._reset_sums(pl_module.device)
         if self._restored_sums is not None:
-            # With as many processes as before, each one continues its own sums; otherwise the first continues all.
-            saved, rank = self._restored_sums, trainer.global_rank
-            own = saved[rank] if len(saved) == trainer.world_size else saved.sum(0) * (rank == 0)
-            self._sums += own.to(self._sums)
+            if trainer.is_global_zero:
+                self._sums += self._restored_sums.to(self._sums)
             self._restored_sums = None
         self._csv = MetricsCSV(Path(trainer.default_root_dir, "metrics.csv"))
         if trainer.is_global_zero:
@@ -151,7 +150,7 @@ class MetricsLogger(Callback):
 
         Training waits for the device only here and in `SkippedSteps`, at the same steps.
         """
-        loss_sum, nll_sum, tokens = _all_gather(self._sums).sum(0).tolist()
+        loss_sum, nll_sum, tokens = sum_over_processes(self._sums).tolist()
         self._count_seconds(trainer)  # after waiting for the device, which may be several steps behind
         metrics = {
             "loss": loss_sum / tokens if tokens else math.nan,
@@ -186,10 +185,49 @@ class MetricsLogger(Callback):
         self._fit_clock = now
 
 
-def _all_gather(tensor: Tensor) -> Tensor:
-    """Stack the tensors of all processes, in the order of their ranks."""
-    if not torch.distributed.is_initialized():
-        return tensor[None].clone()
-    parts = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size())]
-    torch.distributed.all_gather(parts, tensor)
-    return torch.stack(parts)
+class MetricsCSV:
+    """The file ``metrics.csv`` of a run: one row per report of training metrics, and one per validation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fields: list[str] = []
+
+    def start(self, *, after_step: int, metrics: Iterable[str] = ()) -> None:
+        """Create the file, or remove the rows after a step: a resumed run writes them again.
+
+        Args:
+            after_step: the last step whose rows are kept.
+            metrics: names of validation metrics other than loss, BLEU, chrF and AER.
+        """
+        scores = ("loss", "bleu", "chrf", *metrics, "aer")
+        self.fields = ["step", "epoch", "lr", "loss", "nll", "grad_norm", *(f"valid_{name}" for name in scores)]
+        kept = [row for row in _complete_rows(self.path) if int(row["step"]) <= after_step]
+        with replacing(self.path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.fields)
+            writer.writeheader()
+            writer.writerows({field: row.get(field) for field in self.fields} for row in kept)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Append a row; fields that are not given stay empty."""
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self.fields).writerow(
+                {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+            )
+
+
+def _complete_rows(path: Path) -> list[dict[str, str]]:
+    """Read the rows of a metrics file, except those that a kill or a full disk truncated."""
+    if not path.is_file():
+        return []
+    # Drop a last row without a line end: its last number may be truncated.
+    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    header, *rows = [*csv.reader(text.splitlines())] or [[]]
+    return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]
+
+
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Return the sum of the tensors of all processes. All of them have to call it."""
+    total = values.clone()
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(total)
+    return total
