@@ -47,7 +47,7 @@ class MetricsLogger(Callback):
 
     # ---- totals
 
-    def speed(self, since: Mapping[str, float] | None = None) -> dict[str, float]:
+    def speed(self, since: Mapping[str, int | float] | None = None) -> dict[str, float]:
         """Return ``tokens_per_second``, and ``data_wait``: the fraction of the time in which training waited for data.
 
         The tokens are non-pad source and target tokens, EOS included. The time includes waiting for data and for the
