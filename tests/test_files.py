@@ -18,8 +18,7 @@ from heed.files import is_device, remove_unfinished, replacing
 from heed.inference import model_folder
 from heed.models.seq2seq import Seq2Seq
 from heed.runs.results import write_results
-from heed.training.callbacks.checkpoints import _link
-from heed.training.trainer import AtomicCheckpointIO
+from heed.training.callbacks.checkpoints import AtomicCheckpointIO, _link
 from tests.tokenizers import train_tokenizer
 
 

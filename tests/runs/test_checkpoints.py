@@ -9,7 +9,7 @@ import torch
 from heed.errors import HeedError
 from heed.runs.averaging import checkpoint_weights
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, check_checkpoint_format
-from heed.training.trainer import AtomicCheckpointIO
+from heed.training.callbacks.checkpoints import AtomicCheckpointIO
 
 
 def test_the_current_format_is_accepted() -> None:

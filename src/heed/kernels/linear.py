@@ -16,7 +16,7 @@ Uses = list[tuple[Tensor, Tensor]]
 
 
 def cast_for_matmul(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-    """Cast ``x`` to the dtype of matrix products once, where autocast would cast it, and each gradient, per product."""
+    """Cast ``x`` to autocast's dtype for matrix products once. Autocast would cast it for every product."""
     return functional.cast_for_matmul(x) if is_plain() else x.to(matmul_dtype(x))
 
 

@@ -1,4 +1,4 @@
-"""The LightningModule. A Lightning batch is this process's shard of an optimizer step: see data/steps.py."""
+"""The LightningModule. A Lightning batch is this process's shard of an optimizer step (`StepShard`)."""
 
 import math
 import time

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import lightning as L
 import torch
 from annotated_types import Interval
-from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
@@ -18,12 +17,11 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 
 from heed.compat import call_after_closure
 from heed.errors import HeedError
-from heed.files import replacing, writing
 from heed.kernels.allocator import keep_freed_memory
 from heed.kernels.cpu import has_fast_bf16_matmul
 from heed.options import AtLeast1
-from heed.runs.checkpoints import Selection, check_undamaged
-from heed.training.callbacks.checkpoints import Checkpoints
+from heed.runs.checkpoints import Selection
+from heed.training.callbacks.checkpoints import AtomicCheckpointIO, Checkpoints
 from heed.training.callbacks.ema import EMA
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.callbacks.progress import DecodingProgress
@@ -177,44 +175,3 @@ class Fp16Precision(MixedPrecision):
         step_output = self.scaler.step(optimizer, **options)
         self.scaler.update()
         return step_output
-
-
-class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint completely or not at all.
-
-    Lightning writes to the system's folder for temporary files first, which may be full or on another disk.
-    """
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        path = Path(path)
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, durable=True) as partial, partial.open("wb") as file:
-            try:
-                torch.save(checkpoint, file)
-            except RuntimeError as error:
-                # torch's archive writer hides the error of the disk behind its own.
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from None
-                raise
-
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        """Load a checkpoint.
-
-        Raises:
-            HeedError: if the file is missing, damaged or not a checkpoint of heed.
-        """
-        try:
-            check_undamaged(Path(path))
-            checkpoint = torch.load(path, map_location=map_location or "cpu", weights_only=weights_only)
-        except FileNotFoundError as error:
-            raise HeedError(f"There is no checkpoint {path}.") from error
-        except PermissionError:
-            raise
-        except Exception as error:  # damaged bytes lead to many kinds of exceptions
-            raise HeedError(
-                f"{path} is no checkpoint, or a damaged one: choose another one with ckpt_path=."
-            ) from error
-        if not isinstance(checkpoint, dict) or not {"state_dict", "loops", "callbacks"} <= checkpoint.keys():
-            raise HeedError(f"{path} is no checkpoint of heed: choose another one with ckpt_path=.")
-        return checkpoint

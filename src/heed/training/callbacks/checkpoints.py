@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from heed.files import replacing
-from heed.runs.checkpoints import Selection, checkpoint_step
+from heed.errors import HeedError
+from heed.files import replacing, writing
+from heed.runs.checkpoints import Selection, check_undamaged, checkpoint_step
 
 
 class Checkpoints(Checkpoint):
@@ -116,3 +119,44 @@ def _link(file: Path, copy: Path) -> None:
             partial.hardlink_to(file)
         except (OSError, NotImplementedError):
             shutil.copyfile(file, partial)
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint completely or not at all.
+
+    Lightning writes to the system's folder for temporary files first, which may be full or on another disk.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        path = Path(path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, durable=True) as partial, partial.open("wb") as file:
+            try:
+                torch.save(checkpoint, file)
+            except RuntimeError as error:
+                # torch's archive writer hides the error of the disk behind its own.
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        """Load a checkpoint.
+
+        Raises:
+            HeedError: if the file is missing, damaged or not a checkpoint of heed.
+        """
+        try:
+            check_undamaged(Path(path))
+            checkpoint = torch.load(path, map_location=map_location or "cpu", weights_only=weights_only)
+        except FileNotFoundError as error:
+            raise HeedError(f"There is no checkpoint {path}.") from error
+        except PermissionError:
+            raise
+        except Exception as error:  # damaged bytes lead to many kinds of exceptions
+            raise HeedError(
+                f"{path} is no checkpoint, or a damaged one: choose another one with ckpt_path=."
+            ) from error
+        if not isinstance(checkpoint, dict) or not {"state_dict", "loops", "callbacks"} <= checkpoint.keys():
+            raise HeedError(f"{path} is no checkpoint of heed: choose another one with ckpt_path=.")
+        return checkpoint
