@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from traceback import format_exception
@@ -11,14 +12,16 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
-from heed.launch.compose import Config
+from heed.launch.compose import Config, compose_with_hydra
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
+from heed.progress import print_line
 from heed.runs.claim import create
 from heed.runs.table import FAILURE, read_runs, runs_table, seed_table, sort_runs
 from heed.training.callbacks.signals import end_other_processes
@@ -28,6 +31,7 @@ LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MAS
 SWEEP_TABLE = "sweep.txt"
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
+GROUP = "model/attention"
 
 
 class Jobs(Callback):
@@ -36,12 +40,13 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None  # of the grid or study; None in a single run
         self._is_grid = False
+        self._confounders: list[str] = []
         self._argv: list[str] = []
         self._launch_variables: set[str] = set()
 
     def on_multirun_start(self, config: Config, **_: Any) -> None:
         self._is_grid = is_grid = config.sweep is None  # a search has its own folders and tables
-        overrides, choices = config.hydra.overrides.task, config.hydra.runtime.choices
+        overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
         with read_write(config.hydra):
             for word in OverridesParser.create().parse_overrides(overrides) if is_grid else []:
                 if word.is_sweep_override() and word.key_or_group in choices:
@@ -55,6 +60,9 @@ class Jobs(Callback):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
+        self._confounders = confounders(overrides)
+        for line in self._confounders:
+            print_line(line)
         if is_grid:
             atexit.register(self._print_table)  # Hydra does not call on_multirun_end if a job failed
 
@@ -85,7 +93,7 @@ class Jobs(Callback):
         leave_process_group()
         if self._is_grid:  # after every job, because a later one may end the process
             best_first = sort_runs(read_runs(self.folder), "valid_bleu")
-            tables = [text for text in (runs_table(best_first), seed_table(best_first)) if text]
+            tables = [text for text in (runs_table(best_first), seed_table(best_first), *self._confounders) if text]
             (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _print_table(self) -> None:
@@ -103,3 +111,21 @@ def _record_failure(config: Config, error: BaseException) -> None:
     folder.mkdir(exist_ok=True)
     write_hydra_folder(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), folder)
     (folder / FAILURE).write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
+
+
+def confounders(overrides: Sequence[str]) -> list[str]:
+    """Return a line if the overrides of a grid vary ``model/attention``, which changes more options than the score."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    swept = next((word for word in parsed if word.key_or_group == GROUP and word.is_sweep_override()), None)
+    if swept is None:
+        return []
+    fixed = [word.input_line for word in parsed if word.key_or_group != GROUP and not word.is_sweep_override()]
+    choices = list(swept.sweep_string_iterator())
+    try:
+        configs = [compose_with_hydra(["model=rnn", *fixed, f"{GROUP}={one}"]).model.attention for one in choices]
+    except HydraException:  # folders or presets of the user, which only the job itself finds
+        return []
+    names = [f"model.attention.{name}" for name in configs[0] if len({str(one[name]) for one in configs}) > 1]
+    varied = " and ".join(name for name in names if name != "model.attention.score")
+    line = f"{GROUP}={','.join(choices)} also varies {varied}: to compare scores alone, vary model.attention.score."
+    return [line] if varied else []
