@@ -12,9 +12,8 @@ from heed.data.corpus import Corpus
 from heed.errors import HeedError
 from heed.inference import model_folder
 from heed.launch.fine_tuning import read_initial_scores
-from heed.progress import print_line
 from heed.runs.averaging import checkpoint_weights, mean
-from heed.runs.checkpoints import MIN_BLEU, checkpoint_step
+from heed.runs.checkpoints import checkpoint_step
 from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import CardSplit, write_model_card
@@ -28,12 +27,7 @@ from heed.training.module import TranslationModule
 
 
 def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
-    """Return the weights that ``weights=`` names: of one checkpoint, or the mean of several.
-
-    Print it if the loss chose the best checkpoint instead of the metric of ``select=``.
-    """
-    if weights in ("best", "average_best_k", "ema") and _deciding_metric(checkpoints) != checkpoints.selection.metric:
-        print_line(f"weights={weights}: no validation reached {MIN_BLEU:g} BLEU, so the loss chose the checkpoint.")
+    """Return the weights that ``weights=`` names: of one checkpoint, or the mean of several."""
     return mean(checkpoint_weights(path, ema=weights == "ema") for path in _choose_checkpoints(weights, checkpoints))
 
 
