@@ -48,7 +48,6 @@ def model(tiny_model: Callable[..., Any]) -> Transformer:
 def test_steps_are_those_of_the_modules(model: Transformer, activation: str) -> None:
     for layer in model.decoder:
         layer.feed_forward.sublayer.activation = ACTIVATIONS[activation]  # type: ignore[union-attr]
-        layer.cross_attention.sublayer.attention.scaled = False  # type: ignore[union-attr]
     with torch.no_grad():
         fused = for_search(model)
         assert isinstance(fused, FusedTransformer)

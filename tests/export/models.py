@@ -34,8 +34,9 @@ def transformer(**changes: Any) -> ModelConfig:
     return replace(TRANSFORMER, **{"d_model": 24, "num_heads": 4, **changes})
 
 
-UNSCALED = SelfAttentionConfig(kind="qkv", scaled=False)
-PARAMETER_FREE = SelfAttentionConfig(kind="parameter_free", scaled=True)
+ADDITIVE = SelfAttentionConfig(kind="qkv", score="additive")
+UNSCALED = SelfAttentionConfig(kind="qkv", score="dot")
+PARAMETER_FREE = SelfAttentionConfig(kind="parameter_free", score="scaled_dot")
 
 
 def write_model(

@@ -13,6 +13,7 @@ from heed.export import ctranslate2_model, parity
 from heed.export.to_ctranslate2 import CTranslate2Engine
 from tests.conftest import RNN
 from tests.export.models import (
+    ADDITIVE,
     LINES,
     PARAMETER_FREE,
     UNSCALED,
@@ -59,6 +60,7 @@ UNSUPPORTED = {
     "model.norm=none": transformer(norm="none"),
     "model.residual=false": transformer(residual=False),
     "parameter_free": transformer(self_attention=PARAMETER_FREE),
+    "scores with weights": transformer(self_attention=ADDITIVE),
     "alibi": transformer(positions=positions("alibi")),
     "kind=relative": transformer(positions=positions("relative")),
 }

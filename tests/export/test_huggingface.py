@@ -13,7 +13,7 @@ from heed.decoding import GreedySearch
 from heed.export.to_huggingface import HuggingFaceEngine
 from heed.symbols import EOS, UNK
 from tests.conftest import RNN
-from tests.export.models import LINES, UNSCALED, positions, transformer, write_run
+from tests.export.models import ADDITIVE, LINES, UNSCALED, positions, transformer, write_run
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +74,7 @@ def test_the_folder_has_a_model_card_and_a_generation_config(heed_cli: Heed, tmp
 
 UNSUPPORTED = {
     "recurrent": RNN,
+    "scores with weights": transformer(self_attention=ADDITIVE),
     "kind=rotary": transformer(positions=positions("rotary")),
     "norm_kind=rms": transformer(norm_kind="rms"),
     "swiglu": transformer(activation="swiglu"),

@@ -14,7 +14,7 @@ from heed.evaluation.scores import corpus_scores
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import pad
 from heed.inference.translator import Translator
-from heed.layers.attention import SelfAttentionConfig
+from heed.layers.attention import CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.rnn_config import AttentionConfig, RNNConfig
@@ -179,7 +179,8 @@ def test_line_that_the_model_refuses_is_named(tokenizer: Tokenizer) -> None:
         residual=True,
         activation="relu",
         tie_embeddings=True,
-        self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
+        self_attention=SelfAttentionConfig(kind="qkv", score="scaled_dot"),
+        cross_attention=CrossAttentionConfig(score="scaled_dot"),
         positions=PositionsConfig(kind="learned", merge="add", max_length=12),
     )
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=True)

@@ -1,5 +1,6 @@
 """Scaled dot-product and multi-head attention against torch's own, and against known answers."""
 
+import itertools
 import math
 
 import pytest
@@ -10,7 +11,9 @@ from torch.testing import assert_close
 from heed.errors import HeedError
 from heed.functional import causal_mask
 from heed.layers.attention import (
+    HEAD_SCORES,
     Attention,
+    CrossAttentionConfig,
     KeyValue,
     MultiHeadAttention,
     ParameterFreeAttention,
@@ -39,7 +42,9 @@ def qkv() -> tuple[Tensor, Tensor, Tensor]:
 
 def attention(*, dropout: float = 0.0) -> MultiHeadAttention:
     """With random biases too, which are zero at first."""
-    module = MultiHeadAttention(d_model=D, num_heads=H, scaled=True, dropout=dropout, positions=RelativePositions())
+    module = MultiHeadAttention(
+        d_model=D, num_heads=H, score="scaled_dot", dropout=dropout, positions=RelativePositions()
+    )
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.3)
     return module.eval()
@@ -63,7 +68,7 @@ def test_all_paths_agree_under_autocast(kind: str, monkeypatch: pytest.MonkeyPat
     """A bias in fp32 meets queries in bf16, in the formula and with or without the fused kernel."""
     torch.set_default_dtype(torch.float32)
     positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(num_heads=H, width=E, causal=True)
-    ours = MultiHeadAttention(d_model=D, num_heads=H, scaled=True, dropout=0.0, positions=positions)
+    ours = MultiHeadAttention(d_model=D, num_heads=H, score="scaled_dot", dropout=0.0, positions=positions)
     states = torch.randn(B, S, D)
     contexts = []
     for short, maps in ((S, True), (S, False), (S - 1, False)):
@@ -113,11 +118,11 @@ def test_dropout_works_in_training_only(maps: bool) -> None:
 
 
 @pytest.mark.parametrize("maps", [False, True])
-@pytest.mark.parametrize("scaled", [False, True])
-def test_parameter_free_attention_equals_its_formula(scaled: bool, maps: bool) -> None:
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+def test_parameter_free_attention_equals_its_formula(score: str, maps: bool) -> None:
     """a_t = softmax(Xᵀ x_t), h_t = Σ_s a_t(s) x_s, number by number; the states are the last ones of the memory."""
     ours, memory = (
-        ParameterFreeAttention(scaled=scaled, dropout=0.0, positions=RelativePositions()),
+        ParameterFreeAttention(d_model=D, score=score, dropout=0.0, positions=RelativePositions()),
         torch.randn(B, S, D),
     )
     assert not list(ours.parameters())
@@ -128,7 +133,7 @@ def test_parameter_free_attention_equals_its_formula(scaled: bool, maps: bool) -
         for t in range(T):
             query = memory[b, S - T + t]
             seen = range(t + 1)
-            scores = [sum((query * memory[b, s]).tolist()) / (D**0.5 if scaled else 1) for s in seen]
+            scores = [sum((query * memory[b, s]).tolist()) / (D**0.5 if score == "scaled_dot" else 1) for s in seen]
             top = max(scores)
             total = sum(math.exp(score - top) for score in scores)
             weights = [math.exp(score - top) / total for score in scores]
@@ -150,7 +155,7 @@ def test_relative_positions_act_where_the_papers_put_them(kind: str, causal: boo
     positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(
         num_heads=heads, width=width, causal=causal
     )
-    ours = MultiHeadAttention(d_model=d_model, num_heads=heads, scaled=True, dropout=0.0, positions=positions)
+    ours = MultiHeadAttention(d_model=d_model, num_heads=heads, score="scaled_dot", dropout=0.0, positions=positions)
     for parameter in ours.parameters():
         nn.init.normal_(parameter, std=0.3)
     states, mask = torch.randn(B, S, d_model), causal_mask(S, S) if causal else torch.ones(S, S, dtype=torch.bool)
@@ -180,7 +185,7 @@ def test_relative_positions_act_where_the_papers_put_them(kind: str, causal: boo
 
 
 def test_parameter_free_attention_passes_gradcheck() -> None:
-    ours = ParameterFreeAttention(scaled=False, dropout=0.0, positions=RelativePositions())
+    ours = ParameterFreeAttention(d_model=D, score="dot", dropout=0.0, positions=RelativePositions())
     states = torch.randn(1, 4, 3, requires_grad=True)
     assert torch.autograd.gradcheck(
         lambda x: ours(x, ours.project(x), causal_mask(4, 4)[None, None], maps=True), states
@@ -189,7 +194,52 @@ def test_parameter_free_attention_passes_gradcheck() -> None:
 
 def test_unknown_self_attention_is_refused() -> None:
     with pytest.raises(HeedError, match=r"model\.self_attention\.kind=qk .*qkv or parameter_free"):
-        from_plain(SelfAttentionConfig, {"kind": "qk", "scaled": True}, where="model.self_attention.")
+        from_plain(SelfAttentionConfig, {"kind": "qk", "score": "dot"}, where="model.self_attention.")
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        (SelfAttentionConfig, {"kind": "qkv", "score": "location"}, r"self_attention\.score=location must be dot or "),
+        (SelfAttentionConfig, {"kind": "parameter_free", "score": "general"}, "dot or scaled_dot with model.self_att"),
+        (CrossAttentionConfig, {"score": "bilinear"}, r"model\.cross_attention\.score=bilinear must be dot or scaled"),
+    ],
+)
+def test_scores_that_heads_do_not_have_are_refused(config: type, options: dict[str, str], message: str) -> None:
+    with pytest.raises(HeedError, match=message):
+        config(**options)
+
+
+@pytest.mark.parametrize("maps", [False, True])
+@pytest.mark.parametrize("score", HEAD_SCORES)
+def test_every_head_has_its_own_score(score: str, maps: bool) -> None:
+    """Number by number: the formulas of the papers between the projected queries and keys of one head."""
+    ours = MultiHeadAttention(d_model=D, num_heads=H, score=score, dropout=0.0, positions=RelativePositions())
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    states, memory = torch.randn(B, T, D), torch.randn(B, S, D)
+    mask = torch.rand(B, 1, 1, S) < 0.7
+    mask[..., 0] = True
+    output, weights = ours.eval()(states, ours.project(memory), mask, maps=maps)
+    contexts = torch.zeros(B, T, D)
+    weight = dict(ours.score.named_parameters())
+    for b, h, t in itertools.product(range(B), range(H), range(T)):
+        part = slice(h * E, (h + 1) * E)
+        query = ours.query(states[b, t])[part]
+        keys, values = (side[:, part] for side in ours.key_value(memory[b]).chunk(2, dim=-1))
+        match score:
+            case "dot" | "scaled_dot":
+                scores = torch.stack([query @ key for key in keys]) / (E**0.5 if score == "scaled_dot" else 1)
+            case "general":
+                scores = torch.stack([query @ weight["weight.weight"][h] @ key for key in keys])
+            case "additive" | "concat":
+                W, U, v = (weight[f"{name}.weight"][h] for name in ("query", "state", "v"))
+                scores = torch.stack([v[0] @ torch.tanh(W @ query + U @ key) for key in keys])
+        expected = scores.masked_fill(~mask[b, 0, 0], -torch.inf).softmax(0)
+        contexts[b, t, part] = expected @ values
+        if maps:
+            assert_close(weights[b, h, t], expected)
+    assert_close(output, ours.output(contexts))
 
 
 @masks
@@ -209,9 +259,9 @@ def test_cache_built_step_by_step_equals_all_at_once(learned: bool, kind: str, m
     positions = PositionsConfig(kind=kind, merge=None, max_length=None).relative(
         num_heads=H if learned else 1, width=width, causal=True
     )
-    ours: Attention = ParameterFreeAttention(scaled=True, dropout=0.0, positions=positions)
+    ours: Attention = ParameterFreeAttention(d_model=D + 1, score="scaled_dot", dropout=0.0, positions=positions)
     if learned:
-        ours = MultiHeadAttention(d_model=H * width, num_heads=H, scaled=True, dropout=0.0, positions=positions)
+        ours = MultiHeadAttention(d_model=H * width, num_heads=H, score="scaled_dot", dropout=0.0, positions=positions)
     for parameter in ours.parameters():
         nn.init.normal_(parameter, std=0.3)
     states = torch.randn(B, S, H * width if learned else width)
@@ -240,7 +290,7 @@ def test_the_bias_of_keys_learns_only_where_positions_rotate_them(rotary: bool) 
     """softmax(q·k + q·b) = softmax(q·k) for one b of all keys: there its gradient is exactly 0, and not rounding."""
     torch.manual_seed(5)
     positions = RotaryPositions(num_heads=2, width=8, causal=True) if rotary else RelativePositions()
-    attention = MultiHeadAttention(d_model=24, num_heads=3, scaled=True, dropout=0.0, positions=positions)
+    attention = MultiHeadAttention(d_model=24, num_heads=3, score="scaled_dot", dropout=0.0, positions=positions)
     states = torch.randn(2, 7, 24)
     mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
     attention(states, attention.project(states), mask)[0].square().sum().backward()

@@ -243,7 +243,7 @@ def test_attention_does_not_see_that_a_sentence_moved(kind: str, causal: bool) -
     """Padding in front shifts every position; nothing comes out otherwise, and without distances it would."""
     states = torch.randn(B, N, H * E)
     attention = MultiHeadAttention(
-        d_model=H * E, num_heads=H, scaled=True, dropout=0.0, positions=relative(kind, causal=causal)
+        d_model=H * E, num_heads=H, score="scaled_dot", dropout=0.0, positions=relative(kind, causal=causal)
     )
     mask = causal_mask(N, N) if causal else torch.ones(N, N, dtype=torch.bool)
 

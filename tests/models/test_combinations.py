@@ -17,6 +17,7 @@ from torch.testing import assert_close
 from heed.errors import HeedError
 from heed.launch.compose import compose as compose_run
 from heed.launch.configuration import dry_run
+from heed.layers.attention import PRODUCTS
 from heed.models import build_model
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS
@@ -30,7 +31,8 @@ TRANSFORMER: dict[str, list[Any]] = {
     "model/positions": ["none", "sinusoidal", "learned", "rotary", "alibi", "relative"],
     "model.positions.merge": ["null", "add", "concat"],
     "model/self_attention": ["qkv", "parameter_free"],
-    "model.self_attention.scaled": ["true", "false"],
+    "model.self_attention.score": ["scaled_dot", "dot", "general", "additive"],
+    "model.cross_attention.score": ["scaled_dot", "dot", "general", "additive"],
     "model.norm": ["pre", "post", "none"],
     "model.norm_kind": ["layer", "rms"],
     "model.residual": ["true", "false"],
@@ -47,7 +49,11 @@ TINY = ("model.d_model=12", "model.num_heads=2", "model.d_ff=10")
 def allowed(row: Mapping[str, Any]) -> bool:
     merges = row["model/positions"] in ("sinusoidal", "learned")
     return (row["model.positions.merge"] != "null") == merges and not (
-        row["model.norm"] == "none" and row["model.norm_kind"] == "rms"
+        (row["model.norm"] == "none" and row["model.norm_kind"] == "rms")
+        or (
+            (row["model/self_attention"] == "parameter_free" or row["model/positions"] == "rotary")
+            and row["model.self_attention.score"] not in PRODUCTS
+        )
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.errors import HeedError
-from heed.layers.attention import SelfAttentionConfig
+from heed.layers.attention import HEAD_SCORES, PRODUCTS, CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.attention_scores import SCORES
 from heed.layers.positions import PositionsConfig
 from heed.models import FAMILIES, build_model
@@ -34,7 +34,8 @@ POSITIONS = [
     *(PositionsConfig(kind=kind, merge=None, max_length=None) for kind in ("none", "rotary", "alibi", "relative")),
 ]
 SELF_ATTENTIONS = [
-    SelfAttentionConfig(kind=kind, scaled=scaled) for kind in ("qkv", "parameter_free") for scaled in (True, False)
+    *(SelfAttentionConfig(kind="qkv", score=score) for score in HEAD_SCORES),
+    *(SelfAttentionConfig(kind="parameter_free", score=score) for score in PRODUCTS),
 ]
 
 
@@ -57,7 +58,8 @@ ATTENTIONS = [
 VARIANTS: list[tuple[str, Changes]] = [
     *(("transformer", {"norm": "pre", "positions": kind}) for kind in POSITIONS),
     *(("transformer", {"norm": "post", "positions": kind}) for kind in POSITIONS[:2]),
-    *(("transformer", {"self_attention": kind}) for kind in SELF_ATTENTIONS[1:]),
+    *(("transformer", {"self_attention": kind}) for kind in SELF_ATTENTIONS),
+    *(("transformer", {"cross_attention": CrossAttentionConfig(score=score)}) for score in HEAD_SCORES[1:]),
     *(("transformer", {"self_attention": SELF_ATTENTIONS[-1], "positions": kind}) for kind in POSITIONS[-3:]),
     *(
         ("transformer", {"norm": norm, "norm_kind": kind, "residual": residual})
@@ -91,8 +93,10 @@ def name(variant: tuple[str, Changes]) -> str:
                 words += ["covering"] if value.coverage else []
             case PositionsConfig():
                 words += [value.kind, *([value.merge] if value.merge else [])]
+            case CrossAttentionConfig():
+                words += ["cross", value.score]
             case SelfAttentionConfig():
-                words += [value.kind, "scaled" if value.scaled else "unscaled"]
+                words += [value.kind, value.score]
             case str():
                 words.append(value)
             case _:

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from heed.errors import HeedError
 from heed.functional import causal_mask
-from heed.layers.attention import Attention, MultiHeadAttention, SelfAttentionConfig
+from heed.layers.attention import Attention, CrossAttentionConfig, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
 from heed.models.ablation import heads_off
@@ -38,7 +38,8 @@ CONFIG = TransformerConfig(
     residual=True,
     activation="relu",
     tie_embeddings=True,
-    self_attention=SelfAttentionConfig(kind="qkv", scaled=True),
+    self_attention=SelfAttentionConfig(kind="qkv", score="scaled_dot"),
+    cross_attention=CrossAttentionConfig(score="scaled_dot"),
     positions=PositionsConfig(kind="sinusoidal", merge="add", max_length=None),
 )
 
@@ -228,7 +229,9 @@ def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
 
 
 def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
-    config = replace(CONFIG, self_attention=SelfAttentionConfig(kind="parameter_free", scaled=True), residual=False)
+    config = replace(
+        CONFIG, self_attention=SelfAttentionConfig(kind="parameter_free", score="scaled_dot"), residual=False
+    )
     model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
     src = torch.randint(V, (2, S))
     with heads_off(model, {("encoder_self", 0, 0)}):

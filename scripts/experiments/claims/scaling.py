@@ -110,7 +110,7 @@ CLAIM = Claim(
     ),
     models={
         DIVIDED: TRANSFORMER,
-        NOT_DIVIDED: small("transformer", "transformer-unscaled", "model.self_attention.scaled=false"),
+        NOT_DIVIDED: small("transformer", "transformer-unscaled", "model.self_attention.score=dot"),
     },
     experiment=experiment,
 )

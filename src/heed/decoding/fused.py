@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from heed import compat, kernels
 from heed.functional.linear import LinearMap
 from heed.kernels.choice import is_plain
-from heed.layers.attention import KeyValue, MultiHeadAttention
+from heed.layers.attention import PRODUCTS, KeyValue, MultiHeadAttention
+from heed.layers.attention_scores import DotScore
 from heed.layers.positions import RELATIVE
 from heed.layers.residual import Residual
 from heed.models.ensemble import Ensemble
@@ -47,12 +48,15 @@ def _can_fuse(model: Transformer) -> bool:
     This excludes post-norm, no norm, no residual connections, and self-attention that is parameter-free or has
     relative positions.
     """
-    if model.config.self_attention.kind != "qkv" or model.config.positions.kind in RELATIVE:
+    config = model.config
+    if config.self_attention.kind != "qkv" or config.positions.kind in RELATIVE:
+        return False
+    if not {config.self_attention.score, config.cross_attention.score} <= {*PRODUCTS}:
         return False
     used = [model.dropout, model.layer_dropout, *model.decoder.modules(), model.decoder_norm, model.output]
     return (
         all(compat.is_unmodified(module) and not module.training for module in used)
-        and all(_classes(layer) == _classes_of_new_layer(model.config) for layer in model.decoder)
+        and all(_classes(layer) == _classes_of_new_layer(config) for layer in model.decoder)
         and all(module.pre_norm and module.add for module in used if isinstance(module, Residual))
         and type(model.output) is type(model.tgt_embedding)
     )
@@ -121,7 +125,9 @@ class FusedLayer:
         assert isinstance(cross_heads, MultiHeadAttention)
         feed_forward = layer.feed_forward.sublayer
         self.num_heads = self_heads.num_heads
-        self.scaled, self.cross_scaled = self_heads.scaled, cross_heads.scaled
+        assert isinstance(self_heads.score, DotScore)
+        assert isinstance(cross_heads.score, DotScore)
+        self.scaled, self.cross_scaled = self_heads.score.scaled, cross_heads.score.scaled
         self.norms = [_norm(each.norm) for each in (layer.self_attention, layer.cross_attention, layer.feed_forward)]
         self.query_key_value = linear(self_heads.query, self_heads.key_value)
         self.self_output = linear(self_heads.output)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heed.errors import HeedError
+from heed.layers.attention import PRODUCTS
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
@@ -25,11 +26,12 @@ def require_transformer(
     """
     if not isinstance(model, Transformer):
         raise HeedError(f"{engine} has no recurrent encoder-decoder with attention: only a transformer is exported.")
-    kind = model.config.self_attention.kind
+    kind, scores = model.config.self_attention.kind, (model.config.self_attention, model.config.cross_attention)
     unsupported = {
         "layers without a norm (model.norm=none)": model.config.norm == "none",
         "layers without a residual sum (model.residual=false)": not model.config.residual,
         f"self-attention without parameters (model.self_attention.kind={kind})": kind == "parameter_free",
+        "scores with weights (model.*_attention.score)": any(one.score not in PRODUCTS for one in scores),
         **lacks(model.config),
     }
     if problems := [name for name, is_used in unsupported.items() if is_used]:
@@ -44,7 +46,7 @@ def layers_of(stack: nn.ModuleList) -> list[Any]:
 
 def query_projection(attention: Any) -> tuple[Tensor, Tensor]:
     """Return weight and bias of the queries, for an engine that divides every score by √E."""
-    scale = 1.0 if attention.scaled else (attention.query.weight.shape[0] / attention.num_heads) ** 0.5
+    scale = 1.0 if attention.score.scaled else (attention.query.weight.shape[0] / attention.num_heads) ** 0.5
     return scale * attention.query.weight, scale * attention.query.bias
 
 

@@ -35,7 +35,7 @@ WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 DIGEST = "weights_digest"
 """The key of ``config.yaml`` with the SHA-256 of ``model.safetensors``. Without it, the weights are not checked."""
 
-FORMAT = 2
+FORMAT = 3
 """The ``format`` of the folders that `save` writes, and the only one that `load` reads."""
 
 DTYPES = ("F64", "F32", "F16", "BF16")

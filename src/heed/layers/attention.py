@@ -8,10 +8,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from heed import kernels
+from heed.errors import HeedError
 from heed.functional.masks import Mask
+from heed.layers.attention_scores import SCORES, DotScore, ScoreFunction, ScoreOptions
 from heed.layers.positions import RelativePositions
-from heed.options import validated
+from heed.options import format_value, validated
+
+PRODUCTS = ("dot", "scaled_dot")
+"""Scores without weights."""
+
+HEAD_SCORES = tuple(name for name, score in SCORES.items() if not score.needs_max_source)
+"""Scores of the heads of a transformer."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Attention(nn.Module, ABC):
     target position once per hypothesis.
 
     Args:
-        scaled: divide the scores by √E.
+        score: how well a query matches a key.
         dropout: of attention weights, while training.
         positions: relative positions of queries and keys. Cross-attention takes the base class, which has none.
     """
@@ -52,9 +59,9 @@ class Attention(nn.Module, ABC):
     output: nn.Module
     """Applied to the concatenated contexts of the heads."""
 
-    def __init__(self, *, scaled: bool, dropout: float, positions: RelativePositions) -> None:
+    def __init__(self, *, score: ScoreFunction, dropout: float, positions: RelativePositions) -> None:
         super().__init__()
-        self.scaled = scaled
+        self.score = score
         self.dropout = dropout
         self.positions = positions
 
@@ -66,7 +73,7 @@ class Attention(nn.Module, ABC):
         """Return the keys and values of ``past``, if any, followed by those of the states."""
         key, value = self.key_and_value(states)
         start = 0 if past is None else past.length
-        new = KeyValue(self.positions.rotate(self._split(key), start), self._split(value))
+        new = KeyValue(self.score.project(self.positions.rotate(self._split(key), start)), self._split(value))
         return new if past is None else past.append(new)
 
     def forward(
@@ -85,13 +92,12 @@ class Attention(nn.Module, ABC):
             maps: also return the attention weights.
         """
         queries = states.shape[1]
-        context, weights = kernels.attend(
+        context, weights = self.score.attend(
             self.positions.rotate(self._split(self.query(states)), memory.length - queries),
             memory.key,
             memory.value,
             mask,
             bias=self.positions.bias(queries, memory.length),
-            scaled=self.scaled,
             dropout=self.dropout if self.training else 0.0,
             need_weights=maps,
         )
@@ -107,8 +113,9 @@ class ParameterFreeAttention(Attention):
     Vaswani et al. 2017, eq. 1, with Q = K = V = X. For comparison with learned projections.
     """
 
-    def __init__(self, *, scaled: bool, dropout: float, positions: RelativePositions) -> None:
-        super().__init__(scaled=scaled, dropout=dropout, positions=positions)
+    def __init__(self, *, d_model: int, score: str, dropout: float, positions: RelativePositions) -> None:
+        function = SCORES[score](ScoreOptions(query_width=d_model, state_width=d_model, heads=1))
+        super().__init__(score=function, dropout=dropout, positions=positions)
         self.num_heads = 1
         self.query, self.output = nn.Identity(), nn.Identity()
 
@@ -123,10 +130,12 @@ class MultiHeadAttention(Attention):
     output: nn.Linear
 
     def __init__(
-        self, *, d_model: int, num_heads: int, scaled: bool, dropout: float, positions: RelativePositions
+        self, *, d_model: int, num_heads: int, score: str, dropout: float, positions: RelativePositions
     ) -> None:
-        super().__init__(scaled=scaled, dropout=dropout, positions=positions)
         assert d_model % num_heads == 0
+        width = d_model // num_heads
+        function = SCORES[score](ScoreOptions(query_width=width, state_width=width, heads=num_heads))
+        super().__init__(score=function, dropout=dropout, positions=positions)
         self.num_heads = num_heads
         self.query = nn.Linear(d_model, d_model)
         self.key_value = nn.Linear(d_model, 2 * d_model)
@@ -135,7 +144,7 @@ class MultiHeadAttention(Attention):
             nn.init.xavier_uniform_(weight)
         for bias in (self.query.bias, self.key_value.bias, self.output.bias):
             nn.init.zeros_(bias)
-        if not positions.rotates:
+        if isinstance(function, DotScore) and not positions.rotates:
             # A bias b of the keys adds q·b to all scores of a query, and softmax ignores it. Its gradient is rounding
             # noise, which Adam would scale up to full steps, different for each number of devices.
             self.key_value.bias.register_hook(_zero_key_gradient)  # type: ignore[no-untyped-call]
@@ -206,5 +215,28 @@ class SelfAttentionConfig:
     """The kind of self-attention in the encoder and the decoder. Cross-attention always has learned projections."""
 
     kind: Literal["qkv", "parameter_free"]
-    scaled: bool
-    """Divide the scores by √E."""
+    score: str
+    """A name in `SCORES`."""
+
+    def __post_init__(self) -> None:
+        known = PRODUCTS if self.kind == "parameter_free" else HEAD_SCORES
+        if self.score not in known:
+            raise HeedError(
+                f"model.self_attention.score={format_value(self.score)} must be {' or '.join(known)} with "
+                f"model.self_attention.kind={self.kind}."
+            )
+
+
+@validated("model.cross_attention.")
+@dataclass(frozen=True, kw_only=True)
+class CrossAttentionConfig:
+    """The attention of the decoder to the source."""
+
+    score: str
+    """A name in `SCORES`."""
+
+    def __post_init__(self) -> None:
+        if self.score not in HEAD_SCORES:
+            raise HeedError(
+                f"model.cross_attention.score={format_value(self.score)} must be {' or '.join(HEAD_SCORES)}."
+            )

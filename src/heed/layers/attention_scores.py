@@ -1,9 +1,11 @@
-"""Score functions: how well a decoder state matches each encoder state, for the RNN's attention.
+"""Score functions: how well a query matches each key. For the RNN's attention, and for the heads of the transformer.
 
-``project`` computes once per sentence what depends on the source only, ``forward`` the rest at every step. The window
-of source positions that share the attention is chosen separately (heed.layers.reach).
+``project`` computes once per key what does not depend on the query, ``forward`` the rest. The RNN's query is a decoder
+state, and its keys are encoder states. In the transformer both are projections of one head, "B H T E" and "B H S E",
+and every head has weights of its own. Which keys a query may attend to is chosen separately.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -12,16 +14,32 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from heed import kernels
 from heed.errors import HeedError
+from heed.functional.masks import Mask, mask_tensor
 
-States = Float[Tensor, "B S D"]
-Mask = Bool[Tensor, "B S"]
-Queries = Float[Tensor, "B T Q"]
-Keys = Float[Tensor, "B S A"]
-Scores = Float[Tensor, "B T S"]
+States = Float[Tensor, "*B S D"]
+SourceMask = Bool[Tensor, "B S"] | None
+Queries = Float[Tensor, "*B T Q"]
+Keys = Float[Tensor, "*B S A"]
+Values = Float[Tensor, "*B S V"]
+Scores = Float[Tensor, "*B T S"]
+Contexts = Float[Tensor, "*B T V"]
 
 SCORES: dict[str, type["ScoreFunction"]] = {}
-"""The score functions by their names in `model.attention.score`."""
+"""The score functions by their names in the options."""
+
+
+class HeadLinear(nn.Module):
+    """A linear map without bias for each head, initialised as `torch.nn.Linear` is: y_h = W_h x_h."""
+
+    def __init__(self, heads: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(heads, outputs, inputs).uniform_(-bound, bound))
+
+    def forward(self, x: Float[Tensor, "B H N I"]) -> Float[Tensor, "B H N O"]:
+        return x @ self.weight.transpose(1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +48,23 @@ class ScoreOptions:
 
     query_width: int
     state_width: int
+    heads: int | None = None
+    """Heads of the transformer, each with weights of its own; None: for the RNN."""
     max_source: int | None = None
     """The longest source; None: no limit."""
     coverage: bool = False
     """The score also depends on earlier attention."""
 
+    def linear(self, inputs: int, outputs: int) -> nn.Module:
+        """Return a linear map without bias; of the transformer, one for each head."""
+        return nn.Linear(inputs, outputs, bias=False) if self.heads is None else HeadLinear(self.heads, inputs, outputs)
+
 
 class ScoreFunction(nn.Module, ABC):
-    """score(h_t, h_s) for a decoder state h_t and an encoder state h_s.
+    """score(h_t, h_s) for a query h_t and a key h_s.
 
-    A subclass with a name is a value of `model.attention.score`: ``class DotScore(ScoreFunction, name="dot")``.
+    A subclass with a name is a value of `model.attention.score`, `model.self_attention.score` and
+    `model.cross_attention.score`: ``class DotScore(ScoreFunction, name="dot")``.
     """
 
     supports_coverage = False
@@ -52,8 +77,8 @@ class ScoreFunction(nn.Module, ABC):
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__()
 
-    def project(self, states: States, mask: Mask) -> Keys:
-        """Return the keys: the part of the score that depends on the encoder states only."""
+    def project(self, states: States, mask: SourceMask = None) -> Keys:
+        """Return the keys: the part of the score that depends on the attended states only."""
         return states
 
     @abstractmethod
@@ -61,25 +86,66 @@ class ScoreFunction(nn.Module, ABC):
         """Return the unnormalised score of every query with every key.
 
         Args:
-            query: decoder states.
+            query: what attends.
             keys: the result of :meth:`project`.
             coverage: the sum of the attention weights of each encoder state before each query, for score functions
                 that use it; otherwise None.
         """
 
+    def attend(
+        self,
+        query: Queries,
+        keys: Keys,
+        value: Values,
+        mask: Mask,
+        *,
+        bias: Float[Tensor, "*#B T S"] | None,
+        dropout: float,
+        need_weights: bool,
+    ) -> tuple[Contexts, Scores | None]:
+        """Return the context softmax(scores + bias)V and the attention weights, see :func:`heed.functional.attend`."""
+        scores = self(query, keys)
+        scores = scores if bias is None else scores + bias
+        weights = kernels.masked_softmax(scores, mask_tensor(mask, query, keys))
+        return kernels.dropout(weights, dropout) @ value, weights if need_weights else None
+
 
 class DotScore(ScoreFunction, name="dot"):
     """h_tᵀ h_s (Luong et al. 2015, eq. 8). Both widths must be equal."""
 
+    scaled = False
+    """Whether the score is divided by the square root of the width."""
+
+    def transform(self, query: Queries) -> Queries:
+        """Return the vector whose product with a key is the score."""
+        return query
+
     def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
-        return query @ keys.transpose(1, 2)
+        return self.transform(query) @ keys.transpose(-2, -1)
+
+    def attend(
+        self,
+        query: Queries,
+        keys: Keys,
+        value: Values,
+        mask: Mask,
+        *,
+        bias: Float[Tensor, "*#B T S"] | None,
+        dropout: float,
+        need_weights: bool,
+    ) -> tuple[Contexts, Scores | None]:
+        query = query if self.scaled else self.transform(query)  # the kernel divides
+        options = {"scaled": self.scaled, "need_weights": need_weights}
+        return kernels.attend(query, keys, value, mask, bias=bias, dropout=dropout, **options)
 
 
 class ScaledDotScore(DotScore, name="scaled_dot"):
     """h_tᵀ h_s / √D (Vaswani et al. 2017, §3.2.1), so that the variance of the scores does not grow with D."""
 
-    def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
-        return super().forward(query * query.shape[-1] ** -0.5, keys)
+    scaled = True
+
+    def transform(self, query: Queries) -> Queries:
+        return query * query.shape[-1] ** -0.5
 
 
 class GeneralScore(DotScore, name="general"):
@@ -87,9 +153,9 @@ class GeneralScore(DotScore, name="general"):
 
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__(options)
-        self.weight = nn.Linear(options.state_width, options.query_width, bias=False)
+        self.weight = options.linear(options.state_width, options.query_width)
 
-    def project(self, states: States, mask: Mask) -> Keys:
+    def project(self, states: States, mask: SourceMask = None) -> Keys:
         return self.weight(states)
 
 
@@ -105,20 +171,20 @@ class AdditiveScore(ScoreFunction, name="additive"):
     def __init__(self, options: ScoreOptions) -> None:
         super().__init__(options)
         width = options.query_width
-        self.query = nn.Linear(options.query_width, width, bias=False)
-        self.state = nn.Linear(options.state_width, width, bias=False)
+        self.query = options.linear(options.query_width, width)
+        self.state = options.linear(options.state_width, width)
         self.coverage = nn.Linear(1, width, bias=False) if options.coverage else None
-        self.v = nn.Linear(width, 1, bias=False)
+        self.v = options.linear(width, 1)
 
-    def project(self, states: States, mask: Mask) -> Keys:
+    def project(self, states: States, mask: SourceMask = None) -> Keys:
         return self.state(states)
 
     def forward(self, query: Queries, keys: Keys, coverage: Scores | None = None) -> Scores:
-        hidden = self.query(query)[:, :, None] + keys[:, None]
+        hidden = self.query(query).unsqueeze(-2) + keys.unsqueeze(-3)
         if self.coverage is not None:
             assert coverage is not None
             hidden = hidden + self.coverage(coverage[..., None])
-        return self.v(torch.tanh(hidden)).squeeze(-1)
+        return self.v(torch.tanh(hidden).flatten(-3, -2)).view(hidden.shape[:-1])
 
 
 class ConcatScore(AdditiveScore, name="concat"):
@@ -138,13 +204,14 @@ class LocationScore(ScoreFunction, name="location"):
         assert options.max_source is not None
         self.weight = nn.Linear(options.query_width, options.max_source, bias=False)
 
-    def project(self, states: States, mask: Mask) -> Keys:
+    def project(self, states: States, mask: SourceMask = None) -> Keys:
         """Return the states unchanged.
 
         Raises:
             HeedError: if a sentence is longer than ``max_source``.
         """
         limit = self.weight.out_features
+        assert mask is not None
         # Reading the mask waits for the GPU, so read it only if a source may be too long.
         if mask.shape[1] > limit and mask[:, limit:].any():
             raise HeedError(

@@ -191,11 +191,11 @@ def _residual(sublayer: SublayerT, config: TransformerConfig) -> Residual[Sublay
 
 def _self_attention(config: TransformerConfig, *, causal: bool) -> Attention:
     positions = config.positions.relative(num_heads=config.self_heads, width=config.self_width, causal=causal)
-    scaled, dropout = config.self_attention.scaled, config.attention_dropout
+    d_model, score, dropout = config.d_model, config.self_attention.score, config.attention_dropout
     if config.self_attention.kind == "parameter_free":
-        return ParameterFreeAttention(scaled=scaled, dropout=dropout, positions=positions)
+        return ParameterFreeAttention(d_model=d_model, score=score, dropout=dropout, positions=positions)
     return MultiHeadAttention(
-        d_model=config.d_model, num_heads=config.num_heads, scaled=scaled, dropout=dropout, positions=positions
+        d_model=d_model, num_heads=config.num_heads, score=score, dropout=dropout, positions=positions
     )
 
 
@@ -203,7 +203,7 @@ def _cross_attention(config: TransformerConfig) -> MultiHeadAttention:
     return MultiHeadAttention(
         d_model=config.d_model,
         num_heads=config.num_heads,
-        scaled=True,
+        score=config.cross_attention.score,
         dropout=config.attention_dropout,
         positions=RelativePositions(),
     )

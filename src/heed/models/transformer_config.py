@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from heed.layers.attention import SelfAttentionConfig
+from heed.layers.attention import PRODUCTS, CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models.seq2seq import ModelConfig
 from heed.options import AtLeast1, Depth, UnitInterval, validated
@@ -36,6 +36,7 @@ class TransformerConfig(ModelConfig):
     tie_embeddings: bool
     """Share the output layer with the target embedding and, with a joint vocabulary, with the source embedding."""
     self_attention: SelfAttentionConfig
+    cross_attention: CrossAttentionConfig
     positions: PositionsConfig
 
     def _contradictions(self) -> Iterator[str]:
@@ -45,6 +46,11 @@ class TransformerConfig(ModelConfig):
             yield (
                 f"model.positions.kind=rotary needs an even number of dimensions per head, but model.d_model="
                 f"{self.d_model} and model.num_heads={self.num_heads} give {self.self_width}."
+            )
+        if self.positions.kind == "rotary" and self.self_attention.score not in PRODUCTS:
+            yield (
+                f"model.positions.kind=rotary rotates the factors of a product: choose model.self_attention.score="
+                f"{' or '.join(PRODUCTS)} instead of {self.self_attention.score}, or other positions."
             )
         if self.norm == "none" and self.norm_kind != "layer":
             yield (f"model.norm_kind={self.norm_kind} has no effect with model.norm=none: leave one of them out.")
