@@ -269,7 +269,6 @@ def test_a_log_of_a_run_has_lines_about_every_phase(
         "Training the tokenizer",
         "Counting words",
         "Encoding",
-        "Writing token ids",
         "Training",
         "Decoding valid",
         "Decoding test",

@@ -131,6 +131,12 @@ def call_after_closure(precision: Any, module: Any, optimizer: "Optimizer") -> N
     precision._after_closure(module, optimizer)
 
 
+def fit_progress(trainer: Any) -> dict[str, Any]:
+    """The counters of the training loop as checkpoints store them (Lightning 2.6: ``Trainer.fit_loop``)."""
+    progress: dict[str, Any] = trainer.fit_loop.state_dict()
+    return progress
+
+
 def take_child_processes() -> list[Popen[bytes]]:
     """Remove and return the processes that Lightning's launcher watches (Lightning 2.6: ``_ChildProcessObserver``).
 

@@ -284,7 +284,7 @@ def test_copies_of_trained_runs(run: Callable[..., Path], tmp_path: Path) -> Non
     trained = [run(model, *TINY, *size) for model, size in TINY_MODELS.items()]
     copies = [Path(shutil.move(path, tmp_path / f"copied-{path.name}")) for path in trained]
     contrasts = tmp_path / "challenge.jsonl"
-    contrasts.write_text("".join(json.dumps(vars(c) | {"roles": None}) + "\n" for c in challenge(seed=1, per_tag=2)))
+    contrasts.write_text("".join(json.dumps(vars(c) | {"roles": {}}) + "\n" for c in challenge(seed=1, per_tag=2)))
     found = compare(tmp_path / "out", *copies, "--challenge", contrasts)
     for side, copy in zip(found["sides"], copies, strict=True):
         results = json.loads((copy / "results.json").read_text())

@@ -101,13 +101,13 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
 
     def spy(canvas: Canvas) -> Image.Image:
         sizes.append((canvas.width, canvas.bottom))
-        for item in canvas._texts:
-            font: ImageFont.FreeTypeFont = item.style.font(item.text, 1)
-            left, top, right, bottom = font.getbbox(item.text, anchor=f"{item.anchor}m")
-            if item.vertical:
-                left, top, right, bottom = font.getbbox(item.text, anchor="lm")
+        for x, y, text, style, anchor, vertical in canvas._texts:
+            font: ImageFont.FreeTypeFont = style.font(text, 1)
+            left, top, right, bottom = font.getbbox(text, anchor=f"{anchor}m")
+            if vertical:
+                left, top, right, bottom = font.getbbox(text, anchor="lm")
                 left, top, right, bottom = top, -right, bottom, -left
-            boxes.append((item.x + left, item.y + top, item.x + right, item.y + bottom))
+            boxes.append((x + left, y + top, x + right, y + bottom))
         for x, y, tiles in canvas._tiles:
             boxes.append((x, y, x + tiles.shape[1], y + tiles.shape[0]))
         return original(canvas)

@@ -1,7 +1,6 @@
 """Pages in a browser, on a desktop and on a phone: readable text, nothing cut off, links that end at their words."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from heed.compare.challenge import Accuracy
 from heed.compare.comparison import compare
 from heed.compare.models import Evidence, WordMap
 from heed.evaluation.words import split_words
+from heed.inference.outputs import Attended
 from heed.report import attention, comparison
 from tests.compare.sides import make_run, make_test_set
 from tests.report.chromium import measure, needs_chromium
@@ -48,10 +48,7 @@ def attend_page() -> str:
     for name in ("first", "second"):
         pieces = ["▁" + word for word in SENTENCE.split()] + ["</s>"]
         weights = np.random.default_rng(0).dirichlet(np.full(len(pieces), 0.1), size=(3, 8, len(pieces)))
-        pair = SimpleNamespace(
-            source=SENTENCE, target=SENTENCE, src_pieces=pieces, tgt_pieces=pieces, read_pieces=["<s>", *pieces[:-1]],
-            cross=weights, encoder_self=weights, decoder_self=weights,
-        )  # fmt: skip
+        pair = Attended(SENTENCE, SENTENCE, pieces, pieces, weights, weights, weights)
         systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair]))
     return attention.attention_page(systems, given=True)
 

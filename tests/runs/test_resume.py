@@ -88,16 +88,17 @@ def test_the_precision_of_this_machine_is_stored_and_a_resumed_run_keeps_it(
     assert chosen({"resume": True, "trainer.precision": "32-true"}, fast_bf16=True) == "32-true"  # which is refused
 
 
-def test_a_checkpoint_of_another_tokenizer_or_optimizer_is_refused() -> None:
+def test_a_checkpoint_of_another_tokenizer_or_optimizer_or_without_progress_is_refused() -> None:
     def check(**changes: Any) -> None:
         checkpoint = {
             FORMAT_KEY: CHECKPOINT_FORMAT,
             "state_dict": {"w": torch.zeros(2)},
             "tokenizer": "abc",
             "optimizer": "AdamW",
+            "loops": {"fit_loop": {"epoch": {"total": 1}}},
         }
-        weights = {"w": torch.ones(2)}
-        check_resumable(checkpoint | changes, Path("a.ckpt"), weights=weights, tokenizer="abc", optimizer="AdamW")
+        this_run = {"tokenizer": "abc", "optimizer": "AdamW", "progress": {"epoch": {"total": 0}}}
+        check_resumable(checkpoint | changes, Path("a.ckpt"), weights={"w": torch.ones(2)}, **this_run)  # type: ignore[arg-type]
 
     check()
     for changes, message in (
@@ -105,6 +106,7 @@ def test_a_checkpoint_of_another_tokenizer_or_optimizer_is_refused() -> None:
         ({"state_dict": {"w": torch.zeros(3)}}, "another architecture"),
         ({"tokenizer": "other"}, "another tokenizer"),
         ({"optimizer": "Muon"}, "the optimizer state of Muon, which AdamW cannot use"),
+        ({"loops": {"fit_loop": {"epoch": 1}}}, "does not contain the training progress"),
     ):
         with pytest.raises(HeedError, match=f"^a.ckpt .*{message}"):
             check(**changes)

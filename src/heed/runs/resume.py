@@ -76,6 +76,7 @@ def check_resumable(
     weights: Mapping[str, Tensor],
     tokenizer: str,
     optimizer: str,
+    progress: Mapping[str, Any],
 ) -> None:
     """Check that training can be resumed from the content of the checkpoint ``path``.
 
@@ -83,9 +84,10 @@ def check_resumable(
         weights: of the model that is to be trained, by name.
         tokenizer: digest of its tokenizer.
         optimizer: class of its optimizer.
+        progress: counters of training that a checkpoint must contain.
 
     Raises:
-        HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer.
+        HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
     """
     check_checkpoint_format(checkpoint, path)
     check_architecture(checkpoint["state_dict"], weights, path)
@@ -99,3 +101,15 @@ def check_resumable(
             f"{path} holds the optimizer state of {checkpoint['optimizer']}, which {optimizer} cannot use: choose the "
             "same optimizer, or start a new run from its weights with init_from=RUN."
         )
+    # Lightning ignores missing counters, and would start at step 0 with trained weights.
+    if not _has_all_keys(checkpoint["loops"]["fit_loop"], progress):
+        raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
+
+
+def _has_all_keys(found: Any, expected: Any) -> bool:
+    """Return whether a nested mapping has all keys of another one, at every level."""
+    if not isinstance(expected, Mapping):
+        return not isinstance(found, Mapping)
+    return isinstance(found, Mapping) and all(
+        key in found and _has_all_keys(found[key], value) for key, value in expected.items()
+    )

@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from heed.compat import fit_progress
 from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
@@ -375,6 +376,7 @@ class TranslationModule(L.LightningModule):
             weights=self.state_dict(),
             tokenizer=self.tokenizer.hash,
             optimizer=type(optimizer).__name__,
+            progress=fit_progress(self.trainer),
         )
         groups = checkpoint["optimizer_states"][0]["param_groups"]
         for saved, group in zip(groups, optimizer.param_groups, strict=True):
