@@ -21,13 +21,13 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn the error of a full disk inside the block into a HeedError that names ``path``."""
+    """Turn the error of a full disk inside the block into a MachineError that names ``path``."""
     try:
         yield
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        raise HeedError(
+        raise MachineError(
             f"{path} could not be written ({os.strerror(error.errno)}): make room and try again."
         ) from error
 

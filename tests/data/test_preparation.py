@@ -295,6 +295,23 @@ def test_a_full_disk_is_an_error_and_the_preparation_continues(size: int, tokeni
     assert len(training_text(numbered_dogs(600), tmp_path)) == 600
 
 
+def test_blocks_that_were_cleaned_before_the_disk_was_full_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heed.data.text.BLOCK", 100)
+    longest = ParallelText([*PAIRS.src, "long " * 9000], [*PAIRS.tgt, "lang " * 9000])  # the last block
+    with largest_file(40_000), pytest.raises(HeedError, match=r"File too large"):
+        training_text(longest, tmp_path)
+    (partial,) = tmp_path.glob("text/*.partial")
+    kept = {file: file.stat().st_mtime_ns for file in partial.glob("block-*.arrow")}
+    assert len(kept) == 5
+    assert len(training_text(longest, tmp_path)) == 501
+    (folder,) = (path for path in (tmp_path / "text").iterdir() if path.is_dir())
+    assert {folder / file.name: time for file, time in kept.items()}.items() <= {
+        file: file.stat().st_mtime_ns for file in folder.glob("block-*.arrow")
+    }.items()
+
+
 def test_too_little_room_is_refused_before_it_is_needed(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ and every head has weights of its own. Which keys a query may attend to is chose
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -124,19 +125,10 @@ class DotScore(ScoreFunction, name="dot"):
         return self.transform(query) @ keys.transpose(-2, -1)
 
     def attend(
-        self,
-        query: Queries,
-        keys: Keys,
-        value: Values,
-        mask: Mask,
-        *,
-        bias: Float[Tensor, "*#B T S"] | None,
-        dropout: float,
-        need_weights: bool,
+        self, query: Queries, keys: Keys, value: Values, mask: Mask, **options: Any
     ) -> tuple[Contexts, Scores | None]:
         query = query if self.scaled else self.transform(query)  # the kernel divides
-        options = {"scaled": self.scaled, "need_weights": need_weights}
-        return kernels.attend(query, keys, value, mask, bias=bias, dropout=dropout, **options)
+        return kernels.attend(query, keys, value, mask, scaled=self.scaled, **options)
 
 
 class ScaledDotScore(DotScore, name="scaled_dot"):

@@ -20,10 +20,15 @@ class ParquetFile(RecordFile):
         with self._open() as table:
             roots = {name.split(".")[0] for name in self.fields.names}
             columns = [name for name in table.schema_arrow.names if name in roots]
-            batches = table.iter_batches(BLOCK, columns=columns)
-            rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
-            yield from read_records(rows, self.fields.values, self.fields, where=f"{self.file}, row")
-        advance(self.size)
+
+            def rows() -> Iterator[tuple[int, Any]]:
+                done = 0
+                for batch in table.iter_batches(BLOCK, columns=columns):
+                    yield from enumerate(batch.to_pylist(), done + 1)
+                    before, done = done, done + len(batch)
+                    advance(self.size * done // table.metadata.num_rows - self.size * before // table.metadata.num_rows)
+
+            yield from read_records(rows(), self.fields.values, self.fields, where=f"{self.file}, row")
 
     @contextmanager
     def _open(self) -> Iterator[Any]:

@@ -106,7 +106,7 @@ class CleanText:
         first, stop = self._first_row[number : number + 2]
         chosen = slice(*np.searchsorted(rows, [first, stop]))
         inside = (keys[chosen] >= np.uint64(low)) & (keys[chosen] <= np.uint64(high - 1))
-        with open_block(self.folder, number) as clean:
+        with _open_block(self.folder, number) as clean:
             pairs = clean.take(pa.array(rows[chosen][inside] - first))
             return Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen][inside]
 
@@ -227,7 +227,7 @@ def _block_file(folder: Path, number: int) -> Path:
 
 
 @contextmanager
-def open_block(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
+def _open_block(folder: Path, number: int) -> Iterator[pa.RecordBatch]:
     """Yield the clean pairs of a block, memory-mapped."""
     with pa.memory_map(str(_block_file(folder, number))) as mapped:
         yield pa.ipc.open_file(mapped).get_batch(0)
@@ -237,16 +237,20 @@ def _read_digests(folder: Path, numbers: Sequence[int]) -> Digests:
     """Return the digests of the clean pairs of all blocks, in the order of the text."""
     found = [np.zeros(0, np.uint64)]
     for number in numbers:
-        with open_block(folder, number) as clean:
+        with _open_block(folder, number) as clean:
             found.append(clean["digest"].to_numpy().copy())
     return np.concatenate(found)
 
 
 def _read_pairs(folder: Path, rows: Rows, first_rows: Rows) -> list[DroppedPair]:
-    """Return the pairs at some positions among all clean pairs, ``first_rows`` of which are before each block."""
+    """Return the pairs in some rows of all clean pairs.
+
+    Args:
+        first_rows: clean pairs before each block.
+    """
     pairs = []
     for row, number in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
-        with open_block(folder, number) as clean:
+        with _open_block(folder, number) as clean:
             found = clean.slice(row - first_rows[number], 1).to_pylist()[0]
             pairs.append(DroppedPair(found["row"] + 1, found["src"], found["tgt"]))
     return pairs
