@@ -196,9 +196,26 @@ def test_pictures_and_arrays(folders: tuple[Path, Path], tmp_path: Path) -> None
     assert sorted(path.name for path in (tmp_path / "png" / "model2").iterdir()) == ["1.cross.1.1.png", "1.png"]
 
 
+def test_only_one_map_is_drawn_as_svg_and_pdf(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    paths = ["--out", str(tmp_path / "page.html"), "--svg", str(tmp_path / "svg"), "--pdf", str(tmp_path / "pdf")]
+    only = ["--only", "encoder layer 3 head 4"]
+    found = []
+    for _ in range(2):
+        assert main(["attend", "--model", str(folders[0]), SOURCES[0], "--tgt", TARGETS[0], *paths, *only]) == 0
+        svg, pdf = (tmp_path / suffix / f"1.encoder_self.3.4.{suffix}" for suffix in ("svg", "pdf"))
+        found.append((svg.read_text(encoding="utf-8"), pdf.read_bytes()))
+    assert found[0] == found[1]
+    assert "<!-- Encoder self-attention -->" in found[0][0]  # text as shapes
+    assert found[0][0].count("<image") == 1  # the colour scale: the weights are shapes
+    assert found[0][1].startswith(b"%PDF")
+    assert [path.name for path in (tmp_path / "svg").iterdir()] == ["1.encoder_self.3.4.svg"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["a dog", "--svg", "maps", "--only", "layer 9 head 1"], "the model has no cross attention in layer 9, head 1"),
+        (["a dog", "--only", "layer 9"], "'layer 9' must be like 'layer 3 head 4'"),
         (["a dog", "a man", "--tgt", "ein Hund"], "2 sentences and 1 --tgt are not pairs"),
         (["a dog", "--out", "no/where.html"], "no/where.html cannot be written: No such file"),
         (["a dog", "--model", "nowhere"], "There is no folder nowhere"),

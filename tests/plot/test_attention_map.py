@@ -17,9 +17,8 @@ from heed.plot.attention_map import (
     draw_overview,
     most_informative_head,
     piece_label,
-    save_png,
 )
-from heed.plot.canvas import FULL, Canvas
+from heed.plot.canvas import FULL
 
 SRC = ["▁The", "▁old", "▁woman", "▁is", "▁ti", "red", ".", "</s>"]
 TGT = ["▁Die", "▁mü", "de", "▁äl", "tere", "▁Frau", ".", "</s>"]
@@ -72,7 +71,8 @@ def test_the_most_informative_head_attends_elsewhere_in_every_row() -> None:
 
 def test_larger_weights_are_darker_tiles() -> None:
     weights = np.array([[1.0, 0.0, 0.25], [0.1, 0.5, 0.02]])
-    picture = draw_map(MapSet("cross", weights[None, None], ["▁a", "▁b"], ["▁c", "▁d", "▁e"]), 0, 0, heading=[])
+    maps = MapSet("cross", weights[None, None], ["▁a", "▁b"], ["▁c", "▁d", "▁e"])
+    picture = draw_map(maps, 0, 0, heading=[]).render()
     pixels, grey = np.asarray(picture), np.asarray(picture.convert("L")).astype(int)
     lightness = {}
     for weight in weights.flat:
@@ -95,35 +95,22 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
     rows: list[str], columns: list[str], layers: int, heads: int
 ) -> None:
     """Compare the bounding box of every text, as measured by its font, with all others and with the tiles."""
+    sets = [random_map_set(rows, columns, layers=layers, heads=heads), random_map_set(columns, columns)]
+    canvas = draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
     boxes: list[tuple[float, float, float, float]] = []
-    sizes: list[tuple[int, float]] = []
-    original = Canvas.render
-
-    def spy(canvas: Canvas) -> Image.Image:
-        sizes.append((canvas.width, canvas.bottom))
-        for x, y, text, style, anchor, vertical in canvas._texts:
-            font: ImageFont.FreeTypeFont = style.font(text, 1)
-            left, top, right, bottom = font.getbbox(text, anchor=f"{anchor}m")
-            if vertical:
-                left, top, right, bottom = font.getbbox(text, anchor="lm")
-                left, top, right, bottom = top, -right, bottom, -left
-            boxes.append((x + left, y + top, x + right, y + bottom))
-        for x, y, tiles in canvas._tiles:
-            boxes.append((x, y, x + tiles.shape[1], y + tiles.shape[0]))
-        return original(canvas)
-
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(Canvas, "render", spy)
-    try:
-        sets = [random_map_set(rows, columns, layers=layers, heads=heads), random_map_set(columns, columns)]
-        draw_overview(sets, heading=["A sentence that is rather long. " * 9, "x" * 300])
-    finally:
-        monkeypatch.undo()
-    ((width, height),) = sizes
+    for x, y, text, style, anchor, vertical in canvas._texts:
+        font: ImageFont.FreeTypeFont = style.font(text, 1)
+        left, top, right, bottom = font.getbbox(text, anchor=f"{anchor}m")
+        if vertical:
+            left, top, right, bottom = font.getbbox(text, anchor="lm")
+            left, top, right, bottom = top, -right, bottom, -left
+        boxes.append((x + left, y + top, x + right, y + bottom))
+    for x, y, tiles, size in canvas._tiles:
+        boxes.append((x, y, x + tiles.shape[1] * size, y + tiles.shape[0] * size))
     found = np.array(boxes)
     assert found.min() >= 0
-    assert found[:, 2].max() <= width
-    assert found[:, 3].max() <= height
+    assert found[:, 2].max() <= canvas.width
+    assert found[:, 3].max() <= canvas.bottom
     tolerance = 1  # letters may overhang by a pixel
     apart = (
         (found[:, None, 2] - tolerance <= found[None, :, 0])
@@ -138,7 +125,7 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
 def test_an_overview_has_a_panel_for_every_layer_and_head() -> None:
     """Another layer makes it higher, another head makes it wider, and one weight changes one tile."""
     small, higher, wider = (
-        draw_overview([random_map_set(TGT, SRC, layers=layers, heads=heads)], heading=["a"])
+        draw_overview([random_map_set(TGT, SRC, layers=layers, heads=heads)], heading=["a"]).render()
         for layers, heads in ((2, 2), (3, 2), (2, 3))
     )
     assert higher.height > small.height
@@ -147,7 +134,8 @@ def test_an_overview_has_a_panel_for_every_layer_and_head() -> None:
     changed = weights.copy()
     changed[1, 0, 3, 4] = 1 - weights[1, 0, 3, 4]
     before, after = (
-        np.asarray(draw_overview([MapSet("cross", w, TGT, SRC)], heading=["a"])).astype(int) for w in (weights, changed)
+        np.asarray(draw_overview([MapSet("cross", w, TGT, SRC)], heading=["a"]).render()).astype(int)
+        for w in (weights, changed)
     )
     rows, columns = np.nonzero(before != after)
     assert 0 < np.ptp(rows) < 20
@@ -157,17 +145,19 @@ def test_an_overview_has_a_panel_for_every_layer_and_head() -> None:
 def test_a_filmstrip_has_a_panel_for_every_frame() -> None:
     cross = random_map_set(TGT, SRC)
     frames = {f"step {n}": random_maps(len(TGT), len(SRC), seed=n) for n in range(1, 12)}
-    strip = np.asarray(draw_filmstrip(cross, frames, 0, 0, heading=["a"]))
+    strip = np.asarray(draw_filmstrip(cross, frames, 0, 0, heading=["a"]).render())
     for name in frames:
         blank = dict(frames) | {name: np.zeros((len(TGT), len(SRC)))}
-        assert (np.asarray(draw_filmstrip(cross, blank, 0, 0, heading=["a"])) != strip).any()
+        assert (np.asarray(draw_filmstrip(cross, blank, 0, 0, heading=["a"]).render()) != strip).any()
 
 
 def test_any_script_is_drawn_without_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cross = random_map_set(["▁猫が", "ですよ", "▁$x_1$", "\u0634", "\U0001f600"], ["▁müde", "ß"])
     with caplog.at_level(logging.DEBUG - 1):
         caplog.clear()
-        save_png(draw_map(cross, 0, 0, heading=["猫が座った。" * 30, "$\\frac"]), tmp_path / "a.png")
+        picture = draw_map(cross, 0, 0, heading=["猫が座った。" * 30, "$\\frac"])
+        for suffix in ("png", "svg", "pdf"):
+            picture.save(tmp_path / f"a.{suffix}")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size > (400, 200)

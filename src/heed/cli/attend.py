@@ -1,6 +1,7 @@
 """``heed attend``: attention maps as an HTML page, pictures and arrays."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from heed.files import replacing, writing
 if TYPE_CHECKING:
     from heed.inference.outputs import Attended
 
+PICTURES = ("png", "svg", "pdf")
 SUMMARY = "Show the attention of models as an interactive HTML page."
 
 
@@ -23,7 +25,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "translation; repeat the option for each sentence (default: the model's own translations)"
     add(parser, "--tgt", "SENTENCE", text, action="append", type=utf8_text)
     add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("attention.html"))
-    add(parser, "--png", "DIR", "also write PNG images of each map and of all together")
+    for suffix in PICTURES:
+        add(parser, f"--{suffix}", "DIR", f"also write {suffix.upper()} pictures of each map and of all together")
+    text = "write the picture of this map alone: 'layer 3 head 4', or 'encoder layer 1 head 2' (default kind: cross)"
+    add(parser, "--only", "MAP", text, type=str)
     add(parser, "--npz", "FILE", "also write the maps as arrays, for numpy.load")
     add_search_options(parser)
 
@@ -32,6 +37,7 @@ def run(args: argparse.Namespace) -> None:
     from heed.report.attention import System, attention_page, model_names
 
     sentences = args.sentences or list(read_lines(standard_input(), "the input"))
+    only = _parse_map(args.only) if args.only else None
     if not sentences:
         raise HeedError('No sentences are given: heed attend --model DIR "A sentence."')
     if args.tgt and len(args.tgt) != len(sentences):
@@ -44,30 +50,53 @@ def run(args: argparse.Namespace) -> None:
         systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))
     with replacing(args.out, into_devices=True) as file:
         file.write_text(attention_page(systems, given=bool(args.tgt)), encoding="utf-8")
-    write_lines([str(args.out)])
-    if args.png:
-        for number, pairs in enumerate(pairs_by_model, start=1):
-            with writing(args.png):
-                _draw(args.png / f"model{number}" if len(pairs_by_model) > 1 else args.png, pairs)
+    for suffix in PICTURES:
+        if folder := getattr(args, suffix):
+            for number, pairs in enumerate(pairs_by_model, start=1):
+                with writing(folder):
+                    _draw(folder / f"model{number}" if len(pairs_by_model) > 1 else folder, suffix, pairs, only)
     if args.npz:
         _save_arrays(args.npz, pairs_by_model)
+    write_lines([str(args.out)])
 
 
-def _draw(folder: Path, pairs: "Sequence[Attended]") -> None:
-    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1."""
-    from heed.plot.attention_map import draw_map, draw_overview, save_png
+def _parse_map(text: str) -> tuple[str, int, int]:
+    """Return the kind, layer and head, from 0, of ``--only``."""
+    found = re.fullmatch(r"(?:(cross|encoder|decoder) )?layer (\d+) head (\d+)", text.strip())
+    if not found:
+        raise HeedError(f"--only {text!r} must be like 'layer 3 head 4' or 'encoder layer 1 head 2'.")
+    kind = found[1] or "cross"
+    return kind if kind == "cross" else f"{kind}_self", int(found[2]) - 1, int(found[3]) - 1
+
+
+def _draw(folder: Path, suffix: str, pairs: "Sequence[Attended]", only: tuple[str, int, int] | None) -> None:
+    """Write ``N.png``, all maps of sentence N, and ``N.KIND.LAYER.HEAD.png``, a single map; all counted from 1.
+
+    Raises:
+        HeedError: no model has the map ``only``.
+    """
+    from heed.plot.attention_map import draw_map, draw_overview
 
     folder.mkdir(parents=True, exist_ok=True)
     for number, pair in enumerate(pairs, start=1):
         heading = [pair.source, pair.target]
         sets = pair.map_sets
-        if sets:
-            save_png(draw_overview(sets, heading=heading), folder / f"{number}.png")
-        for maps in sets:
-            for layer, heads in enumerate(maps.weights):
-                for head, _ in enumerate(heads):
-                    picture = draw_map(maps, layer, head, heading=heading)
-                    save_png(picture, folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.png")
+        single = [
+            (maps, layer, head)
+            for maps in sets
+            for layer, heads in enumerate(maps.weights)
+            for head in range(len(heads))
+            if only in (None, (maps.kind, layer, head))
+        ]
+        if only:
+            if not single:
+                kind, layer, head = only
+                raise HeedError(f"--only: the model has no {kind} attention in layer {layer + 1}, head {head + 1}.")
+        elif sets:
+            draw_overview(sets, heading=heading).save(folder / f"{number}.{suffix}")
+        for maps, layer, head in single:
+            path = folder / f"{number}.{maps.kind}.{layer + 1}.{head + 1}.{suffix}"
+            draw_map(maps, layer, head, heading=heading).save(path)
 
 
 def _save_arrays(path: Path, pairs_by_model: "Sequence[Sequence[Attended]]") -> None:

@@ -5,15 +5,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from heed.evaluation.alignment import Link
 from heed.files import replacing
+from heed.plot import attention
 from heed.plot.attention_map import MapSet
 from heed.symbols import BOS_PIECE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,10 @@ class Attended:
             ("decoder_self", self.decoder_self, self.read_pieces, self.read_pieces),
         )
         return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in kinds if weights is not None]
+
+    def plot(self, **options: Any) -> "Axes":
+        """Draw one map on matplotlib axes; the options are those of `heed.plot.attention`."""
+        return attention(self, **options)
 
 
 @dataclass(frozen=True)

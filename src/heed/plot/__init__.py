@@ -1,1 +1,5 @@
-"""Arrays to PNG images. The figures of HTML pages are in `heed.report.figures`."""
+"""Arrays to PNG, SVG and PDF, and to matplotlib axes. The figures of HTML pages are in `heed.report.figures`."""
+
+from heed.plot.axes import attention, curves
+
+__all__ = ["attention", "curves"]

@@ -3,17 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from heed.plot.canvas import INK, SOFT_INK, WHITE, Canvas, Pixels, TextStyle, is_wide, shade
+from heed.plot.canvas import INK, SOFT_INK, Canvas, TextStyle, is_wide, shade
 from heed.symbols import WORD_START
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Weights = npt.NDArray[np.floating[Any]]
 """Attention weights of Q queries on K keys, each row a distribution: "Q K"."""
@@ -72,14 +68,14 @@ def most_informative_head(weights: Weights) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def draw_map(maps: MapSet, layer: int, head: int, *, heading: Sequence[str]) -> "Image":
+def draw_map(maps: MapSet, layer: int, head: int, *, heading: Sequence[str]) -> Canvas:
     """Draw one map at full size; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines."""
     panel = f"layer {layer + 1}, head {head + 1}", maps.weights[layer, head]
     grid = _Grid(*TITLES[maps.kind], [[panel]], maps.rows, maps.columns)
     return _draw([grid], heading, cell=LARGEST_CELL, scale=2)
 
 
-def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> "Image":
+def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> Canvas:
     """Draw all maps of a sentence pair: for each kind a grid with a row for each layer and a column for each head."""
     grids = [
         _Grid(
@@ -99,7 +95,7 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> "Image":
 
 def draw_filmstrip(
     maps: MapSet, frames: Mapping[str, Weights], layer: int, head: int, *, heading: Sequence[str]
-) -> "Image":
+) -> Canvas:
     """Draw one map at several training steps; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines.
 
     Args:
@@ -112,11 +108,6 @@ def draw_filmstrip(
     title, axes = TITLES[maps.kind]
     grid = _Grid(f"{title}, layer {layer + 1}, head {head + 1}", axes, rows, maps.rows, maps.columns)
     return _draw([grid], heading, cell=FILMSTRIP_CELL, scale=1)
-
-
-def save_png(picture: "Image", path: Path) -> None:
-    """Write a PNG, with the fastest compression."""
-    picture.save(path, compress_level=1)
 
 
 @dataclass(frozen=True)
@@ -132,7 +123,7 @@ class _Grid:
     columns: Sequence[str]
 
 
-def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: int) -> "Image":
+def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: int) -> Canvas:
     """Draw the heading, the grids below each other, and the colour scale; then scale the whole picture.
 
     ``cell`` is the width and height of a weight's cell, in pixels, before it is clipped to `SMALLEST_CELL` …
@@ -151,7 +142,7 @@ def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: i
     for grid in grids:
         _add_grid(canvas, grid, left, cell, label_style)
     _add_colour_scale(canvas, left)
-    return canvas.render()
+    return canvas
 
 
 def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: TextStyle) -> None:
@@ -164,7 +155,7 @@ def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: 
         for number, (title, weights) in enumerate(panels):
             x = left + number * _panel_pitch(grid, cell)
             canvas.add_text(x, top - labels_height - 8, title, NOTE)
-            canvas.add_tiles(x, top, _tiles(weights, cell))
+            canvas.add_tiles(x, top, shade(weights), size=cell)
             for column, piece in enumerate(grid.columns if labels_height else ()):
                 canvas.add_text(x + cell * (column + 0.5), top - 4, piece_label(piece), label_style, vertical=True)
         for row, piece in enumerate(grid.rows):
@@ -186,10 +177,3 @@ def _panel_pitch(grid: _Grid, cell: int) -> int:
     """Return the distance between the left sides of neighbouring panels."""
     titles = max(NOTE.width(title) for panels in grid.panels for title, _ in panels)
     return max(cell * len(grid.columns), math.ceil(titles)) + GAP
-
-
-def _tiles(weights: Weights, cell: int) -> Pixels:
-    """Return a tile for each weight, with a gap of one pixel between them."""
-    tiles = shade(weights).repeat(cell, 0).repeat(cell, 1)
-    tiles[cell - 1 :: cell] = tiles[:, cell - 1 :: cell] = WHITE
-    return tiles

@@ -1,18 +1,21 @@
 """Drawing primitives: a canvas of text and tiles, fonts, and the colour palette.
 
-Pillow paints the pixels; matplotlib supplies the colour map and the fonts.
+Pillow paints the pixels of PNG files; matplotlib writes SVG and PDF, and supplies the colour map and the fonts.
 """
 
 import math
 import unicodedata
+import warnings
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from PIL.Image import Image
     from PIL.ImageFont import FreeTypeFont
 
@@ -22,6 +25,10 @@ Pixels = npt.NDArray[np.uint8]
 FULL, INK, SOFT_INK, WHITE = 199, 200, 218, 255
 """Palette indices: 0 to `FULL` are weights from light to dark blue, `INK` to `WHITE` are greys from the colour of text
 to white, so that antialiased text needs no other colours."""
+POINTS = 72
+"""Points per inch: a pixel of a canvas is a point in SVG and PDF files."""
+X_HEIGHT = 0.36
+"""Distance from the baseline of a text to the middle of its letters, relative to its size."""
 CJK_FONTS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans CJK KR", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR",
     "Source Han Sans", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "IPAGothic", "IPAexGothic", "Droid Sans Fallback",
@@ -69,7 +76,7 @@ class Canvas:
         """Create an empty canvas of this width; callers increase ``bottom``, its height, as they add things."""
         self.width, self.bottom, self.scale = width, bottom, scale
         self._texts: list[tuple[float, float, str, TextStyle, str, bool]] = []
-        self._tiles: list[tuple[float, float, Pixels]] = []
+        self._tiles: list[tuple[float, float, Pixels, int]] = []
 
     def add_text(
         self, x: float, y: float, text: str, style: TextStyle, *, anchor: str = "l", vertical: bool = False
@@ -86,9 +93,14 @@ class Canvas:
         """
         self._texts.append((x, y, text, style, anchor, vertical))
 
-    def add_tiles(self, x: float, y: float, tiles: Pixels) -> None:
-        """Add an image of palette indices with its top left corner at (x, y)."""
-        self._tiles.append((x, y, tiles))
+    def add_tiles(self, x: float, y: float, colours: Pixels, *, size: int = 1) -> None:
+        """Add square tiles with their top left corner at (x, y).
+
+        Args:
+            colours: the palette index of each tile.
+            size: of a tile, in pixels; from 2 on, its last row and column are a white gap.
+        """
+        self._tiles.append((x, y, colours, size))
 
     def render(self) -> "Image":
         """Return everything as a palette image."""
@@ -96,7 +108,10 @@ class Canvas:
 
         scale = self.scale
         image = Image.new("L", (self.width * scale, math.ceil(self.bottom) * scale), WHITE)
-        for x, y, tiles in self._tiles:
+        for x, y, colours, size in self._tiles:
+            tiles = colours.repeat(size, 0).repeat(size, 1)
+            if size > 1:
+                tiles[size - 1 :: size] = tiles[:, size - 1 :: size] = WHITE
             image.paste(Image.fromarray(tiles.repeat(scale, 0).repeat(scale, 1)), (round(x * scale), round(y * scale)))
         draw = ImageDraw.Draw(image)
         for left, middle, text, style, anchor, vertical in self._texts:
@@ -111,6 +126,57 @@ class Canvas:
             image.paste(style.colour, corner, mask.transpose(Image.Transpose.ROTATE_90))
         image.putpalette(_palette())
         return image
+
+    def figure(self) -> "Figure":
+        """Return everything as a matplotlib figure, whose text and tiles stay shapes in SVG and PDF files."""
+        from matplotlib.colors import ListedColormap
+        from matplotlib.figure import Figure
+
+        width, height = self.width, math.ceil(self.bottom)
+        colours = np.frombuffer(_palette(), dtype=np.uint8).reshape(-1, 3) / 255
+        shades: dict[str, Any] = {"cmap": ListedColormap(colours), "vmin": 0, "vmax": len(colours) - 1}
+        figure = Figure(figsize=(width / POINTS, height / POINTS), dpi=POINTS)
+        for x, y, tiles, size in self._tiles:
+            rows, columns = tiles.shape
+            box = (x / width, 1 - (y + rows * size) / height, columns * size / width, rows * size / height)
+            axes = figure.add_axes(box)
+            axes.set_axis_off()
+            if size == 1:
+                axes.imshow(tiles, aspect="auto", interpolation="none", **shades)
+            else:
+                axes.pcolormesh(tiles[::-1], edgecolors="white", linewidth=1, **shades)
+        for left, middle, text, style, anchor, vertical in self._texts:
+            x, y = (left + X_HEIGHT * style.size, middle) if vertical else (left, middle + X_HEIGHT * style.size)
+            figure.text(
+                x / width,
+                1 - y / height,
+                text,
+                size=style.size,
+                color=colours[style.colour],
+                font=_font_file(bold=style.bold, wide=any(map(is_wide, text))),
+                ha={"l": "left", "m": "center", "r": "right"}[anchor],
+                va="baseline",
+                rotation=90 if vertical else 0,
+                rotation_mode="anchor",
+                parse_math=False,
+            )
+        return figure
+
+    def save(self, path: Path) -> None:
+        """Write PNG, SVG or PDF, as the suffix of the path says."""
+        if path.suffix == ".png":
+            self.render().save(path, compress_level=1)  # the fastest
+        else:
+            save_figure(self.figure(), path)
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as SVG or PDF: equal figures become equal files, and PDF text can be edited."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "heed", "pdf.fonttype": 42}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # drawn as a box, as in PNG files
+        figure.savefig(path, metadata={"CreationDate" if path.suffix == ".pdf" else "Date": None})
 
 
 def shade(weights: npt.NDArray[np.floating[Any]]) -> Pixels:
@@ -135,15 +201,20 @@ def _palette() -> bytes:
 
 @cache
 def _load_font(size: float, *, bold: bool, wide: bool) -> "FreeTypeFont":
-    """Load matplotlib's DejaVu Sans; for ``wide`` characters a CJK font, if one is installed."""
-    from matplotlib import font_manager
     from PIL import ImageFont
 
-    file: str = font_manager.findfont(
-        font_manager.FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
-    )
+    # The default layout engine, raqm, fails on some strings; pieces need no complex text layout.
+    return ImageFont.truetype(_font_file(bold=bold, wide=wide), size, layout_engine=ImageFont.Layout.BASIC)
+
+
+@cache
+def _font_file(*, bold: bool, wide: bool) -> Path:
+    """Return matplotlib's DejaVu Sans; for ``wide`` characters a CJK font, if one is installed."""
+    from matplotlib import font_manager
+
     if wide:
         installed = {font.name: font.fname for font in font_manager.fontManager.ttflist}
-        file = next((installed[name] for name in CJK_FONTS if name in installed), file)
-    # The default layout engine, raqm, fails on some strings; pieces need no complex text layout.
-    return ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC)
+        if file := next((installed[name] for name in CJK_FONTS if name in installed), None):
+            return Path(file)
+    properties = font_manager.FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")
+    return Path(font_manager.findfont(properties))

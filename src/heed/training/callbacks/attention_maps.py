@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 
 from heed.data.text import ParallelText
 from heed.options import AtLeast0
-from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head, save_png
+from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
 from heed.training.loggers import log_images
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
@@ -96,7 +96,7 @@ class DrawAttentionMaps(Callback):
                     figures[f"{name}.forming"] = draw_filmstrip(sets[0], frames, layer, head, heading=heading)
             for title, figure in figures.items():
                 pictures[title] = folder / f"{title}.png"
-                save_png(figure, pictures[title])
+                figure.save(pictures[title])
         np.savez_compressed(folder / ARRAYS, **arrays)
         return pictures
 

@@ -1,0 +1,95 @@
+"""Attention maps and learning curves on matplotlib axes, for notebooks and papers."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from heed.errors import HeedError
+from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class HasMaps(Protocol):
+    """A sentence pair with attention maps, such as `heed.Attended`."""
+
+    @property
+    def map_sets(self) -> Sequence[MapSet]: ...
+
+
+def attention(
+    pair: HasMaps,
+    *,
+    kind: str = "cross",
+    layer: int | None = None,
+    head: int | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw one attention map, with the pieces beside it.
+
+    Args:
+        kind: "cross", "encoder_self" or "decoder_self".
+        layer, head: from 0, as in the arrays; None: those of the most informative head.
+        ax: the axes to draw on; None: those of a new figure.
+
+    Raises:
+        HeedError: the model has no attention of this kind, layer or head.
+    """
+    by_kind = {maps.kind: maps for maps in pair.map_sets}
+    if kind not in by_kind:
+        raise HeedError(f"kind={kind!r} must be one of {', '.join(by_kind) or '(this model has no attention)'}.")
+    maps = by_kind[kind]
+    best = most_informative_head(maps.weights)
+    layer, head = best[0] if layer is None else layer, best[1] if head is None else head
+    layers, heads = maps.weights.shape[:2]
+    if not (0 <= layer < layers and 0 <= head < heads):
+        raise HeedError(f"layer={layer}, head={head}: this model has {layers} layers and {heads} heads, from 0.")
+    from matplotlib.colors import PowerNorm
+
+    ax = ax or _new_axes()
+    # The square root makes small weights visible.
+    ax.imshow(maps.weights[layer, head], cmap="Blues", norm=PowerNorm(0.5, 0, 1))
+    ax.set_xticks(range(len(maps.columns)), map(piece_label, maps.columns), rotation=90, parse_math=False)
+    ax.set_yticks(range(len(maps.rows)), map(piece_label, maps.rows), parse_math=False)
+    ax.tick_params(length=0, labeltop=True, labelbottom=False)
+    ax.set_title(f"{TITLES[kind][0]}, layer {layer + 1}, head {head + 1}")
+    return ax
+
+
+def curves(
+    runs: Mapping[str, Mapping[str, npt.ArrayLike]],
+    *,
+    y: str = "valid/bleu",
+    x: str = "step",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Draw a learning curve of each run.
+
+    Args:
+        runs: the columns of each run, by its name in the legend.
+        y, x: columns; rows without a value in one of them are left out.
+        ax: the axes to draw on; None: those of a new figure.
+
+    Raises:
+        HeedError: a run has no such column.
+    """
+    ax = ax or _new_axes()
+    for name, columns in runs.items():
+        if missing := {x, y} - columns.keys():
+            raise HeedError(f"{name} has no column {sorted(missing)[0]!r}: choose from {', '.join(columns)}.")
+        points = np.array([columns[x], columns[y]], dtype=float)
+        points = points[:, ~np.isnan(points).any(0)]
+        ax.plot(*points, marker="." if points.shape[1] < 100 else None, label=name)
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.legend()
+    return ax
+
+
+def _new_axes() -> "Axes":
+    from matplotlib import pyplot
+
+    return pyplot.subplots()[1]

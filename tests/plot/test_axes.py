@@ -1,0 +1,51 @@
+"""Attention maps and learning curves on matplotlib axes."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from heed import plot
+from heed.errors import HeedError
+from heed.inference.outputs import Attended
+
+SRC, TGT = ["▁two", "▁men", "</s>"], ["▁zwei", "▁M", "änner", "</s>"]
+
+
+@pytest.fixture(autouse=True)
+def no_display() -> None:
+    mpl.use("Agg")
+
+
+def pair() -> Attended:
+    cross = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 5, 4))
+    cross[1, 3] = np.eye(3)[[0, 1, 1, 2]]
+    return Attended("two men", "zwei Männer", SRC, TGT, cross, None, None)
+
+
+def test_a_map_has_its_weights_and_pieces() -> None:
+    attended = pair()
+    axes = attended.plot()
+    (image,) = axes.get_images()
+    assert attended.cross is not None
+    np.testing.assert_array_equal(image.get_array(), attended.cross[1, 3])  # the most informative
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["zwei", "M", "·änner", "</s>"]
+    (image,) = plot.attention(attended, layer=0, head=2, ax=axes.figure.add_subplot()).get_images()
+    np.testing.assert_array_equal(image.get_array(), attended.cross[0, 2])
+
+
+@pytest.mark.parametrize("options", [{"kind": "encoder_self"}, {"layer": 2}, {"head": -1}])
+def test_a_map_that_is_missing_is_an_error(options: dict[str, object]) -> None:
+    with pytest.raises(HeedError, match=next(iter(options))):
+        pair().plot(**options)
+
+
+def test_curves_leave_out_rows_without_a_value() -> None:
+    runs = {
+        "a": {"step": [10, 20, 30], "valid/bleu": [float("nan"), 3.5, 7.0]},
+        "b": {"step": [15], "valid/bleu": [np.float32(5.0)]},
+    }
+    lines = plot.curves(runs).get_lines()
+    assert [line.get_label() for line in lines] == ["a", "b"]
+    np.testing.assert_array_equal(lines[0].get_xydata(), [[20, 3.5], [30, 7.0]])
+    with pytest.raises(HeedError, match="b has no column 'bleu': choose from step, valid/bleu"):
+        plot.curves({"b": runs["b"]}, y="bleu")
