@@ -1,7 +1,7 @@
 """Scores by bucket, and the example sentences."""
 
 from heed.compare import runs
-from heed.compare.breakdown import EXAMPLES, bucketing_reports, largest_differences
+from heed.compare.breakdown import EXAMPLES, bucketing_reports, extremes, largest_differences
 from heed.compare.pairs import side_statistics
 from heed.evaluation.significance import bleu, chrf
 from tests.compare.sides import make_run, make_test_set
@@ -49,3 +49,21 @@ def test_three_sides_are_ranked_by_the_range_of_chrf() -> None:
              (("a", range(1)), ("b", range(2)), ("c", range(0)))]  # fmt: skip
     statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
     assert sorted(example.line for example in largest_differences(test_set, sides, statistics)) == [1, 2]
+
+
+def test_the_longest_exact_and_the_longest_lost_sentences_are_the_extremes() -> None:
+    references = [f"{'very ' * row}good" for row in range(30)]
+    test_set = make_test_set(references)
+    sides = [runs.Side(name, [make_run(damage(references, rows))]) for name, rows in
+             (("a", range(20, 30)), ("b", range(3)))]  # fmt: skip
+    statistics = [side_statistics(side, test_set, tgt_lang="en") for side in sides]
+    first, second = extremes(test_set, sides, statistics)
+    assert [[example.line for example in examples] for examples in (first.best, first.worst)] == [
+        [20, 19, 18],
+        [30, 29, 28],
+    ]
+    assert [[example.line for example in examples] for examples in (second.best, second.worst)] == [
+        [30, 29, 28],
+        [3, 2, 1],
+    ]
+    assert first.worst[0].translations == ["x"]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from heed.compare.pairs import SideStatistics
 from heed.compare.runs import Side, TestSet
@@ -17,6 +18,8 @@ MIN_BUCKET_SENTENCES = 20
 BLEU, the 95 % interval covers the BLEU of the whole test set in 49 % of random buckets of 2 sentences, in 83 % of 5, in
 92 % of 20 and in 95 % of 30."""
 EXAMPLES = 8
+EXTREMES = 3
+"""The best and the worst sentences of each side."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,14 @@ class TranslationExample:
     tag: str | None
     translations: list[str]
     chrf: list[float]
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The translations of a side's first run with the highest and with the lowest chrF, the most extreme first."""
+
+    best: list[TranslationExample]
+    worst: list[TranslationExample]
 
 
 def bucketing_reports(test_set: TestSet, statistics: Sequence[SideStatistics]) -> list[BucketingReport]:
@@ -86,14 +97,28 @@ def largest_differences(
         for row in np.argsort(-gains, kind="stable")[: EXAMPLES // len(rankings)].tolist()
         if gains[row] > 0
     ]
-    return [
-        TranslationExample(
-            line=row + 1,
-            source=test_set.sources[row],
-            reference=test_set.references[row],
-            tag=test_set.tags[row] if test_set.tags else None,
-            translations=[side.runs[0].translations[row] for side in sides],
-            chrf=values[:, row].tolist(),
-        )
-        for row in rows
-    ]
+    return [_example(row, test_set, sides, values) for row in rows]
+
+
+def extremes(test_set: TestSet, sides: Sequence[Side], statistics: Sequence[SideStatistics]) -> list[Extremes]:
+    """Return the best and the worst sentences of each side. Of equal scores, the longer sentence is more extreme."""
+    lengths = np.array([len(source) for source in test_set.sources])
+    found = []
+    for number, side in enumerate(sides):
+        values = chrf(statistics[number]["chrF"][0])
+        best, worst = (np.lexsort((-lengths, order))[:EXTREMES].tolist() for order in (-values, values))
+        examples = [[_example(row, test_set, [side], values[None]) for row in rows] for rows in (best, worst)]
+        found.append(Extremes(*examples))
+    return found
+
+
+def _example(row: int, test_set: TestSet, sides: Sequence[Side], values: npt.NDArray[np.float64]) -> TranslationExample:
+    """Return a sentence with the translations of each side; ``values`` are the chrF of side and sentence."""
+    return TranslationExample(
+        line=row + 1,
+        source=test_set.sources[row],
+        reference=test_set.references[row],
+        tag=test_set.tags[row] if test_set.tags else None,
+        translations=[side.runs[0].translations[row] for side in sides],
+        chrf=values[:, row].tolist(),
+    )

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heed.compare.breakdown import BucketingReport, TranslationExample, bucketing_reports, largest_differences
+from heed.compare.breakdown import (
+    BucketingReport,
+    Extremes,
+    TranslationExample,
+    bucketing_reports,
+    extremes,
+    largest_differences,
+)
 from heed.compare.confounders import Fact, find_confounders, option_facts, side_facts
 from heed.compare.pairs import PairReport, SideStatistics, compare_pairs, side_statistics
 from heed.compare.runs import Side, TestSet
@@ -55,6 +62,9 @@ class Comparison:
     """The options of the models that differ."""
     bucketings: list[BucketingReport]
     examples: list[TranslationExample]
+    """The sentences on which the sides differ most."""
+    extremes: list[Extremes]
+    """The best and the worst sentences of each side."""
 
 
 def compare(
@@ -92,6 +102,7 @@ def compare(
         compared=option_facts(sides, of_model=True),
         bucketings=bucketing_reports(test_set, statistics),
         examples=largest_differences(test_set, sides, statistics),
+        extremes=extremes(test_set, sides, statistics),
     )
 
 
