@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from traceback import format_exception
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -23,7 +22,8 @@ from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
 from heed.progress import print_line
 from heed.runs.claim import create
-from heed.runs.table import FAILURE, read_runs, runs_table, seed_table, sort_runs
+from heed.runs.folder import write_failure
+from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
 from heed.training.callbacks.signals import end_other_processes
 
 LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
@@ -110,7 +110,7 @@ def _record_failure(config: Config, error: BaseException) -> None:
     folder = Path(config.hydra.runtime.output_dir)
     folder.mkdir(exist_ok=True)
     write_hydra_folder(OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), folder)
-    (folder / FAILURE).write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
+    write_failure(folder, reason, error)
 
 
 def confounders(overrides: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from heed.launch.errors import explain_error
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
 from heed.launch.folder import write_hydra_folder
+from heed.launch.page import RunPage
 from heed.launch.processes import check_world_size, detect_launch
-from heed.launch.summary import results_summary, run_summary
+from heed.launch.summary import machine_facts, results_summary, run_facts
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.config import find_config
@@ -57,12 +59,16 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     checkpoint = run.open(write=is_first)
     if is_first:
         write_hydra_folder(cfg, folder)
-    trainer, module, data = assemble(config, parts, folder, callbacks)
+    page = RunPage(folder) if is_first else None
+    trainer, module, data = assemble(config, parts, folder, [*callbacks, page.callback] if page else callbacks)
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
-    print_line(run_summary(folder, trainer, module, data, differences=differences))
+    facts = run_facts(trainer, module, data, differences=differences)
+    print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
+    if is_first:
+        run.write_facts(facts | machine_facts(trainer, data))
 
-    with closing(trainer.loggers), writing(folder):
+    with closing(trainer.loggers), writing(folder), page.closing() if page else nullcontext():
         if config["init_from"] and checkpoint is None:
             score_initial_weights(folder, trainer, module, data)
         try:

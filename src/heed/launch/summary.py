@@ -1,6 +1,7 @@
 """The lines printed before and after a run."""
 
 import math
+import platform
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 
+from heed import __version__
 from heed.data.datamodule import TranslationData
+from heed.report.run_page import REPORT
 from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
 from heed.training.module import TranslationModule
 
 
-def run_summary(
-    folder: Path, trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
-) -> str:
-    """Return what is about to be trained: data, model, device, steps, options that differ from the defaults, folder."""
+def run_facts(
+    trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, differences: Sequence[str]
+) -> dict[str, str]:
+    """Return what is about to be trained: data, model, device, steps, options that differ from the defaults."""
     corpus, tokenizer, model, planner = data.corpus, module.tokenizer, module.model, data.planner
     counts = {"train": len(data.train)} | {name: len(text) for name, text in data.texts.items()}
     directions = ", ".join(" → ".join(direction) for direction in corpus.directions)
@@ -26,34 +30,42 @@ def run_summary(
     subwords = f"{tokenizer.src_vocab:,}" if tokenizer.joint else f"{tokenizer.src_vocab:,} + {tokenizer.tgt_vocab:,}"
     steps = planned_steps(trainer, data)
     limit = f"about {steps:,} steps" if steps else "no limit of steps"
-    lines = [
-        f"Data:     {corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
-        f"Model:    {model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
+    facts = {
+        "Data": f"{corpus.name}, {directions}; pairs: {sizes}; {subwords} subwords",
+        "Model": f"{model.config.family}, {sum(p.numel() for p in model.parameters()):,} parameters, on "
         f"{trainer.world_size} × {trainer.strategy.root_device.type} in {trainer.precision}",
-        f"Training: {limit}, {data.train_tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
+        "Training": f"{limit}, {data.train_tgt_tokens / planner.batch_tokens:,.0f} per epoch, "
         f"{planner.batch_tokens:,} target tokens each, validation every {trainer.val_check_interval:,}",
-        f"Options:  {' '.join(differences) or 'the defaults'}",
-        *idle_devices(trainer.world_size, data),
-        f"Folder:   {folder}",
-    ]
-    return "\n".join(lines)
+        "Options": " ".join(differences) or "the defaults",
+    }
+    return facts | ({"Devices": advice} if (advice := idle_devices(trainer.world_size, data)) else {})
 
 
-def idle_devices(devices: int, data: TranslationData) -> list[str]:
+def machine_facts(trainer: L.Trainer, data: TranslationData) -> dict[str, str]:
+    """Return what the page of the run says beyond `run_facts`: what was cleaned, the machine and the versions."""
+    device = trainer.strategy.root_device
+    machine = [torch.cuda.get_device_name(device)] if device.type == "cuda" else []
+    machine += [f"{platform.system()} {platform.machine()}", f"{torch.get_num_threads()} CPU threads"]
+    machine += [f"heed {__version__}", f"torch {torch.__version__}", f"Python {platform.python_version()}"]
+    return {"Cleaning": data.corpus.train.describe_cleaning(), "Machine": ", ".join(machine)}
+
+
+def idle_devices(devices: int, data: TranslationData) -> str:
     """Return a line of advice if a step has fewer micro-batches than there are devices."""
     device_tokens, used = data.planner.device_tokens, math.ceil(data.step_tokens / data.planner.device_tokens)
     if data.planner.auto or used >= devices:
-        return []
-    return [
-        f"Devices:  {devices - used} of {devices} will be idle: a step's {data.step_tokens:,.0f} source and target "
+        return ""
+    return (
+        f"{devices - used} of {devices} will be idle: a step's {data.step_tokens:,.0f} source and target "
         f"tokens fit into {used} × batching.device_tokens={device_tokens}; "
         f"try {math.floor(data.step_tokens / (devices - 0.5))} (this changes rounding and dropout masks)."
-    ]
+    )
 
 
 def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -> str:
     """Return the main results of a finished run, and a command that translates ``example``, a source sentence."""
     lines = [
+        f"Report:   {folder / REPORT}",
         f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
         f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
     ]

@@ -65,6 +65,20 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether a process of this machine trains in a folder."""
+    from filelock import FileLock, Timeout
+
+    try:
+        if (folder / LOCK).exists():
+            FileLock(folder / LOCK, blocking=False).acquire().lock.release()
+    except Timeout:
+        return True
+    except OSError:  # the folder may only be read
+        pass
+    return False
+
+
 def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():

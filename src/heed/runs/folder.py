@@ -1,7 +1,9 @@
 """The files of one run, ``runs/NAME/TIME``: start or resume it, and write what it produces."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 from heed.data.text import ParallelText
@@ -9,8 +11,9 @@ from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
 from heed.files import replacing
 from heed.runs.config import read_config, write_config
-from heed.runs.results import PRUNED
+from heed.runs.results import FACTS, PRUNED
 from heed.runs.resume import starting_checkpoint
+from heed.runs.state import FAILURE
 
 COUNTED_PAIRS = 1_000_000
 """Training pairs whose words are counted: enough to tell whether a word is rare."""
@@ -41,6 +44,7 @@ class RunFolder:
             self.config = {**self.config, "ckpt_path": read_config(self.path).get("ckpt_path")}
         if write:
             write_config(self.path, self.config)
+            (self.path / FAILURE).unlink(missing_ok=True)  # of the process that is resumed
         return checkpoint
 
     def write_translations(self, split: str, text: ParallelText, translations: list[str]) -> None:
@@ -70,10 +74,21 @@ class RunFolder:
         counted = min(pairs, COUNTED_PAIRS)
         write_counts(self.path / "translations" / WORD_COUNTS, counts, pairs=counted, of=pairs)
 
+    def write_facts(self, facts: Mapping[str, str]) -> None:
+        """Write ``facts.json``: what the run trains on what, known when it starts."""
+        with replacing(self.path / FACTS) as partial:
+            partial.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
     def write_pruned(self, step: int) -> None:
         """Write ``pruned.txt``, which says that a search ended the run early."""
         with replacing(self.path / PRUNED) as partial:
             partial.write_text(f"The search ended this run early, after step {step:,}.\n", encoding="utf-8")
+
+
+def write_failure(run: Path, reason: str, error: BaseException) -> None:
+    """Write ``failure.txt``: the reason in the first line, then the traceback."""
+    with replacing(run / FAILURE) as partial:
+        partial.write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
 
 
 def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[Path, Path]]:

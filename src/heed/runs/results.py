@@ -21,6 +21,9 @@ RESULTS = "results.json"
 PRUNED = "pruned.txt"
 """Written instead of the results if a search ended the run early."""
 
+FACTS = "facts.json"
+"""What the run trains on what, as the terminal shows it at the start."""
+
 FORMAT = 1
 """The version of the schema, which docs/run-folder.md describes."""
 

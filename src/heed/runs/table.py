@@ -12,11 +12,9 @@ from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.results import RESULTS, read_results
+from heed.runs.state import FAILURE, find_state
 
 Row = dict[str, Any]
-
-FAILURE = "failure.txt"
-"""Written to the folder of a grid's job that failed: the reason in the first line, then the traceback."""
 
 COLUMNS = {
     "run": ("run", ""),
@@ -160,10 +158,7 @@ def _row(run: Path) -> Row:
             row |= _unfinished(run / METRICS)
         except (OSError, ValueError, KeyError, TypeError, csv.Error):
             row["state"] = f"{METRICS} cannot be read"
-    if (run / FAILURE).is_file():
-        failure = (run / FAILURE).read_text(encoding="utf-8", errors="replace")
-        return row | {"state": "failed: " + failure.partition("\n")[0]}
-    return row | {"state": row["state"] or "unfinished"}
+    return row | {"state": row["state"] or ": ".join(filter(None, find_state(run)))}
 
 
 def _finished(results: Mapping[str, Any]) -> Row:

@@ -1,24 +1,11 @@
 /* Attention maps that a reader can point at: the pieces of a sentence pair, the links between them, the maps of all layers
    and heads. Pages set `view` and show a `System` for each model. */
-"use strict";
 const EXPLAIN = {
   cross: "Each piece of the translation (query) attends to the source (keys) when the model predicts it.",
   encoder_self: "The source, twice. Each piece (query) attends to all pieces (keys).",
   decoder_self: "The decoder's input, from <s> on, twice. Each piece (query) attends to itself and to earlier pieces (keys).",
 };
 const view = { kind: "cross", sentence: 0, systems: [], titles: {}, note: "", onhighlight: null };
-const $ = id => document.getElementById(id);
-const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, ...children) {
-  const element = tag.startsWith("svg:") ? document.createElementNS(SVG, tag.slice(4)) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name in element && typeof value === "function") element[name] = value;
-    else if (value !== false) element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children);
-  return element;
-}
 
 /* The maps of one kind of attention and one sentence pair: weights in the order L H Q K, as bytes in base64 or as numbers.
    Head index H, one beyond the last, is the mean of the heads. */
@@ -48,9 +35,6 @@ class Maps {
    at 45 %, so that the word stays readable. */
 const heat = (weight, most = 100) => `${(most * Math.sqrt(weight)).toFixed(1)}%`;
 const BEHIND_WORDS = 45, SHADES = 10, SMALLEST_FONT = .68;
-/* Wide content, inside a region that scrolls sideways and that the keyboard can reach. */
-const scroll = (name, ...children) => make("div", { class: "scroll", role: "region", "aria-label": name, tabindex: 0 },
-  ...children, make("p", { class: "hint", "aria-hidden": "true" }, "scroll sideways →"));
 const isAmong = (index, at) => index >= at.index && index < at.index + at.count;
 const isRightToLeft = element => getComputedStyle(element).direction === "rtl";
 /* Text whose direction does not change that of the text around it. */

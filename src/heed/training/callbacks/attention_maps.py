@@ -13,15 +13,16 @@ import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.text import ParallelText
+from heed.files import replacing
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
+from heed.runs.records import ARRAYS, ATTENTION, PIECES, is_kept
 from heed.training.loggers import log_images
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
 """Phenomena of the synthetic corpus whose translation depends on a distant word, the most instructive first."""
 MAX_FRAMES = 12
 """Largest number of panels in a filmstrip."""
-ARRAYS = "maps.npz"
 
 
 class DrawAttentionMaps(Callback):
@@ -31,7 +32,8 @@ class DrawAttentionMaps(Callback):
     folder contains
 
     - ``attention/STEP/SENTENCE.png``: all layers and heads at a validation, and ``maps.npz``: the cross-attention as
-      arrays "L H T S" by sentence;
+      arrays "L H T S" by sentence. A long run keeps some of its validations (`is_kept`);
+    - ``attention/pieces.json``: for each sentence its texts, and the pieces of the rows and columns of its maps;
     - ``attention/final/``: the same for the final weights. In addition, for each sentence, its clearest cross-attention
       map at full size (``SENTENCE.cross.png``) and over the validations (``SENTENCE.forming.png``).
 
@@ -52,6 +54,10 @@ class DrawAttentionMaps(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
+            every: Any = trainer.val_check_interval
+            for earlier in _validation_folders(trainer):
+                if not is_kept(int(earlier.name), now=trainer.global_step, every=every):
+                    shutil.rmtree(earlier)
             folder = _folder(trainer) / f"{trainer.global_step:07d}"
             pictures = self._draw(pl_module, folder, history=[])
             log_images(trainer.loggers, "attention", pictures, step=trainer.global_step)
@@ -80,6 +86,7 @@ class DrawAttentionMaps(Callback):
         src, tgt = ([side[row] for row in sentences.values()] for side in (valid.src, valid.tgt))
         pictures: dict[str, Path] = {}
         arrays: dict[str, Any] = {}
+        pieces: dict[str, Any] = {}
         for (name, row), attended in zip(sentences.items(), module.translator.attend(src, tgt), strict=True):
             sets = attended.map_sets
             if not sets:
@@ -89,6 +96,8 @@ class DrawAttentionMaps(Callback):
             figures = {name: draw_overview(sets, heading=[*heading, f"Its own translation: {translations[row]}"])}
             if attended.cross is not None:
                 arrays[name] = attended.cross.astype(np.float16)
+                texts = {"source": attended.source, "target": attended.target}
+                pieces[name] = {**texts, "rows": attended.tgt_pieces, "columns": attended.src_pieces}
                 if history:
                     layer, head = most_informative_head(attended.cross)
                     frames = {f"step {int(past.name):,}": _load_arrays(past)[name][layer, head] for past in history}
@@ -98,6 +107,8 @@ class DrawAttentionMaps(Callback):
                 pictures[title] = folder / f"{title}.png"
                 figure.save(pictures[title])
         np.savez_compressed(folder / ARRAYS, **arrays)
+        with replacing(folder.parent / PIECES) as partial:
+            partial.write_text(json.dumps(pieces, ensure_ascii=False), encoding="utf-8")
         return pictures
 
 
@@ -133,7 +144,7 @@ def choose_sentences(text: ParallelText, lengths: npt.NDArray[np.integer[Any]], 
 
 
 def _folder(trainer: L.Trainer) -> Path:
-    return Path(trainer.default_root_dir, "attention")
+    return Path(trainer.default_root_dir, ATTENTION)
 
 
 def _validation_folders(trainer: L.Trainer) -> list[Path]:

@@ -1,6 +1,5 @@
 """Training and validation metrics: ``metrics.csv``, the loggers, the terminal, and totals over the run."""
 
-import csv
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -13,8 +12,9 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from heed.data.datamodule import StepShard
-from heed.files import replacing
 from heed.progress import print_line
+from heed.runs.checkpoints import METRICS
+from heed.runs.records import SPEED, CSVRecords
 from heed.training.callbacks.progress import TrainingProgress, validation_line
 
 
@@ -33,7 +33,7 @@ class MetricsLogger(Callback):
         self.totals: dict[str, float] = counts | dict.fromkeys(("step_seconds", "wait_seconds", "fit_seconds"), 0.0)
         """Over all processes and all resumes of the run."""
         self.epoch = 0
-        self._csv = MetricsCSV(Path("metrics.csv"))
+        self._metrics, self._speed = CSVRecords(Path(METRICS), ()), CSVRecords(Path(SPEED), ())
         self._progress = TrainingProgress()
         self._sums = torch.zeros(len(self.SUMS))
         self._restored_sums: Tensor | None = None
@@ -90,9 +90,12 @@ class MetricsLogger(Callback):
             if trainer.is_global_zero:
                 self._sums += self._restored_sums.to(self._sums)
             self._restored_sums = None
-        self._csv = MetricsCSV(Path(trainer.default_root_dir, "metrics.csv"))
         if trainer.is_global_zero:
-            self._csv.start(after_step=trainer.global_step, metrics=pl_module.metrics)
+            folder = Path(trainer.default_root_dir)
+            self._metrics = CSVRecords(folder / METRICS, metrics_fields(pl_module.metrics))
+            self._speed = CSVRecords(folder / SPEED, ("step", "tokens", "seconds", "tokens_per_second", "data_wait"))
+            for records in (self._metrics, self._speed):
+                records.start(after_step=trainer.global_step)
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: StepShard, _: int) -> None:
         if self._step_clock is None:
@@ -130,7 +133,7 @@ class MetricsLogger(Callback):
         names = ("loss", "bleu", "chrf", *pl_module.metrics, "aer")
         scores = {key: found[f"valid/{key}"] for key in names if f"valid/{key}" in found}
         row = {f"valid_{key}": value for key, value in scores.items()}
-        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **row})
+        self._metrics.append({"step": trainer.global_step, "epoch": self.epoch, **row})
         self._update_fit_seconds()
         print_line(
             validation_line(trainer.global_step, scores, epoch=self.epoch, train_seconds=self.totals["fit_seconds"])
@@ -163,13 +166,17 @@ class MetricsLogger(Callback):
         if not trainer.is_global_zero:
             return
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        self._csv.append({"step": trainer.global_step, "epoch": self.epoch, **finite})
+        self._metrics.append({"step": trainer.global_step, "epoch": self.epoch, **finite})
         skipped = module.skipped.total
         logged = {**finite, **speed, "padding": self.padding, "epoch": self.epoch}
         logged |= {"skipped_steps": skipped} if skipped else {}
         for logger in trainer.loggers:
             logger.log_metrics({f"train/{key}": value for key, value in logged.items()}, step=trainer.global_step)
         self._update_fit_seconds()
+        tokens = self.totals["src_tokens"] + self.totals["tgt_tokens"]
+        self._speed.append(
+            {"step": trainer.global_step, "tokens": tokens, "seconds": self.totals["fit_seconds"], **speed}
+        )
         self._progress.describe(
             trainer, finite, epoch=self.epoch, speed=speed["tokens_per_second"], skipped_steps=skipped
         )
@@ -185,44 +192,10 @@ class MetricsLogger(Callback):
         self._fit_clock = now
 
 
-class MetricsCSV:
-    """The file ``metrics.csv`` of a run: one row per report of training metrics, and one per validation."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.fields: list[str] = []
-
-    def start(self, *, after_step: int, metrics: Iterable[str] = ()) -> None:
-        """Create the file, or remove the rows after a step: a resumed run writes them again.
-
-        Args:
-            after_step: the last step whose rows are kept.
-            metrics: names of validation metrics other than loss, BLEU, chrF and AER.
-        """
-        scores = ("loss", "bleu", "chrf", *metrics, "aer")
-        self.fields = ["step", "epoch", "lr", "loss", "nll", "grad_norm", *(f"valid_{name}" for name in scores)]
-        kept = [row for row in _complete_rows(self.path) if int(row["step"]) <= after_step]
-        with replacing(self.path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.fields)
-            writer.writeheader()
-            writer.writerows({field: row.get(field) for field in self.fields} for row in kept)
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Append a row; fields that are not given stay empty."""
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self.fields).writerow(
-                {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
-            )
-
-
-def _complete_rows(path: Path) -> list[dict[str, str]]:
-    """Read the rows of a metrics file, except those that a kill or a full disk truncated."""
-    if not path.is_file():
-        return []
-    # Drop a last row without a line end: its last number may be truncated.
-    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
-    header, *rows = [*csv.reader(text.splitlines())] or [[]]
-    return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]
+def metrics_fields(metrics: Iterable[str]) -> list[str]:
+    """Return the columns of ``metrics.csv``, given the names of validation metrics other than loss, BLEU, chrF and AER."""
+    scores = ("loss", "bleu", "chrf", *metrics, "aer")
+    return ["step", "epoch", "lr", "loss", "nll", "grad_norm", *(f"valid_{name}" for name in scores)]
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

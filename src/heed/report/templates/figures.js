@@ -1,0 +1,147 @@
+/* Figures that are drawn from data: line charts and heat maps, each with a button that saves it as SVG. */
+
+/* A figure element: title, content, button. `draw` returns the SVG, and is called again when the width changes. */
+function figure(title, unit, draw) {
+  const body = make("div", { class: "drawing" });
+  const element = make("figure", {},
+    make("figcaption", {}, make("h3", {}, title, " ", make("small", {}, unit)),
+      make("button", { type: "button", class: "save", "aria-label": `Save “${title}” as SVG`, onclick: () => saveSvg(body.querySelector("svg"), title, unit) }, "SVG")),
+    body);
+  let width = 0;
+  element.redraw = () => body.replaceChildren(draw(width));
+  new ResizeObserver(([entry]) => requestAnimationFrame(() => {
+    if (Math.round(entry.contentRect.width) === width) return;
+    width = Math.round(entry.contentRect.width);
+    element.redraw();
+  })).observe(element);
+  return element;
+}
+
+/* Save an SVG with its computed colours and fonts, in the light theme and under its title. */
+function saveSvg(svg, title, unit) {
+  const root = document.documentElement, theme = root.dataset.theme;
+  root.dataset.theme = "light";
+  const copy = svg.cloneNode(true), originals = [svg, ...svg.querySelectorAll("*")], copies = [copy, ...copy.querySelectorAll("*")];
+  originals.forEach((original, i) => {
+    const style = getComputedStyle(original);
+    for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "font-family", "font-size", "text-anchor"])
+      copies[i].setAttribute(name, style.getPropertyValue(name));
+    copies[i].removeAttribute("class");
+  });
+  if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
+  copy.querySelector("[data-cursor]")?.remove();
+  const [width, height, head] = [+svg.getAttribute("width"), +svg.getAttribute("height"), 30];
+  const attributes = { xmlns: SVG, width, height: height + head, viewBox: `0 ${-head} ${width} ${height + head}` };
+  for (const [name, value] of Object.entries(attributes)) copy.setAttribute(name, value);
+  copy.prepend(make("svg:rect", { y: -head, width, height: height + head, fill: "#fff" }),
+    make("svg:text", { x: 8, y: 18 - head, "font-family": "sans-serif", "font-size": 14, "font-weight": 600 }, unit ? `${title}, ${unit}` : title));
+  const name = `${title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.svg`;
+  const url = URL.createObjectURL(new Blob([copy.outerHTML], { type: "image/svg+xml" }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/* At most `most` round numbers within the range. */
+function roundTicks(low, high, most) {
+  const power = 10 ** Math.floor(Math.log10((high - low) / most));
+  const step = [1, 2, 5, 10].map(factor => factor * power).find(each => (high - low) / each <= most);
+  return Array.from({ length: Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1 }, (_, i) => (Math.ceil(low / step - 1e-9) + i) * step);
+}
+const logTicks = (low, high) => {
+  const all = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+    for (const factor of [1, 2, 5]) if (factor * 10 ** power >= low && factor * 10 ** power <= high) all.push(factor * 10 ** power);
+  return all.length > 6 ? all.filter(tick => Number.isInteger(Math.log10(tick) + 1e-12) || Math.abs(Math.log10(tick) % 1) < 1e-9) : all;
+};
+const short = value => {
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${+(value / 1e9).toPrecision(3)} G`;
+  if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)} M`;
+  if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)} k`;
+  return size && size < 1e-3 ? value.toExponential(1).replace("e", "e") : `${+value.toPrecision(4)}`;
+};
+
+/* A line chart. `curves`: {name, side, x, y} with increasing x. The pointer or the arrow keys move a cursor that shows values.
+   `x`: {name, format}. `reference`: x of a dashed line. */
+function lineChart({ title, curves, x, log, reference, height = 210 }) {
+  return width => {
+    const right = curves.some(curve => curve.name) ? 46 : 12, left = 52, top = 10, bottom = 36;
+    const xs = curves.flatMap(curve => curve.x), ys = curves.flatMap(curve => curve.y).filter(value => !log || value > 0);
+    let [x0, x1] = [Math.min(0, ...xs), Math.max(...xs)], [y0, y1] = [Math.min(...ys), Math.max(...ys)];
+    if (x0 === x1) x1 = x0 + 1;
+    const margin = y1 > y0 ? (y1 - y0) * .05 : Math.abs(y0) * .1 || 1;
+    if (!log) [y0, y1] = [y0 >= 0 && y0 < .35 * y1 ? 0 : y0 - margin, y1 + margin];
+    else if (y1 < y0 * 1.5) [y0, y1] = [y0 / 1.5, y1 * 1.5];
+    const along = value => left + (value - x0) / (x1 - x0) * (width - left - right);
+    const share = log ? value => Math.log(Math.max(value, y0) / y0) / Math.log(y1 / y0) : value => (value - y0) / (y1 - y0);
+    const up = value => height - bottom - share(value) * (height - top - bottom);
+    const svg = make("svg:svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0 });
+    const ticks = log ? logTicks(y0, y1) : roundTicks(y0, y1, 5);
+    for (const tick of ticks) svg.append(
+      make("svg:line", { class: "grid", x1: left, x2: width - right, y1: up(tick), y2: up(tick) }),
+      make("svg:text", { class: "tick end", x: left - 7, y: up(tick) + 4 }, short(tick)));
+    for (const tick of x.ticks(x0, x1, Math.max(2, Math.floor((width - left - right) / 80))))
+      svg.append(make("svg:text", { class: "tick middle", x: along(tick), y: height - bottom + 17 }, x.format(tick)));
+    svg.append(make("svg:text", { class: "tick middle", x: left + (width - left - right) / 2, y: height - 4 }, x.name));
+    if (reference > x0 && reference <= x1) svg.append(make("svg:line", { class: "reference", x1: along(reference), x2: along(reference), y1: top, y2: height - bottom }));
+    const ends = [];
+    for (const curve of curves) {
+      const points = curve.x.map((value, i) => [along(value), up(curve.y[i])]);
+      const group = make("svg:g", { class: `side-${curve.side}` });
+      group.append(make("svg:path", { class: "curve", d: points.map(([px, py], i) => `${i ? "L" : "M"}${px.toFixed(1)} ${py.toFixed(1)}`).join("") }));
+      if (points.length <= 40) group.append(...points.map(([px, py]) => make("svg:circle", { class: "dot", cx: px.toFixed(1), cy: py.toFixed(1), r: 2.6 })));
+      if (curve.name) ends.push({ group, name: curve.name, y: points.at(-1)[1] });
+      svg.append(group);
+    }
+    ends.sort((a, b) => a.y - b.y).forEach((end, i) => {  // names at the ends of the lines, one below the other
+      if (i) end.y = Math.max(end.y, ends[i - 1].y + 14);
+      end.group.append(make("svg:text", { class: "own", x: width - right + 5, y: end.y + 4 }, end.name));
+    });
+    const cursor = make("svg:g", { "data-cursor": "" });
+    svg.append(cursor);
+    const all = [...new Set(xs)].sort((a, b) => a - b);
+    const nearest = (values, value) => values.reduce((best, each, i) => Math.abs(each - value) < Math.abs(values[best] - value) ? i : best, 0);
+    const describe = at => curves.map(curve => `${curve.name} ${short(curve.y[nearest(curve.x, at)])}`.trim()).join(", ");
+    svg.setAttribute("aria-label", `${title}: ${describe(x1)} at ${x.name} ${x.format(x1)}`);
+    let index = all.length - 1;
+    const show = to => {
+      index = Math.max(0, Math.min(to, all.length - 1));
+      const at = all[index], text = `${x.format(at)}: ${describe(at)}`;
+      const label = make("svg:text", { class: along(at) > width / 2 ? "end" : "start", x: along(at) + (along(at) > width / 2 ? -6 : 6), y: top + 4 }, text);
+      cursor.replaceChildren(make("svg:line", { class: "cursor", x1: along(at), x2: along(at), y1: top, y2: height - bottom }),
+        ...curves.map(curve => nearest(curve.x, at)).map((i, c) => make("svg:circle", { class: `side-${curves[c].side} dot`, cx: along(curves[c].x[i]), cy: up(curves[c].y[i]), r: 4 })), label);
+      svg.setAttribute("aria-label", `${title} at ${x.name} ${text}`);
+    };
+    svg.addEventListener("pointermove", event => show(nearest(all, x0 + (event.clientX - svg.getBoundingClientRect().left - left) / (width - left - right) * (x1 - x0))));
+    svg.addEventListener("pointerleave", () => cursor.replaceChildren());
+    svg.addEventListener("focus", () => { if (svg.matches(":focus-visible")) show(index); });
+    svg.addEventListener("blur", () => cursor.replaceChildren());
+    svg.addEventListener("keydown", event => {
+      const to = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: all.length - 1, PageUp: index - 10, PageDown: index + 10 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      show(to);
+    });
+    return svg;
+  };
+}
+
+/* A heat map of `weights`, bytes in the order of rows and columns. */
+const CELL = 20;
+function heatMap({ rows, columns, weights, name }) {
+  const context = make("canvas").getContext("2d");
+  context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const longest = labels => Math.max(0, ...labels.map(label => context.measureText(label).width)) + 12;
+  const left = longest(rows), top = longest(columns), width = left + CELL * columns.length + 6, height = top + CELL * rows.length + 4;
+  const svg = make("svg:svg", { class: "map side-0", width, height, role: "img", "aria-label": name });
+  columns.forEach((label, k) => svg.append(make("svg:text", { transform: `translate(${left + (k + .5) * CELL + 4} ${top - 6}) rotate(-90)` }, label)));
+  rows.forEach((label, q) => svg.append(make("svg:text", { class: "end", x: left - 6, y: top + (q + .5) * CELL + 4 }, label)));
+  svg.append(make("svg:rect", { class: "frame", x: left, y: top, width: CELL * columns.length, height: CELL * rows.length }));
+  weights.forEach((weight, i) => {
+    if (weight < 3) return;
+    const [q, k] = [Math.floor(i / columns.length), i % columns.length];
+    svg.append(make("svg:rect", { x: left + k * CELL + .5, y: top + q * CELL + .5, width: CELL - 1, height: CELL - 1, "fill-opacity": Math.sqrt(weight / 255).toFixed(2) },
+      make("svg:title", {}, `${rows[q]} → ${columns[k]}: ${Math.round(weight / 2.55)} %`)));
+  });
+  return svg;
+}
