@@ -1,4 +1,4 @@
-"""The page of a run, kept up to date while the run trains."""
+"""Keep the page of a run up to date while the run trains."""
 
 import time
 import warnings
@@ -19,22 +19,24 @@ MAX_SHARE, FREE_SECONDS = 0.01, 1.0
 
 
 class RunPage:
-    """Writes the page when training starts, after each validation unless that takes too much time, and at the end."""
+    """The page, written when training starts, after validations and when the run ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.callback = LambdaCallback(on_train_start=self.update, on_validation_end=self.update)
+        """It comes after the callbacks that write what the page shows."""
         self.seconds = 0.0
-        """In which the page was written."""
+        """Spent on the page."""
         self._start = time.perf_counter()
 
-    @property
-    def callback(self) -> LambdaCallback:
-        """It comes after the callbacks that write what the page shows."""
-        return LambdaCallback(on_train_start=self._update, on_validation_end=self._update)
+    def update(self, *_: object) -> None:
+        """Write the page, unless it has taken too much time so far."""
+        if self.seconds <= MAX_SHARE * (time.perf_counter() - self._start) + FREE_SECONDS:
+            self._write(is_running=True)
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Write the page after the block; if that fails, record why. A run that did not start training gets neither."""
+        """Write the page after the block and, if that fails, the reason; nothing if training has not started."""
         try:
             yield
         except Exception as error:
@@ -45,15 +47,10 @@ class RunPage:
             if (self.folder / METRICS).exists():
                 self._write(is_running=False)
 
-    def _update(self, *_: object) -> None:
-        if self.seconds <= MAX_SHARE * (time.perf_counter() - self._start) + FREE_SECONDS:
-            self._write(is_running=True)
-
     def _write(self, *, is_running: bool) -> None:
-        """Write the page. If it cannot be written, the run goes on."""
         start = time.perf_counter()
         try:
             write_report(self.folder, is_running=is_running)
-        except Exception as error:
+        except Exception as error:  # the run goes on without a page
             warnings.warn(f"The page of {self.folder} cannot be written: {first_line(error)}", stacklevel=2)
         self.seconds += time.perf_counter() - start

@@ -30,7 +30,6 @@ SAMPLES_BYTES, MAP_BYTES = 1_500_000, 100_000
 """Of all samples, and of the maps of a sentence. If there are more, fewer validations are shown."""
 MAX_SENTENCES = 8
 """Sentences of a validation set whose translations and maps are shown."""
-TITLES = {"comet": "COMET", "aer": "Alignment error rate"}
 
 Curve = tuple[list[int], list[float]]
 """Steps and values."""
@@ -70,7 +69,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
         return render_template(
             "run.html.j2",
             run=_shell_path(run),
-            folder=run.resolve(),
+            path=run.resolve(),
             config=config or {},
             state=state,
             reason=reason,
@@ -108,19 +107,18 @@ def _resume_command(run: Path) -> str:
 
 
 def _figures(rows: Sequence[Mapping[str, str]], speed: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return the title, the unit, and the curves by name of each figure that has data."""
+    """Return the title, the unit, and the curves by name of each figure. Curves may be empty."""
     columns = [name.removeprefix("valid_") for name in (rows[0] if rows else ()) if name.startswith("valid_")]
     figures: list[tuple[str, str, dict[str, Curve]]] = [
         ("Loss", "nats per target token", {"train": _curve(rows, "nll"), "valid": _curve(rows, "valid_loss")}),
         ("BLEU and chrF", "validation", {"BLEU": _curve(rows, "valid_bleu"), "chrF": _curve(rows, "valid_chrf")}),
-        *((TITLES.get(name, name), "validation", {"valid": _curve(rows, f"valid_{name}")}) for name in columns[3:]),
+        *((name, "validation", {"valid": _curve(rows, f"valid_{name}")}) for name in columns[3:]),
         ("Learning rate", "", {"lr": _curve(rows, "lr")}),
         ("Gradient norm", "before clipping", {"norm": _curve(rows, "grad_norm")}),
         ("Speed", "tokens per second", {"speed": _curve(speed, "tokens_per_second")}),
         ("Waiting for data", "fraction of the time", {"waiting": _curve(speed, "data_wait")}),
     ]
-    known = [(title, unit, {name: curve for name, curve in curves.items() if curve[0]}) for title, unit, curves in figures]
-    return [{"title": title, "unit": unit, "curves": curves} for title, unit, curves in known if curves]
+    return [{"title": title, "unit": unit, "curves": curves} for title, unit, curves in figures]
 
 
 def _curve(rows: Sequence[Mapping[str, str]], column: str) -> Curve:

@@ -94,4 +94,4 @@ def _list_page(folder: Path, tick: int) -> str:
         files = [folder / row["run"] / name for name in (CONFIG, FAILURE)]
         started = datetime.fromtimestamp(max(file.stat().st_mtime for file in files if file.exists()))
         row |= {"started": started, "href": f"/{quote(row['run'])}/{REPORT}"}
-    return render_template("runs.html.j2", folder=folder, runs=sorted(rows, key=lambda row: row["started"])[::-1])
+    return render_template("runs.html.j2", path=folder, runs=sorted(rows, key=lambda row: row["started"])[::-1])

@@ -1,6 +1,6 @@
-"""Files with records of training steps, which a run writes as it trains: rows of CSV, or JSON lines.
+"""Files with a record for each step at which a run reports something: rows of CSV, or JSON lines.
 
-Each record has a ``step``. A resumed run removes the records after its checkpoint, and writes them again.
+A resumed run removes the records after its checkpoint, and writes them again.
 """
 
 import csv
@@ -12,13 +12,11 @@ from typing import Any
 from heed.files import replacing
 
 SPEED = "speed.csv"
-"""Tokens, seconds and speed by step: what depends on the clock, and is therefore not in ``metrics.csv``."""
+"""What depends on the clock, and is therefore not in ``metrics.csv``; and the tokens so far."""
 SAMPLES = "samples.jsonl"
-"""Sample translations at each validation."""
-ATTENTION, ARRAYS, PIECES = "attention", "maps.npz", "pieces.json"
-"""The folder of the attention maps; in the folder of a step, the weights; the sentences that they belong to."""
 DIAGNOSES = "diagnoses.jsonl"
-"""Symptoms of a run that goes wrong, as sentences."""
+ATTENTION, ARRAYS, PIECES = "attention", "maps.npz", "pieces.json"
+"""The folder of the attention maps; the weights in its folder of a step; the sentences that they belong to."""
 
 MAX_KEPT = 100
 """Validations whose samples and attention maps are kept."""
@@ -28,8 +26,7 @@ class CSVRecords:
     """A CSV file with a header."""
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
-        self.path = path
-        self.fields = fields
+        self.path, self.fields = path, fields
 
     def start(self, *, after_step: int) -> None:
         """Create the file, or remove the rows after a step."""
@@ -54,16 +51,8 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a file of JSON lines, except truncated ones; none if there is no file."""
-    records = []
-    for line in _complete_lines(path):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
-            records.append(record)
-    return records
+    """Read the records of a file of JSON lines, except a truncated last one; none if there is no file."""
+    return [json.loads(line) for line in _complete_lines(path)]
 
 
 def keep_json_lines(path: Path, keep: Callable[[int], bool], new: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -76,10 +65,10 @@ def keep_json_lines(path: Path, keep: Callable[[int], bool], new: Iterable[Mappi
 
 
 def is_kept(step: int, *, now: int, every: int) -> bool:
-    """Return whether the samples and maps of an earlier validation are still kept at step ``now``.
+    """Return whether samples and maps of an earlier validation are kept at step ``now``, at most `MAX_KEPT` in all.
 
-    With validations every ``every`` steps, those at multiples of ``every`` × 1, 2, 4, … are kept, so that there are at
-    most `MAX_KEPT`. This depends on the steps alone: a resumed run keeps what an uninterrupted one keeps.
+    Of validations every ``every`` steps, each second, fourth, … is kept. This depends on the steps alone, so that a
+    resumed run keeps the same ones as an uninterrupted run.
     """
     stride = every
     while now > stride * MAX_KEPT:
@@ -88,8 +77,6 @@ def is_kept(step: int, *, now: int, every: int) -> bool:
 
 
 def _complete_lines(path: Path) -> list[str]:
-    if not path.is_file():
-        return []
-    # Without the last line if it has no end: its last number may be truncated.
-    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    # Without a last line that has no end: its last number may be truncated.
+    text, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n") if path.is_file() else [""] * 3
     return text.split("\n") if text else []

@@ -48,30 +48,29 @@ function roundTicks(low, high, most) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1 }, (_, i) => (Math.ceil(low / step - 1e-9) + i) * step);
 }
 const logTicks = (low, high) => {
-  const all = [];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-    for (const factor of [1, 2, 5]) if (factor * 10 ** power >= low && factor * 10 ** power <= high) all.push(factor * 10 ** power);
-  return all.length > 6 ? all.filter(tick => Number.isInteger(Math.log10(tick) + 1e-12) || Math.abs(Math.log10(tick) % 1) < 1e-9) : all;
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))], factors = last - first > 3 ? [1] : [1, 2, 5];
+  const all = Array.from({ length: last - first + 1 }, (_, i) => factors.map(factor => factor * 10 ** (first + i))).flat();
+  return all.filter(tick => tick >= low && tick <= high);
 };
 const short = value => {
   const size = Math.abs(value);
   if (size >= 1e9) return `${+(value / 1e9).toPrecision(3)} G`;
   if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)} M`;
   if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)} k`;
-  return size && size < 1e-3 ? value.toExponential(1).replace("e", "e") : `${+value.toPrecision(4)}`;
+  return size && size < 1e-3 ? `${+value.toPrecision(2)}`.replace("e-", "e−") : `${+value.toPrecision(4)}`;
 };
 
 /* A line chart. `curves`: {name, side, x, y} with increasing x. The pointer or the arrow keys move a cursor that shows values.
-   `x`: {name, format}. `reference`: x of a dashed line. */
-function lineChart({ title, curves, x, log, reference, height = 210 }) {
+   `x`: {name, format}. `wide`: a logarithmic axis if the largest value is 20 times the smallest. `reference`: x of a dashed line. */
+function lineChart({ title, curves, x, wide, reference, height = 210 }) {
   return width => {
     const right = curves.some(curve => curve.name) ? 46 : 12, left = 52, top = 10, bottom = 36;
-    const xs = curves.flatMap(curve => curve.x), ys = curves.flatMap(curve => curve.y).filter(value => !log || value > 0);
+    const xs = curves.flatMap(curve => curve.x), ys = curves.flatMap(curve => curve.y).filter(value => !wide || value > 0);
     let [x0, x1] = [Math.min(0, ...xs), Math.max(...xs)], [y0, y1] = [Math.min(...ys), Math.max(...ys)];
+    const log = wide && y1 > 20 * y0;
     if (x0 === x1) x1 = x0 + 1;
     const margin = y1 > y0 ? (y1 - y0) * .05 : Math.abs(y0) * .1 || 1;
     if (!log) [y0, y1] = [y0 >= 0 && y0 < .35 * y1 ? 0 : y0 - margin, y1 + margin];
-    else if (y1 < y0 * 1.5) [y0, y1] = [y0 / 1.5, y1 * 1.5];
     const along = value => left + (value - x0) / (x1 - x0) * (width - left - right);
     const share = log ? value => Math.log(Math.max(value, y0) / y0) / Math.log(y1 / y0) : value => (value - y0) / (y1 - y0);
     const up = value => height - bottom - share(value) * (height - top - bottom);

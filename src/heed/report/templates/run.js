@@ -25,16 +25,17 @@ if (!AXES[axis] || !steps.length) axis = "steps";
 
 function showCurves() {
   const x = { ...AXES[axis], ticks: roundTicks };
-  $("curves").replaceChildren(...data.figures.map(({ title, unit, curves }) => {
-    const named = Object.entries(curves);
-    return figure(title, unit, lineChart({
-      title, x, log: title === "Gradient norm", reference: data.selected && x.of(data.selected),
+  $("curves").replaceChildren(...data.figures.flatMap(({ title, unit, curves }) => {
+    const named = Object.entries(curves).filter(([, [by]]) => by.length);
+    title = { aer: "Alignment error rate", comet: "COMET" }[title] ?? title;
+    return named.length ? [figure(title, unit, lineChart({
+      title, x, wide: title === "Gradient norm", reference: data.selected && x.of(data.selected),
       curves: named.map(([name, [by, y]]) => ({ name: named.length > 1 ? name : "", side: { valid: 0, BLEU: 0, train: 1, chrF: 2 }[name] ?? 0, x: by.map(x.of), y })),
-    }));
+    }))] : [];
   }));
 }
 
-if (data.figures.length) {
+if ($("curves")) {
   for (const name of steps.length ? Object.keys(AXES) : []) $("axes").append(make("label", {}, make("input", { type: "radio", name: "axis", value: name,
     class: "visually-hidden", checked: name === axis, onchange: () => { axis = name; remember("axis", name); showCurves(); } }), name));
   $("axes").hidden = !steps.length;
