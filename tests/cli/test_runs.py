@@ -64,8 +64,8 @@ def test_rows_of_finished_unfinished_and_failed_runs(runs: Path) -> None:
     assert rows["a/1"]["state"] == ""
     assert (rows["a/1"]["test_bleu"], rows["a/1"]["valid_bleu"], rows["a/1"]["minutes"]) == (21.0, 20.0, 1.5)
     # The last step and the best validation score so far.
-    assert (rows["a/2"]["state"], rows["a/2"]["steps"], rows["a/2"]["valid_bleu"]) == ("unfinished", 60, 12.25)
-    assert (rows["a/3"]["state"], rows["a/3"]["steps"]) == ("unfinished", None)
+    assert (rows["a/2"]["state"], rows["a/2"]["steps"], rows["a/2"]["valid_bleu"]) == ("interrupted", 60, 12.25)
+    assert (rows["a/3"]["state"], rows["a/3"]["steps"]) == ("interrupted", None)
     assert rows["b/1/11_rnn"]["state"] == "failed: seed is x"
     # Overrides that all jobs of a sweep have in common are not shown.
     assert rows["b/1/0_rnn"]["settings"] == "seed=1"

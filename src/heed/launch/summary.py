@@ -67,7 +67,7 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
     lines = [
         f"Report:   {folder / REPORT}",
         f"Trained {results['params']:,} parameters for {results['steps']:,} steps ({results['epochs']} epochs) in "
-        f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s."
+        f"{results['train_seconds']:.0f} s, {results['tokens_per_second']:,.0f} tokens/s.",
     ]
     if steps := results["averaged_steps"]:
         lines.append(f"Weights:  the mean of steps {', '.join(f'{step:,}' for step in steps)}.")

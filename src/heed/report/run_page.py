@@ -6,11 +6,13 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from jinja2 import UndefinedError
 
 from heed import __version__
 from heed.errors import HeedError
@@ -78,7 +80,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             step=max((int(row["step"]) for row in rows), default=0),
             validations=[row for row in rows if row["valid_loss"]],
             results=results,
-            scores=scores_by_split(results) if results else {},
+            scores=scores_by_split(results) if state == "finished" else {},
             facts=_read_json(run / FACTS),
             options=results.get("options") or read_overrides(run),
             example=shlex.quote(next((texts["source"][0] for texts in samples.values()), "A sentence.")),
@@ -87,7 +89,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             version=__version__,
             written=f"{datetime.now():%Y-%m-%d %H:%M:%S}",
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, UndefinedError) as error:
         raise HeedError(f"A file in {run} is damaged or was not written by heed ({error}): copy it again.") from error
 
 
@@ -126,10 +128,11 @@ def _curve(rows: Sequence[Mapping[str, str]], column: str) -> Curve:
     points = [(int(row["step"]), float(row[column])) for row in rows if row[column]]
     points = [(step, value) for step, value in points if math.isfinite(value)]
     if len(points) > 2 * BUCKETS and not column.startswith("valid_"):
-        parts = [part.tolist() for part in np.array_split(points, BUCKETS)]
-        extremes = {tuple(choose(part, key=lambda point: point[1])) for part in parts for choose in (min, max)}
+        size = math.ceil(len(points) / BUCKETS)
+        parts = [points[start : start + size] for start in range(0, len(points), size)]
+        extremes = {choose(part, key=itemgetter(1)) for part in parts for choose in (min, max)}
         points = sorted({points[0], points[-1], *extremes})
-    return [int(step) for step, _ in points], [float(f"{value:.5g}") for _, value in points]
+    return [step for step, _ in points], [float(f"{value:.5g}") for _, value in points]
 
 
 def _thin(items: Sequence[Any], most: int) -> Sequence[Any]:

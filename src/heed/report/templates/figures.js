@@ -64,7 +64,7 @@ const short = value => {
    `x`: {name, format}. `wide`: a logarithmic axis if the largest value is 20 times the smallest. `reference`: x of a dashed line. */
 function lineChart({ title, curves, x, wide, reference, height = 210 }) {
   return width => {
-    const right = curves.some(curve => curve.name) ? 46 : 12, left = 52, top = 10, bottom = 36;
+    const right = curves.some(curve => curve.name) ? 46 : 26, left = 52, top = 10, bottom = 36;
     const xs = curves.flatMap(curve => curve.x), ys = curves.flatMap(curve => curve.y).filter(value => !wide || value > 0);
     let [x0, x1] = [Math.min(0, ...xs), Math.max(...xs)], [y0, y1] = [Math.min(...ys), Math.max(...ys)];
     const log = wide && y1 > 20 * y0;

@@ -193,7 +193,7 @@ class MetricsLogger(Callback):
 
 
 def metrics_fields(metrics: Iterable[str]) -> list[str]:
-    """Return the columns of ``metrics.csv``, given the names of validation metrics other than loss, BLEU, chrF and AER."""
+    """Return the columns of ``metrics.csv``, given the names of metrics other than loss, BLEU, chrF and AER."""
     scores = ("loss", "bleu", "chrf", *metrics, "aer")
     return ["step", "epoch", "lr", "loss", "nll", "grad_norm", *(f"valid_{name}" for name in scores)]
 
