@@ -63,7 +63,8 @@ def results(**changes: Any) -> str:
     """Return the content of results.json."""
     scores = {"bleu": 41.25, "chrf": 60.5, "loss": 1.5, "bleu_signature": "nrefs:1|tok:13a", "chrf_signature": "nc:6"}
     facts = {
-        "name": "mine", "model": "rnn", "data": "files", "seed": 1, "git": None, "params": 1_234_567, "steps": 60, "epochs": 2.5, "tokens": 6000,
+        "name": "mine", "model": "rnn", "data": "files", "seed": 1, "git": None,
+        "params": 1_234_567, "steps": 60, "epochs": 2.5, "tokens": 6000,
         "train_seconds": 90.0, "tokens_per_second": 100.0, "weights": "best", "selected_step": 40,
         "options": ["model=rnn"], "data_fingerprint": "abc", "tokenizer_hash": "def", "search": {"beam_size": 4},
         "valid": scores, "test": scores | {"bleu": 39.75}, "tests": {"test": scores | {"bleu": 39.75}},

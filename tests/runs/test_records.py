@@ -1,6 +1,7 @@
 """Records by step: what is written, and what remains of it when a run is resumed."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_bounded_number_of_validations_is_kept_evenly(validations: int) -> Non
     kept = kept_after(validations, 30)
     assert min(validations, MAX_KEPT // 2) <= len(kept) <= MAX_KEPT + 1
     assert kept[-1] == 30 * validations
-    gaps = {later - earlier for earlier, later in zip(kept[:-1], kept[1:-1], strict=False)}
+    gaps = {later - earlier for earlier, later in pairwise(kept[:-1])}
     assert len(gaps) <= 1
 
 

@@ -1,7 +1,6 @@
 """``heed report``: the pages of runs, as files or served while the runs train."""
 
 import argparse
-from pathlib import Path
 
 from heed.cli.arguments import add
 from heed.cli.lines import path_text, write_lines
