@@ -129,6 +129,8 @@ def test_a_run_that_diverges_ends_with_an_error_and_without_a_checkpoint(
     assert "lower optimizer.lr" in stderr
     for name in ("validated", "stepped"):
         assert not (tmp_path / name / "results.json").exists()
+        assert "Failed after" in (tmp_path / name / "report.html").read_text(encoding="utf-8")
+        assert (tmp_path / name / "failure.txt").read_text().startswith("Training diverged: up to step 1")
         assert not list((tmp_path / name).glob("checkpoints/*"))
 
     # Options that change the training cannot change at a resume.

@@ -19,7 +19,7 @@ from heed.errors import HeedError
 from heed.files import replacing
 from heed.plot.attention_map import most_informative_head, piece_label
 from heed.report.pages import render_template
-from heed.runs.checkpoints import METRICS, latest_checkpoint
+from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
 from heed.runs.config import find_config, read_overrides
 from heed.runs.records import ARRAYS, ATTENTION, DIAGNOSES, PIECES, SAMPLES, SPEED, read_csv, read_json_lines
 from heed.runs.results import FACTS, RESULTS, read_results, scores_by_split
@@ -59,6 +59,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
     if config is None and state != "failed":
         raise HeedError(f"{run} is not the folder of a run: name runs/NAME/TIME, or a copy of it.")
     results = read_results(run / RESULTS) if state == "finished" else {}
+    checkpoint = latest_checkpoint(run)
     try:
         rows, speed, samples = read_csv(run / METRICS), read_csv(run / SPEED), _samples(run / SAMPLES)
         data = {
@@ -76,8 +77,8 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             state=state,
             reason=reason,
             files=[path.relative_to(run).as_posix() for path in [*run.iterdir(), *run.glob("model/*")]],
-            resume=_resume_command(run) if state in ("interrupted", "failed") else "",
-            step=max((int(row["step"]) for row in rows), default=0),
+            resume=_resume_command(run) if checkpoint and state in ("interrupted", "failed") else "",
+            step=max([0, *(int(row["step"]) for row in rows), checkpoint_step(checkpoint) if checkpoint else 0]),
             validations=[row for row in rows if row["valid_loss"]],
             results=results,
             scores=scores_by_split(results) if state == "finished" else {},
@@ -101,8 +102,7 @@ def _shell_path(run: Path) -> str:
 
 def _resume_command(run: Path) -> str:
     kept = [word for word in read_overrides(run) if word.partition("=")[0] not in ("resume", "ckpt_path")]
-    command = ["heed train", *map(shlex.quote, kept), f"hydra.run.dir={_shell_path(run)} resume=true"]
-    return " ".join(command) if latest_checkpoint(run) else ""
+    return " ".join(["heed train", *map(shlex.quote, kept), f"hydra.run.dir={_shell_path(run)} resume=true"])
 
 
 # ---- the data of the figures, which the script of the page draws

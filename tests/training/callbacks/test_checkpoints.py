@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from heed.runs.checkpoints import BUILT_IN, Selection, sign
+from heed.runs.records import read_csv
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=16",
         "model.d_model=16", "trainer=cpu", "batching.batch_tokens=100", "callbacks.attention_maps=null",
@@ -90,7 +91,10 @@ def test_a_resumed_run_ends_with_the_checkpoints_and_metrics_of_an_uninterrupted
     with (stopped / "metrics.csv").open("a") as file:
         file.write("7,0,1.5e-05,6.5,6.4,1.2,,,,,\r\n8,0,1.6")
     resumed = run("stopped", *end, "resume=true")
-    assert (resumed / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
+    for name in ("metrics.csv", "samples.jsonl"):
+        assert (resumed / name).read_bytes() == (whole / name).read_bytes()
+    known_speed = [[(row["step"], row["tokens"]) for row in read_csv(run / "speed.csv")] for run in (resumed, whole)]
+    assert known_speed[0] == known_speed[1]
     assert kept_files(resumed) == kept_files(whole)
     states = [
         torch.load(folder / "checkpoints" / "last-0000009.ckpt", weights_only=True) for folder in (whole, resumed)

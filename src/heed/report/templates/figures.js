@@ -92,8 +92,9 @@ function lineChart({ title, curves, x, wide, reference, height = 210 }) {
       if (curve.name) ends.push({ group, name: curve.name, y: points.at(-1)[1] });
       svg.append(group);
     }
-    ends.sort((a, b) => a.y - b.y).forEach((end, i) => {  // names at the ends of the lines, one below the other
-      if (i) end.y = Math.max(end.y, ends[i - 1].y + 14);
+    // Names at the ends of the lines, one above the other.
+    ends.sort((a, b) => b.y - a.y).forEach((end, i) => {
+      end.y = Math.min(end.y, i ? ends[i - 1].y - 14 : height - bottom - 4);
       end.group.append(make("svg:text", { class: "own", x: width - right + 5, y: end.y + 4 }, end.name));
     });
     const cursor = make("svg:g", { "data-cursor": "" });
