@@ -80,7 +80,9 @@ def test_the_results_page_has_every_field() -> None:
 def test_the_metrics_page_has_every_column() -> None:
     text = (DOCS / "run-folder.md").read_text(encoding="utf-8")
     section = text.partition("## metrics.csv")[2].partition("## results.json")[0]
-    assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE)))) == {*metrics_fields([])}
+    assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE)))) == {
+        *metrics_fields([])
+    }
 
 
 def test_the_architecture_page_has_every_package_and_existing_files() -> None:

@@ -58,13 +58,13 @@ FRAME = """<!doctype html><body><iframe src="page.html" style="border: 0; width:
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 
 
-def measure(html: str, folder: Path, *, width: int) -> dict[str, Any]:
-    """Open a page in a frame of a width in pixels, and return its measurements.
+def measure(html: str, folder: Path, *, width: int, script: str = MEASURE) -> dict[str, Any]:
+    """Open a page in a frame of a width in pixels, and return its measurements, which a script posts to the parent.
 
-    The policy of the page is removed, because it would stop the script that measures.
+    The policy of the page is removed, because it would stop the script.
     """
     page = folder / "page.html"
-    page.write_text(POLICY.sub("", html).replace("</body>", MEASURE), encoding="utf-8")
+    page.write_text(POLICY.sub("", html).replace("</body>", script), encoding="utf-8")
     (folder / "frame.html").write_text(FRAME.format(width=width), encoding="utf-8")
     flags = ["headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
              "disable-component-update", "disable-sync", f"user-data-dir={folder / 'profile'}",

@@ -1,6 +1,7 @@
 """Pages in a browser, on a desktop and on a phone: readable text, nothing cut off, links that end at their words."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -16,7 +17,10 @@ from heed.compare.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Attended
 from heed.report import attention, comparison
+from heed.report.run_page import render_report
+from heed.report.server import _list_page
 from tests.compare.sides import make_run, make_test_set
+from tests.report import runs as run_folders
 from tests.report.chromium import measure, needs_chromium
 
 pytestmark = [pytest.mark.browser, needs_chromium]
@@ -68,7 +72,26 @@ def claims_page() -> str:
     return render_claims(findings, ["A fact."])
 
 
-PAGES = {"compare": compare_page, "attend": attend_page, "claims": claims_page}
+def run_page() -> str:
+    with TemporaryDirectory() as folder:
+        run = run_folders.make_run(Path(folder) / "run", pieces=30)
+        (run / "results.json").write_text(run_folders.results())
+        (run / "diagnoses.jsonl").write_text('{"step": 20, "name": "copies", "message": "Half are copies."}\n')
+        return render_report(run)
+
+
+def runs_page() -> str:
+    with TemporaryDirectory() as folder:
+        for name in ("one", "a-run-with-a-rather-long-name"):
+            (run_folders.make_run(Path(folder) / name) / "failure.txt").write_text(
+                "Training diverged: lower optimizer.lr."
+            )
+        return _list_page(Path(folder), 0)
+
+
+PAGES = {
+    "compare": compare_page, "attend": attend_page, "claims": claims_page, "run": run_page, "runs": runs_page
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
@@ -89,3 +112,50 @@ def test_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
         assert found["loose_links"] == found["crossing_links"] == 0
         assert found["pressed"] == ["false"]
         assert found["upright"] == 2  # the sentence does not fit on one line beside the other model
+
+
+USE_RUN_PAGE = """
+<script>
+const errors = [], blobs = [];
+addEventListener("error", event => errors.push(event.message));
+URL.createObjectURL = blob => { blobs.push(blob); return "data:,"; };
+setTimeout(async () => {
+  const chart = () => document.querySelector(".chart"), slider = document.querySelector("input[type=range]");
+  const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  const translation = () => document.querySelector(".translation").textContent;
+  const weights = () => document.querySelectorAll(".map rect").length;
+  const outputs = () => [...document.querySelectorAll("output")].map(each => each.textContent);
+  const found = { last: [translation(), weights(), outputs()], charts: document.querySelectorAll(".chart").length };
+  press(chart(), "Home");
+  found.first_point = chart().getAttribute("aria-label");
+  document.querySelector("input[value=time]").click();
+  press(chart(), "Home");
+  found.first_second = chart().getAttribute("aria-label");
+  slider.value = 0;
+  slider.dispatchEvent(new Event("input"));
+  found.first = [translation(), weights(), outputs()];
+  found.marked = [...document.querySelectorAll("details li:nth-child(2) ins")].map(each => each.textContent)[0];
+  document.querySelectorAll(".save").forEach(button => button.click());
+  const texts = await Promise.all(blobs.map(blob => blob.text()));
+  const parsed = texts.map(text => new DOMParser().parseFromString(text, "image/svg+xml"));
+  found.saved = parsed.map(svg => svg.querySelector("parsererror") ? "broken" : svg.documentElement.tagName);
+  found.coloured = texts.every(text => /stroke="rgb|fill="rgb/.test(text) && !text.includes("var("));
+  parent.postMessage(JSON.stringify({ errors, ...found }), "*");
+}, 400);
+</script></body>"""
+
+
+def test_the_page_of_a_run_can_be_used_with_the_keyboard(tmp_path: Path) -> None:
+    found = measure(run_page(), tmp_path, width=DESKTOP, script=USE_RUN_PAGE)
+    assert found["errors"] == []
+    assert found["charts"] == 6
+    assert found["first_point"] == "Loss at step 5: train 5.667"
+    assert found["first_second"] == "Loss at seconds 2.5: train 5.667"
+    assert found["last"][0].startswith("Version 60")
+    assert found["first"][0].startswith("Version 20")
+    assert found["last"][2] == ["step 60", "step 60"]
+    assert found["first"][2] == ["step 20", "step 20"], "the sliders of translations and maps move together"
+    assert found["first"][1] != found["last"][1]
+    assert found["marked"] == "40"
+    assert found["saved"] == ["svg"] * 7
+    assert found["coloured"]

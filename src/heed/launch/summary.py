@@ -45,7 +45,7 @@ def machine_facts(trainer: L.Trainer, data: TranslationData) -> dict[str, str]:
     """Return what the page of the run says beyond `run_facts`: what was cleaned, the machine and the versions."""
     device = trainer.strategy.root_device
     machine = [torch.cuda.get_device_name(device)] if device.type == "cuda" else []
-    machine += [f"{platform.system()} {platform.machine()}", f"{torch.get_num_threads()} CPU threads"]
+    machine += [f"{platform.system()} {platform.machine()}", f"CPU threads: {torch.get_num_threads()}"]
     machine += [f"heed {__version__}", f"torch {torch.__version__}", f"Python {platform.python_version()}"]
     return {"Cleaning": data.corpus.train.describe_cleaning(), "Machine": ", ".join(machine)}
 

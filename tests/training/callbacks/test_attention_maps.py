@@ -25,7 +25,7 @@ TINY = ["model=transformer", "model.d_model=16", "model.d_ff=16", "model.num_hea
 
 def drawn_files(folder: Path) -> dict[str, list[str]]:
     return {
-        path.name: sorted(file.name for file in path.iterdir()) for path in sorted((folder / "attention").glob("*"))
+        path.name: sorted(file.name for file in path.iterdir()) for path in sorted((folder / "attention").glob("*/"))
     }
 
 

@@ -1,19 +1,19 @@
 /* Figures that are drawn from data: line charts and heat maps, each with a button that saves it as SVG. */
 
-/* A figure element: title, content, button. `draw` returns the SVG, and is called again when the width changes. */
+/* A figure element: title, content, button. `draw` gets the width and returns the content. Call `redraw` when the figure is on
+   the page; it is called again when the width changes. */
 function figure(title, unit, draw) {
   const body = make("div", { class: "drawing" });
   const element = make("figure", {},
     make("figcaption", {}, make("h3", {}, title, " ", make("small", {}, unit)),
       make("button", { type: "button", class: "save", "aria-label": `Save “${title}” as SVG`, onclick: () => saveSvg(body.querySelector("svg"), title, unit) }, "SVG")),
     body);
-  let width = 0;
-  element.redraw = () => body.replaceChildren(draw(width));
-  new ResizeObserver(([entry]) => requestAnimationFrame(() => {
-    if (Math.round(entry.contentRect.width) === width) return;
-    width = Math.round(entry.contentRect.width);
-    element.redraw();
-  })).observe(element);
+  let width;
+  element.redraw = () => {
+    width = body.clientWidth;
+    body.replaceChildren(draw(width));
+  };
+  new ResizeObserver(() => requestAnimationFrame(() => { if (body.clientWidth !== width) element.redraw(); })).observe(element);
   return element;
 }
 
@@ -101,7 +101,8 @@ function lineChart({ title, curves, x, wide, reference, height = 210 }) {
     svg.append(cursor);
     const all = [...new Set(xs)].sort((a, b) => a - b);
     const nearest = (values, value) => values.reduce((best, each, i) => Math.abs(each - value) < Math.abs(values[best] - value) ? i : best, 0);
-    const describe = at => curves.map(curve => `${curve.name} ${short(curve.y[nearest(curve.x, at)])}`.trim()).join(", ");
+    const known = at => curves.filter(curve => curve.x[0] <= at);
+    const describe = at => known(at).map(curve => `${curve.name} ${short(curve.y[nearest(curve.x, at)])}`.trim()).join(", ");
     svg.setAttribute("aria-label", `${title}: ${describe(x1)} at ${x.name} ${x.format(x1)}`);
     let index = all.length - 1;
     const show = to => {
@@ -109,7 +110,8 @@ function lineChart({ title, curves, x, wide, reference, height = 210 }) {
       const at = all[index], text = `${x.format(at)}: ${describe(at)}`;
       const label = make("svg:text", { class: along(at) > width / 2 ? "end" : "start", x: along(at) + (along(at) > width / 2 ? -6 : 6), y: top + 4 }, text);
       cursor.replaceChildren(make("svg:line", { class: "cursor", x1: along(at), x2: along(at), y1: top, y2: height - bottom }),
-        ...curves.map(curve => nearest(curve.x, at)).map((i, c) => make("svg:circle", { class: `side-${curves[c].side} dot`, cx: along(curves[c].x[i]), cy: up(curves[c].y[i]), r: 4 })), label);
+        ...known(at).map(curve => [curve, nearest(curve.x, at)]).map(([curve, i]) =>
+          make("svg:circle", { class: `side-${curve.side} dot`, cx: along(curve.x[i]), cy: up(curve.y[i]), r: 4 })), label);
       svg.setAttribute("aria-label", `${title} at ${x.name} ${text}`);
     };
     svg.addEventListener("pointermove", event => show(nearest(all, x0 + (event.clientX - svg.getBoundingClientRect().left - left) / (width - left - right) * (x1 - x0))));

@@ -33,6 +33,7 @@ function showCurves() {
       curves: named.map(([name, [by, y]]) => ({ name: named.length > 1 ? name : "", side: { valid: 0, BLEU: 0, train: 1, chrF: 2 }[name] ?? 0, x: by.map(x.of), y })),
     }))] : [];
   }));
+  for (const each of $("curves").children) each.redraw();
 }
 
 if ($("curves")) {
@@ -101,7 +102,11 @@ function marked(text, before) {
     length[i][j] = words[i] === old[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
   const parts = [];
   let [i, j, fresh] = [0, 0, ""];
-  const flush = () => { if (fresh.trim()) parts.push(make("ins", {}, fresh)); else if (fresh) parts.push(fresh); fresh = ""; };
+  const flush = () => {
+    const [, before, inside, after] = fresh.match(/^(\s*)(.*?)(\s*)$/s);
+    parts.push(before, inside && make("ins", {}, inside), after);
+    fresh = "";
+  };
   while (i < words.length) {
     if (j < old.length && words[i] === old[j]) { flush(); parts.push(words[i]); i++; j++; }
     else if (j < old.length && length[i][j + 1] >= length[i + 1][j]) j++;
@@ -159,7 +164,7 @@ if (data.maps.length) {
   const shown = figure("Attention", "", draw);
   shown.querySelector("small").id = "map-title";
   $("maps").append(shown);
-  const time = slider($("maps-time"), "Validation of the attention map", () => map.steps, to => { index = to; if (shown.querySelector("svg")) shown.redraw(); });
+  const time = slider($("maps-time"), "Validation of the attention map", () => map.steps, to => { index = to; shown.redraw(); });
   choice.onchange = () => { remember("map", choice.value); const step = map.steps[index]; choose(); time.reset(step); };
 }
 
