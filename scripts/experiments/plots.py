@@ -1,5 +1,7 @@
 """Figures of the claims' page: curves and histograms by matplotlib, and marks and tables of `heed.report.figures`."""
 
+import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import cycle
@@ -7,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -17,11 +19,21 @@ from heed.evaluation.significance import wilson
 from heed.report import figures
 from heed.report.figures import Mark
 from heed.report.pages import render_template, side_class
-from heed.report.sweep_page import SIDES, STYLE, svg
 
 TEMPLATES = Path(__file__).with_name("templates")
 WIDTH, HEIGHT = 8.4, 3.6
 """Inches."""
+
+VARIABLES = ("ink", "soft", "rule", *(f"side-{number}" for number in range(6)))
+"""Colours of the style sheet. matplotlib draws the nth as #0000nn, which `svg` replaces: the page has two themes."""
+INK, SOFT, RULE, *SIDES = (f"#{number:06x}" for number in range(len(VARIABLES)))
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "heed", "text.parse_math": False, "font.size": 9.5, "text.color": INK,
+    "axes.titlesize": 9.5, "axes.titlelocation": "left", "axes.facecolor": "none", "figure.facecolor": "none",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": SOFT, "axes.labelcolor": SOFT,
+    "xtick.color": SOFT, "ytick.color": SOFT, "axes.grid": True, "grid.color": RULE, "lines.linewidth": 1.2,
+    "lines.markersize": 5,
+}  # fmt: skip
 
 
 def line_plot(
@@ -110,3 +122,12 @@ def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:
 def caption(text: str) -> Markup:
     """Return the title of the figure that follows."""
     return Markup("<h3>{}</h3>").format(text)
+
+
+def svg(figure: Figure, name: str) -> Markup:
+    """Return a figure as an element of the page, in the colours of its style sheet."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    body = re.sub(r' xmlns(:xlink)?="[^"]*"', "", file.getvalue().partition("<svg")[2])
+    body = re.sub("#0000([0-9a-f]{2})", lambda found: f"var(--{VARIABLES[int(found[1], 16)]})", body)
+    return Markup(f'<svg role="img" aria-label="{escape(name)}"{body}')

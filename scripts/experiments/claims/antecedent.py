@@ -8,9 +8,8 @@ from experiments import sense_attention
 from experiments.antecedent_attention import TITLES, AntecedentReport, Part, draw, measure
 from experiments.claim import Claim, Finding
 from experiments.measures import SEED, Runs, accuracies, bleu, fractions
-from experiments.plots import caption, inline, line_plot
+from experiments.plots import STYLE, caption, inline, line_plot
 from experiments.small_models import LONG_STEPS, TRANSFORMER, TRANSFORMER_LONGER, small
-from heed.report.sweep_page import STYLE
 
 LONGER = f"{LONG_STEPS:,} steps"
 STACKS = {

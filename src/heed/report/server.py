@@ -46,24 +46,23 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        parts = [part for part in unquote(urlsplit(self.path).path).split("/") if part]
+        if self.headers.get("Host", "").partition(":")[0] not in HOSTS:
+            return self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server is for its own machine")
         try:
-            run = self.folder.joinpath(*parts).resolve().parent
-            if self.headers.get("Host", "").partition(":")[0] not in HOSTS:
-                self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "This server is for its own machine")
-            elif not parts:
-                page = _list_page(self.folder, round(time.monotonic() / LIST_SECONDS))
-                self._send(page, version=page)
-            elif parts[-1] == REPORT and run.is_relative_to(self.folder):
-                self._send(render_report(run) if self.command == "GET" else "", version=_version(run))
-            else:
-                self.send_error(HTTPStatus.NOT_FOUND)
-        except (HeedError, OSError, ValueError) as error:  # ValueError: a NUL in the path
+            self._answer(unquote(urlsplit(self.path).path).lstrip("/"))
+        except (OSError, ValueError) as error:  # a HeedError, or a NUL in the path
             self.send_error(HTTPStatus.NOT_FOUND, explain=str(error))
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _send(self, page: str, *, version: str) -> None:
+    def _answer(self, path: str) -> None:
+        run = (self.folder / path).resolve().parent
+        if not path:
+            page = version = _list_page(self.folder, round(time.monotonic() / LIST_SECONDS))
+        elif path.rpartition("/")[2] == REPORT and run.is_relative_to(self.folder):
+            page, version = render_report(run) if self.command == "GET" else "", _version(run)
+        else:
+            raise HeedError("Only the pages of runs are here.")
         content = page.encode("utf-8", "replace")
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")

@@ -47,11 +47,11 @@ function roundTicks(low, high, most) {
   const step = [1, 2, 5, 10].map(factor => factor * power).find(each => (high - low) / each <= most);
   return Array.from({ length: Math.floor(high / step + 1e-9) - Math.ceil(low / step - 1e-9) + 1 }, (_, i) => (Math.ceil(low / step - 1e-9) + i) * step);
 }
-const logTicks = (low, high) => {
-  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))], factors = last - first > 3 ? [1] : [1, 2, 5];
-  const all = Array.from({ length: last - first + 1 }, (_, i) => factors.map(factor => factor * 10 ** (first + i))).flat();
-  return all.filter(tick => tick >= low && tick <= high);
-};
+function logTicks(low, high, most) {
+  const powers = Array.from({ length: Math.ceil(Math.log10(high)) - Math.floor(Math.log10(low)) + 1 }, (_, i) => 10 ** (Math.floor(Math.log10(low)) + i));
+  const [few, many] = [[1], [1, 2, 5]].map(factors => powers.flatMap(power => factors.map(factor => factor * power)).filter(tick => tick >= low * .999 && tick <= high * 1.001));
+  return many.length > most ? few : many;
+}
 const short = value => {
   const size = Math.abs(value);
   if (size >= 1e9) return `${+(value / 1e9).toPrecision(3)} G`;
@@ -60,42 +60,52 @@ const short = value => {
   return size && size < 1e-3 ? `${+value.toPrecision(2)}`.replace("e-", "e−") : `${+value.toPrecision(4)}`;
 };
 
+/* The axes of a chart of `width` pixels. `x` and `y`: {low, high, log, ticks, format, name}; `ticks` and `format` have defaults.
+   Returns the SVG and the functions from values to positions. */
+function axes(width, height, x, y, right = 26) {
+  const left = 52, top = 10, bottom = 36;
+  const scale = ({ low, high, log }, start, end) => value =>
+    start + (log ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low)) * (end - start);
+  const along = scale(x, left, width - right), up = scale(y, height - bottom, top);
+  const svg = make("svg:svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img" });
+  const ticks = ({ low, high, log }, most) => log ? logTicks(low, high, most + 2) : roundTicks(low, high, most);
+  for (const tick of ticks(y, 5)) svg.append(
+    make("svg:line", { class: "grid", x1: left, x2: width - right, y1: up(tick), y2: up(tick) }),
+    make("svg:text", { class: "tick end", x: left - 7, y: up(tick) + 4 }, short(tick)));
+  for (const tick of x.ticks ?? ticks(x, Math.max(2, Math.floor((width - left - right) / 80))))
+    svg.append(make("svg:text", { class: "tick middle", x: along(tick), y: height - bottom + 17 }, (x.format ?? short)(tick)));
+  svg.append(make("svg:text", { class: "tick middle", x: (left + width - right) / 2, y: height - 4 }, x.name ?? ""));
+  return { svg, along, up, left, right: width - right, top, bottom: height - bottom };
+}
+const pathOf = points => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
 /* A line chart. `curves`: {name, side, x, y} with increasing x. The pointer or the arrow keys move a cursor that shows values.
    `x`: {name, format}. `wide`: a logarithmic axis if the largest value is 20 times the smallest. `reference`: x of a dashed line. */
 function lineChart({ title, curves, x, wide, reference, height = 210 }) {
   return width => {
-    const right = curves.some(curve => curve.name) ? 46 : 26, left = 52, top = 10, bottom = 36;
     const xs = curves.flatMap(curve => curve.x), ys = curves.flatMap(curve => curve.y).filter(value => !wide || value > 0);
     let [x0, x1] = [Math.min(0, ...xs), Math.max(...xs)], [y0, y1] = [Math.min(...ys), Math.max(...ys)];
     const log = wide && y1 > 20 * y0;
     if (x0 === x1) x1 = x0 + 1;
     const margin = y1 > y0 ? (y1 - y0) * .05 : Math.abs(y0) * .1 || 1;
     if (!log) [y0, y1] = [y0 >= 0 && y0 < .35 * y1 ? 0 : y0 - margin, y1 + margin];
-    const along = value => left + (value - x0) / (x1 - x0) * (width - left - right);
-    const share = log ? value => Math.log(Math.max(value, y0) / y0) / Math.log(y1 / y0) : value => (value - y0) / (y1 - y0);
-    const up = value => height - bottom - share(value) * (height - top - bottom);
-    const svg = make("svg:svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0 });
-    const ticks = log ? logTicks(y0, y1) : roundTicks(y0, y1, 5);
-    for (const tick of ticks) svg.append(
-      make("svg:line", { class: "grid", x1: left, x2: width - right, y1: up(tick), y2: up(tick) }),
-      make("svg:text", { class: "tick end", x: left - 7, y: up(tick) + 4 }, short(tick)));
-    for (const tick of x.ticks(x0, x1, Math.max(2, Math.floor((width - left - right) / 80))))
-      svg.append(make("svg:text", { class: "tick middle", x: along(tick), y: height - bottom + 17 }, x.format(tick)));
-    svg.append(make("svg:text", { class: "tick middle", x: left + (width - left - right) / 2, y: height - 4 }, x.name));
-    if (reference > x0 && reference <= x1) svg.append(make("svg:line", { class: "reference", x1: along(reference), x2: along(reference), y1: top, y2: height - bottom }));
+    const { svg, along, up, left, right, top, bottom } =
+      axes(width, height, { ...x, low: x0, high: x1 }, { low: y0, high: y1, log }, curves.some(curve => curve.name) ? 46 : 26);
+    svg.setAttribute("tabindex", 0);
+    if (reference > x0 && reference <= x1) svg.append(make("svg:line", { class: "reference", x1: along(reference), x2: along(reference), y1: top, y2: bottom }));
     const ends = [];
     for (const curve of curves) {
       const points = curve.x.map((value, i) => [along(value), up(curve.y[i])]);
       const group = make("svg:g", { class: `side-${curve.side}` });
-      group.append(make("svg:path", { class: "curve", d: points.map(([px, py], i) => `${i ? "L" : "M"}${px.toFixed(1)} ${py.toFixed(1)}`).join("") }));
+      group.append(make("svg:path", { class: "curve", d: pathOf(points) }));
       if (points.length <= 40) group.append(...points.map(([px, py]) => make("svg:circle", { class: "dot", cx: px.toFixed(1), cy: py.toFixed(1), r: 2.6 })));
       if (curve.name) ends.push({ group, name: curve.name, y: points.at(-1)[1] });
       svg.append(group);
     }
     // Names at the ends of the lines, one above the other.
     ends.sort((a, b) => b.y - a.y).forEach((end, i) => {
-      end.y = Math.min(end.y, i ? ends[i - 1].y - 14 : height - bottom - 4);
-      end.group.append(make("svg:text", { class: "own", x: width - right + 5, y: end.y + 4 }, end.name));
+      end.y = Math.min(end.y, i ? ends[i - 1].y - 14 : bottom - 4);
+      end.group.append(make("svg:text", { class: "own", x: right + 5, y: end.y + 4 }, end.name));
     });
     const cursor = make("svg:g", { "data-cursor": "" });
     svg.append(cursor);
@@ -109,12 +119,12 @@ function lineChart({ title, curves, x, wide, reference, height = 210 }) {
       index = Math.max(0, Math.min(to, all.length - 1));
       const at = all[index], text = `${x.format(at)}: ${describe(at)}`;
       const label = make("svg:text", { class: along(at) > width / 2 ? "end" : "start", x: along(at) + (along(at) > width / 2 ? -6 : 6), y: top + 4 }, text);
-      cursor.replaceChildren(make("svg:line", { class: "cursor", x1: along(at), x2: along(at), y1: top, y2: height - bottom }),
+      cursor.replaceChildren(make("svg:line", { class: "cursor", x1: along(at), x2: along(at), y1: top, y2: bottom }),
         ...known(at).map(curve => [curve, nearest(curve.x, at)]).map(([curve, i]) =>
           make("svg:circle", { class: `side-${curve.side} dot`, cx: along(curve.x[i]), cy: up(curve.y[i]), r: 4 })), label);
       svg.setAttribute("aria-label", `${title} at ${x.name} ${text}`);
     };
-    svg.addEventListener("pointermove", event => show(nearest(all, x0 + (event.clientX - svg.getBoundingClientRect().left - left) / (width - left - right) * (x1 - x0))));
+    svg.addEventListener("pointermove", event => show(nearest(all, x0 + (event.clientX - svg.getBoundingClientRect().left - left) / (right - left) * (x1 - x0))));
     svg.addEventListener("pointerleave", () => cursor.replaceChildren());
     svg.addEventListener("focus", () => { if (svg.matches(":focus-visible")) show(index); });
     svg.addEventListener("blur", () => cursor.replaceChildren());

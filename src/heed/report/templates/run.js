@@ -24,7 +24,7 @@ let axis = remembered("axis", "steps");
 if (!AXES[axis] || !steps.length) axis = "steps";
 
 function showCurves() {
-  const x = { ...AXES[axis], ticks: roundTicks };
+  const x = AXES[axis];
   $("curves").replaceChildren(...data.figures.flatMap(({ title, unit, curves }) => {
     const named = Object.entries(curves).filter(([, [by]]) => by.length);
     title = { aer: "Alignment error rate", comet: "COMET" }[title] ?? title;
