@@ -44,6 +44,7 @@ def test_a_run_that_trains(tmp_path: Path) -> None:
         html = render_report(run)
     assert (state(html), heading(html)) == ("running", "Training: step 60 of 61")
     assert "Validation BLEU 40.00 at step 60." in Page(html).text
+    assert "seed=7" in Page(html).text
     assert "resume=true" not in Page(html).text
 
 

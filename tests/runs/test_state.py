@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from heed.runs.claim import LOCK, is_locked, locked
-from heed.runs.folder import write_failure
+from heed.runs.folder import RunFolder, write_failure
 from heed.runs.state import find_state
 
 
@@ -22,6 +22,15 @@ def test_states(tmp_path: Path) -> None:
     assert find_state(tmp_path) == ("pruned", "")
     (tmp_path / "results.json").touch()
     assert find_state(tmp_path, is_running=True) == ("finished", "")
+
+
+def test_a_run_that_goes_on_has_not_failed(tmp_path: Path) -> None:
+    write_failure(tmp_path, "The disk is full.", OSError())
+    run = RunFolder(tmp_path, {"resume": False, "ckpt_path": None})
+    run.open(write=False)
+    assert find_state(tmp_path)[0] == "failed"
+    run.open(write=True)
+    assert find_state(tmp_path)[0] == "interrupted"
 
 
 def test_looking_at_a_lock_neither_creates_nor_keeps_it(tmp_path: Path) -> None:
