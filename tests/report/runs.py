@@ -55,7 +55,9 @@ def make_run(folder: Path, *, steps: int = 60, log_every: int = 5, validate_ever
         np.savez_compressed(folder / "attention" / f"{step:07d}" / "maps.npz", **dict.fromkeys(names, weights))
     sides = {"source": SENTENCES[0], "target": SENTENCES[1], "rows": labels, "columns": labels}
     (folder / "attention" / "pieces.json").write_text(json.dumps(dict.fromkeys(names, sides)), encoding="utf-8")
-    (folder / "facts.json").write_text(json.dumps({"Data": "files, en → de", "Cleaning": "60 read, 58 kept", "Options": "seed=7"}))
+    (folder / "facts.json").write_text(
+        json.dumps({"Data": "files, en → de", "Cleaning": "60 read, 58 kept", "Options": "seed=7"})
+    )
     return folder
 
 
