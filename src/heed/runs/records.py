@@ -67,13 +67,13 @@ def keep_json_lines(path: Path, keep: Callable[[int], bool], new: Iterable[Mappi
 def is_kept(step: int, *, now: int, every: int) -> bool:
     """Return whether samples and maps of an earlier validation are kept at step ``now``, at most `MAX_KEPT` in all.
 
-    Of validations every ``every`` steps, each second, fourth, … is kept. This depends on the steps alone, so that a
-    resumed run keeps the same ones as an uninterrupted run.
+    Of validations every ``every`` steps, all are kept, later each second, fourth, and so on. This depends on the steps
+    alone, so that a resumed run keeps the same ones as an uninterrupted run.
     """
     stride = every
     while now > stride * MAX_KEPT:
         stride *= 2
-    return step < now and step % stride == 0
+    return step < now and (stride == every or step % stride == 0)
 
 
 def _complete_lines(path: Path) -> list[str]:
