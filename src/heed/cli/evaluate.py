@@ -1,9 +1,10 @@
-"""``heed evaluate``: BLEU, chrF, TER and COMET of a model or of translations."""
+"""``heed evaluate``: scores of a model or of translations."""
 
 import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from heed.cli.arguments import (
@@ -17,18 +18,19 @@ from heed.cli.arguments import (
 )
 from heed.cli.lines import LINES_AT_ONCE, check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.errors import HeedError
-from heed.progress import announced
 
 if TYPE_CHECKING:
     from heed.evaluation.scores import MetricScore
+    from heed.inference.translator import Translator
 
-SUMMARY = "Compute BLEU, chrF and TER of a model or of translations."
+SUMMARY = "Compute BLEU, chrF, TER and other scores of a model or of translations."
+DEFAULT = "bleu,chrf,ter"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, required=False, several=ENSEMBLE)
     add(parser, "--hyp", "FILE", "translations to score, instead of --model")
-    add(parser, "--src", "FILE", "source sentences, for --model and --comet")
+    add(parser, "--src", "FILE", "source sentences, for --model and COMET")
     text = "reference translations; repeat the option for several references"
     add(parser, "--ref", "FILE", text, required=True, action="append")
     text = "target language, which selects the BLEU tokenizer: ja, ko, zh, … (default: the model's)"
@@ -36,48 +38,70 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--lowercase", "case-insensitive BLEU and chrF")
     text = "BLEU tokenizer: 13a, intl, char, zh, ja-mecab, none, … (default: by target language)"
     add(parser, "--tokenize", "NAME", text)
-    add(parser, "--comet", "MODEL", "also compute COMET with this checkpoint or Hugging Face model")
+    text = "metrics to compute, separated by commas, or all that can be computed here (default: %(default)s)"
+    add(parser, "--metrics", "NAMES", text, default=DEFAULT)
+    add(parser, "--comet", "MODEL", "also compute COMET with this folder, checkpoint or Hugging Face model")
+    add(
+        parser,
+        "--spm",
+        "FILE",
+        "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)",
+    )
     add_flag(parser, "--json", "print the scores as a JSON object")
     add_search_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    from heed.evaluation.comet import Comet
-    from heed.evaluation.scores import metric_scores
+    from heed.evaluation.metrics import METRICS, comet, find_metrics, find_usable, spbleu
+    from heed.evaluation.scores import SystemOutput, compute
 
     if (args.model is None) == (args.hyp is None):
         raise HeedError("Give either a model to translate with (--model DIR) or translations (--hyp FILE).")
+    own = {"spBLEU": partial(spbleu, model=args.spm), "COMET": partial(comet, name=args.comet) if args.comet else comet}
+    metrics = {**METRICS, **own}
+    wants_all = args.metrics.lower() == "all"
+    asked = find_metrics([*args.metrics.split(",") * (not wants_all), *["comet"] * bool(args.comet)], metrics)
     if args.src is None and (args.model or args.comet):
         raise HeedError(f"{'--model' if args.model else '--comet'} needs the source sentences: add --src FILE.")
     files = {path: read_file(path) for path in (args.src, args.hyp, *args.ref) if path}
     check_line_counts(files)
-    comet = Comet(args.comet) if args.comet else None
 
-    references = [files[path] for path in args.ref]
-    hypotheses, tgt_lang = (files[args.hyp], "") if args.hyp else _translate(args, files[args.src])
-    settings = {"tgt_lang": args.tgt_lang or tgt_lang, "lowercase": args.lowercase, "tokenize": args.tokenize}
-    size, count = f"{len(hypotheses):,} sentences", len(hypotheses)
-    with announced("Computing BLEU, chrF and TER", size, expected_seconds=2e-3 * count):  # most of it TER
-        scores = metric_scores(hypotheses, references, **settings)
-    if comet:
-        with announced("Computing COMET", size, expected_seconds=0.5 * count):  # on a CPU
-            scores["COMET"] = comet.score(files[args.src], hypotheses, references)
-    write_lines([_format_json(args, scores) if args.json else _format_text(scores)])
+    sources, references = files.get(args.src), [files[path] for path in args.ref]
+    translator = load_translator(args) if args.model else None
+    given = {
+        "tgt_lang": args.tgt_lang or (translator.tgt_lang if translator else ""),
+        "lowercase": args.lowercase,
+        "tokenize": args.tokenize,
+        "likelihood": partial(translator.likelihood, sources, references) if translator else None,
+    }
+    usable, lacking = find_usable(metrics if wants_all else asked, sources=sources and ["a"], **given)
+    if reason := next((lacking[name] for name in asked if name in lacking), None):
+        raise HeedError(reason)
+    hypotheses, maximized = _translate(args, translator, sources or []) if translator else (files[args.hyp], None)
+    texts = {"hypotheses": hypotheses, "references": references, "sources": sources}
+    scores = compute(usable, SystemOutput(**texts, **given, maximized=maximized))
+    write_lines([_format_json(args, scores, lacking) if args.json else _format_text(scores, lacking)])
 
 
-def _translate(args: argparse.Namespace, sources: list[str]) -> tuple[list[str], str]:
-    """Return the translations of the model, and its target language ("" if unknown)."""
-    translator = load_translator(args)
+def _translate(args: argparse.Namespace, translator: "Translator", sources: list[str]) -> tuple[list[str], str | None]:
+    """Return the translations of the model, and the metric that the search maximized, if any."""
+    from heed.inference.searches import build_search
+
+    options = search_options(args)
     with translator_progress(translator, "Translating", total=len(sources), prints_results=False):
-        found = list(translator.stream(sources, chunk=LINES_AT_ONCE, **search_options(args)))
-    return [translations[0].text for translations in found], translator.tgt_lang
+        found = list(translator.stream(sources, chunk=LINES_AT_ONCE, **options))
+    return [n_best[0].text for n_best in found], build_search(translator.saved_search, **options).utility
 
 
-def _format_text(scores: "Mapping[str, MetricScore]") -> str:
+def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]) -> str:
+    from heed.evaluation.metrics import SMALL
+
+    width = max(5, *map(len, [*scores, *lacking]))
     lines = [
-        f"{name:<5} {score.value:7.{4 if name == 'COMET' else 2}f}   {score.signature}"
+        f"{name:<{width}} {score.value:7.{4 if name in SMALL else 2}f}   {score.signature}"
         for name, score in scores.items()
     ]
+    lines += [f"{name:<{width}}       –   not computed: {reason}" for name, reason in lacking.items()]
     reasons = {name: score.not_comparable for name, score in scores.items() if score.not_comparable}
     for reason in dict.fromkeys(reasons.values()):
         names = ", ".join(name for name, own in reasons.items() if own == reason)
@@ -85,11 +109,12 @@ def _format_text(scores: "Mapping[str, MetricScore]") -> str:
     return "\n".join(lines)
 
 
-def _format_json(args: argparse.Namespace, scores: "Mapping[str, MetricScore]") -> str:
+def _format_json(args: argparse.Namespace, scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]) -> str:
     inputs = {"model": " ".join(map(str, args.model or ())), "hyp": args.hyp, "src": args.src}
     plain = {
         **{name: path_text(path) for name, path in inputs.items() if path},
         "ref": [path_text(path) for path in args.ref],
         "scores": {name: asdict(score) for name, score in scores.items()},
+        **({"not_computed": lacking} if lacking else {}),
     }
     return json.dumps(plain, indent=2, ensure_ascii=False)

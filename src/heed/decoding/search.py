@@ -46,6 +46,9 @@ class Search(ABC):
     source length + ``max_length_extra`` tokens, at least 1, with EOS counted on both sides.
     """
 
+    utility: str | None = None
+    """The metric that the search maximizes, for minimum Bayes risk decoding: scores by this metric are biased."""
+
     def __init__(self, *, max_length_factor: LengthFactor, max_length_extra: LengthExtra) -> None:
         if max_length_factor + max_length_extra == 0:
             raise HeedError(

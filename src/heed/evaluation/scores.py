@@ -1,10 +1,15 @@
-"""BLEU, chrF and TER by sacreBLEU, each with the signature that says how it was computed (Post 2018)."""
+"""BLEU and chrF by sacreBLEU, each with the signature that says how it was computed (Post 2018).
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+`heed.evaluation.metrics` has all other metrics.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heed.errors import HeedError, missing_package
+from heed.progress import announced
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
@@ -14,42 +19,66 @@ BLEU_TOKENIZERS = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
 
 
 @dataclass(frozen=True)
+class MetricScore:
+    """A corpus score of one metric."""
+
+    value: float
+    signature: str
+    """How it was computed: sacreBLEU's signature, or one like it."""
+    not_comparable: str | None = None
+    """Why the score is not comparable with published scores of detokenized, mixed-case text; None if it is."""
+
+
+@dataclass(frozen=True)
 class Scores:
-    """Corpus scores from 0 to 100, case-sensitive, with one reference for each sentence."""
+    """Corpus scores: BLEU and chrF from 0 to 100, case-sensitive, with one reference for each sentence."""
 
     bleu: float
     chrf: float
     bleu_signature: str
     chrf_signature: str
     not_comparable: str | None
-    """Why the scores are not comparable with published scores of detokenized, mixed-case text; None if they are."""
+    """As in `MetricScore`."""
+    metrics: Mapping[str, MetricScore] = field(default_factory=dict)
+    """The scores of further metrics."""
 
 
-@dataclass(frozen=True)
-class MetricScore:
-    """A corpus score of one metric."""
+@dataclass(frozen=True, kw_only=True)
+class SystemOutput:
+    """The translations of N sentences, and what metrics may need beside them.
 
-    value: float
-    signature: str
-    """How it was computed: sacreBLEU's signature."""
-    not_comparable: str | None
-    """As in `Scores`."""
+    Args:
+        references: One or several lists of N references.
+        tgt_lang: Target language, as in `sacrebleu_metrics`; so are ``lowercase`` and ``tokenize``.
+        likelihood: Returns −log p of all references under the model in nats, and their number of tokens, EOS included.
+        maximized: The metric that the search maximized, see `heed.decoding.search.Search.utility`.
+
+    Raises:
+        HeedError: There are no translations, or a list of references is not as long.
+    """
+
+    hypotheses: Sequence[str]
+    references: Sequence[Sequence[str]]
+    sources: Sequence[str] | None = None
+    tgt_lang: str = ""
+    lowercase: bool = False
+    tokenize: str | None = None
+    likelihood: Callable[[], tuple[float, int]] | None = None
+    maximized: str | None = None
+
+    def __post_init__(self) -> None:
+        for reference in self.references:
+            if len(self.hypotheses) != len(reference):
+                raise HeedError(
+                    f"{len(self.hypotheses)} translations cannot be scored against {len(reference)} references: "
+                    "give one reference for each translation, in the same order."
+                )
+        if not self.hypotheses:
+            raise HeedError("There is nothing to score: give at least one translation and its reference.")
 
 
-@runtime_checkable
-class Metric(Protocol):
-    """A metric of ``metrics`` in ``conf/train.yaml``, with which ``select=`` compares validations."""
-
-    def score(
-        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-    ) -> MetricScore:
-        """Return the score of translations; higher values are better.
-
-        Args:
-            sources: N sentences.
-            hypotheses: Their translations.
-            references: One or several lists of N references.
-        """
+Metric: TypeAlias = Callable[[SystemOutput], MetricScore]
+"""A metric of `heed.evaluation.metrics` or of ``metric`` in ``conf/train.yaml``."""
 
 
 def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str | None = None) -> "tuple[BLEU, CHRF]":
@@ -84,77 +113,75 @@ def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str |
 
 def default_tokenizer(tgt_lang: str) -> str:
     """Return the BLEU tokenizer of published scores for this target language."""
-    return BLEU_TOKENIZERS.get(tgt_lang.lower().replace("_", "-").split("-")[0], "13a")
+    return BLEU_TOKENIZERS.get(base_language(tgt_lang), "13a")
+
+
+def base_language(code: str) -> str:
+    """Return the language of a code without script and country."""
+    return code.lower().replace("_", "-").split("-")[0]
 
 
 def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], *, tgt_lang: str) -> Scores:
-    """Return BLEU and chrF, equal to those of the ``sacrebleu`` command on the same lines.
-
-    Args:
-        hypotheses: Translations.
-        references: One for each translation.
-        tgt_lang: Target language, as in `sacrebleu_metrics`.
-
-    Raises:
-        HeedError: There are no translations, or not as many references.
-    """
-    bleu, chrf = metric_scores(hypotheses, [references], tgt_lang=tgt_lang, ter=False).values()
-    return Scores(bleu.value, chrf.value, bleu.signature, chrf.signature, bleu.not_comparable)
+    """Return BLEU and chrF of translations with one reference each; see `score_output`."""
+    return score_output(SystemOutput(hypotheses=hypotheses, references=[references], tgt_lang=tgt_lang), {})
 
 
-def metric_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    tgt_lang: str,
-    lowercase: bool = False,
-    tokenize: str | None = None,
-    ter: bool = True,
-) -> dict[str, MetricScore]:
-    """Return BLEU, chrF and TER (lower is better) by name, against one or several references for each sentence.
+def score_output(output: SystemOutput, metrics: Mapping[str, Metric]) -> Scores:
+    """Return BLEU and chrF, equal to those of the ``sacrebleu`` command on the same lines, and further metrics."""
+    first, second, further = bleu(output), chrf(output), compute(metrics, output)
+    reasons = filter(None, (first.not_comparable, *_bias(output, "chrF")))
+    return Scores(first.value, second.value, first.signature, second.signature, "; ".join(reasons) or None, further)
 
-    In languages written without spaces TER counts characters. TER ignores case, as is sacreBLEU's default.
 
-    Args:
-        hypotheses: Translations, N of them.
-        references: One or several lists of N references.
-        tgt_lang: Target language, as in `sacrebleu_metrics`.
-        lowercase: Compute BLEU and chrF on lower-cased text.
-        tokenize: Name of BLEU's tokenizer.
-        ter: Compute TER, which is slow.
-
-    Raises:
-        HeedError: There are no translations, a list of references is not as long, or the tokenizer cannot be used.
-    """
-    from sacrebleu.metrics import TER
-
-    for reference in references:
-        if len(hypotheses) != len(reference):
-            raise HeedError(
-                f"{len(hypotheses)} translations cannot be scored against {len(reference)} references: "
-                "give one reference for each translation, in the same order."
-            )
-    if not hypotheses:
-        raise HeedError("There is nothing to score: give at least one translation and its reference.")
-    bleu, chrf = sacrebleu_metrics(tgt_lang, lowercase=lowercase, tokenize=tokenize)
-    usual, used = default_tokenizer(tgt_lang), str(bleu.tokenizer_signature)
-    case = ["lower-cased"] if lowercase else []
-    split = [] if used.startswith(usual) else [f"words split by tokenizer {used}, not {usual}"]
-    metrics = [("BLEU", bleu, case + split), ("chrF", chrf, case)]
-    if ter:
-        spaceless = usual in ("zh", "ja-mecab")
-        metrics.append(("TER", TER(normalized=spaceless, asian_support=spaceless), []))
-    shared = _unusual_references(references)
-    scores = {}
-    for name, metric, own in metrics:
-        value = float(metric.corpus_score(hypotheses, references).score)
-        scores[name] = MetricScore(value, str(metric.get_signature()), "; ".join(own + shared) or None)
+def compute(metrics: Mapping[str, Metric], output: SystemOutput) -> dict[str, MetricScore]:
+    """Return the score of each metric."""
+    scores, size = {}, len(output.hypotheses)
+    for name, metric in metrics.items():
+        slow = name.lower() == "ter"
+        with announced(f"Computing {name}", f"{size:,} sentences", expected_seconds=2e-3 * size * slow):
+            scores[name] = metric(output)
     return scores
 
 
-def _unusual_references(references: Sequence[Sequence[str]]) -> list[str]:
+def bleu(output: SystemOutput, *, read: Callable[[Any], float] = attrgetter("score"), part: str = "") -> MetricScore:
+    """Return BLEU (Papineni et al. 2002), or the ``part`` of sacreBLEU's result that ``read`` returns."""
+    metric, _ = sacrebleu_metrics(output.tgt_lang, lowercase=output.lowercase, tokenize=output.tokenize)
+    usual, used = default_tokenizer(output.tgt_lang), str(metric.tokenizer_signature)
+    split = [] if used.startswith(usual) else [f"words split by tokenizer {used}, not {usual}"]
+    reasons = [*["lower-cased"] * output.lowercase, *split, *unusual_references(output), *_bias(output, "BLEU")]
+    return sacrebleu_score(metric, output, reasons, read=read, part=part)
+
+
+def chrf(output: SystemOutput, *, word_order: int = 0) -> MetricScore:
+    """Return chrF (Popović 2015); with ``word_order`` 2, chrF++ (Popović 2017)."""
+    from sacrebleu.metrics import CHRF
+
+    metric = CHRF(word_order=word_order, lowercase=output.lowercase)
+    reasons = [*["lower-cased"] * output.lowercase, *unusual_references(output), *_bias(output, "chrF")]
+    return sacrebleu_score(metric, output, reasons)
+
+
+def sacrebleu_score(
+    metric: Any,
+    output: SystemOutput,
+    reasons: Iterable[str],
+    *,
+    read: Callable[[Any], float] = attrgetter("score"),
+    part: str = "",
+) -> MetricScore:
+    """Return the score of a metric of sacreBLEU; ``reasons`` say why it is not comparable with published ones."""
+    value = float(read(metric.corpus_score(output.hypotheses, output.references)))
+    return MetricScore(value, f"{metric.get_signature()}{part}", "; ".join(reasons) or None)
+
+
+def _bias(output: SystemOutput, metric: str) -> list[str]:
+    biased = output.maximized == metric.lower()
+    return [f"{metric} is biased, because minimum Bayes risk search maximized it"] * biased
+
+
+def unusual_references(output: SystemOutput) -> list[str]:
     """Return reasons against comparability: references that look lower-cased or tokenized."""
-    lines = [line for reference in references for line in reference]
+    lines = [line for reference in output.references for line in reference]
     reasons = []
     if not any(map(str.isupper, "".join(lines))) and 2 * sum(line.upper() != line for line in lines) > len(lines):
         reasons.append("the references have no upper case")

@@ -55,10 +55,10 @@ def _normalize(line: str) -> str:
 
 
 def _scripts(lines: Iterable[str]) -> set[str]:
-    return {_script(letter) for letter in set().union(*lines) if letter.isalpha()}
+    return {script(letter) for letter in set().union(*lines) if letter.isalpha()}
 
 
 @cache
-def _script(letter: str) -> str:
+def script(letter: str) -> str:
     """Return the script of a letter: the first word of its Unicode name (LATIN SMALL LETTER A)."""
     return unicodedata.name(letter, "unnamed").split()[0]

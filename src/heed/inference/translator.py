@@ -1,5 +1,6 @@
 """Translate, score, align and evaluate text with a trained model, and extract its attention maps."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice, repeat
@@ -10,7 +11,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
 from heed.evaluation.alignment import Link, align, to_gold
-from heed.evaluation.scores import Scores, corpus_scores
+from heed.evaluation.scores import Scores, SystemOutput, score_output
 from heed.inference import BATCH_TOKENS
 from heed.inference.alignment import choose_extraction, word_maps
 from heed.inference.engine import Engine, TorchEngine, attention_maps, length_batches, log_probs
@@ -197,6 +198,12 @@ class Translator:
         """Return log p(target | source) of each pair in nats, given with ids that end with EOS."""
         return self._teacher_force(log_probs, sources, targets)
 
+    def likelihood(self, sources: Sentences, references: Sequence[Sentences]) -> tuple[float, int]:
+        """Return −log p in nats of one or several lists of references, and their number of tokens, EOS included."""
+        encoded = [self._encode_pairs(as_list(sources), as_list(targets)) for targets in references]
+        nll = -math.fsum(value for src_ids, tgt_ids in encoded for value in self.score_ids(src_ids, tgt_ids))
+        return nll, sum(len(ids) for _, tgt_ids in encoded for ids in tgt_ids)
+
     def attend(
         self, sources: Sentences, targets: Sentences | None = None, **search: Unpack[SearchOptions]
     ) -> list[Attended]:
@@ -270,7 +277,13 @@ class Translator:
             HeedError: if there are no sentences, not as many references, or a line is refused (see `translate`).
         """
         check_pairs(sources, references)
-        return corpus_scores(self.translate(sources, **search), references, tgt_lang=self.tgt_lang)
+        output = SystemOutput(
+            hypotheses=self.translate(sources, **search),
+            references=[references],
+            tgt_lang=self.tgt_lang,
+            maximized=self._build_search({**search}).utility,
+        )
+        return score_output(output, {})
 
     def translate_ids(
         self, sources: Sequence[Sequence[int]], *, first_line: int = 1, search: Search | None = None

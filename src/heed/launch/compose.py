@@ -49,7 +49,8 @@ class Schema:
     search: Any
     trainer: Any
     callbacks: Any
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)
+    metric: dict[str, Any] = field(default_factory=dict)
     sweep: Any = None
     logger: dict[str, Any] = field(default_factory=dict)  # logger=none and logger=[] give nothing
 

@@ -17,7 +17,8 @@ from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
-from heed.evaluation.scores import Metric
+from heed.evaluation.metrics import METRICS, find_metrics, find_usable
+from heed.evaluation.scores import Metric, SystemOutput
 from heed.files import writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences
@@ -29,6 +30,7 @@ from heed.launch.folder import write_hydra_folder
 from heed.launch.page import RunPage
 from heed.launch.processes import check_world_size, detect_launch
 from heed.launch.summary import machine_facts, results_summary, run_facts
+from heed.options import raise_problems
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import BUILT_IN, Selection
 from heed.runs.config import find_config
@@ -133,7 +135,7 @@ def assemble(
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
-    selection, metrics = _load_selection(config["select"], config["metrics"])
+    selection, metrics = _load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
     corpus, tokenizer = _load_text(config, parts)
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
@@ -153,13 +155,20 @@ def assemble(
     return trainer, module, data
 
 
-def _load_selection(name: str, metrics: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
-    """Return how validations are ranked (``select=``), and the metric that the ranking needs, by name."""
-    if name in BUILT_IN:
-        return Selection(name), {}
-    if name not in metrics:
-        raise HeedError(f"select={name} is unknown: choose one of {', '.join([*BUILT_IN, *metrics])}.")
-    return Selection(name), {name: build_part(metrics[name], where=f"metrics.{name}.")}
+def _load_metrics(config: Mapping[str, Any]) -> tuple[Selection, dict[str, Metric]]:
+    """Return how validations are ranked (``select=``), and the further metrics of validations and tests, by name."""
+    known = {name.lower(): metric for name, metric in METRICS.items()}
+    known |= {n: build_part(node, where=f"metric.{n}.", later=("output",)) for n, node in config["metric"].items()}
+    select = config["select"]
+    if select not in (*BUILT_IN, *known) or select == "length-ratio":  # the best ratio is 1
+        choices = ", ".join(dict.fromkeys([*BUILT_IN, *known]))
+        raise HeedError(f"select={select} cannot rank validations: choose one of {choices}.")
+    chosen = find_metrics([*config["metrics"], *[select] * (select not in BUILT_IN)], known)
+    metrics = {name: metric for name, metric in chosen.items() if name not in BUILT_IN}
+    if is_first_process():  # packages and models that are missing are reported before training
+        given = {"sources": ["a"], "tgt_lang": config["data"].get("tgt_lang") or "en", "likelihood": lambda: (1.0, 1)}
+        raise_problems(f"metrics: {reason}" for reason in find_usable(metrics, **given)[1].values())
+    return Selection(select), metrics
 
 
 def _build_trainer(

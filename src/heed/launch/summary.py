@@ -81,7 +81,10 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
     for split, scores in scored.items():
         loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
         before = f"   BLEU before {initial[split]['bleu']:.2f}" if split in initial else ""
-        lines.append(f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}   loss {loss}{before}")
+        further = "".join(f"   {name} {score['value']:.4g}" for name, score in scores.get("metrics", {}).items())
+        lines.append(
+            f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}{further}   loss {loss}{before}"
+        )
     lines.append(f"  ({results['valid']['bleu_signature']})")
     for reason in dict.fromkeys(scores["not_comparable"] for scores in scored.values() if scores["not_comparable"]):
         splits = ", ".join(split for split, scores in scored.items() if scores["not_comparable"] == reason)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heed.errors import HeedError
+from heed.evaluation.metrics import LOWER_IS_BETTER
 from heed.files import check_regular
 from heed.options import format_value
 from heed.runs.config import find_config
@@ -17,7 +18,7 @@ from heed.runs.config import find_config
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.csv"
 BUILT_IN = ("bleu", "chrf", "loss")
-"""The metrics of every validation, in the order in which they break ties. ``metrics=`` adds others."""
+"""The metrics of every validation, in the order in which they break ties. ``metrics=`` and ``select=`` add others."""
 MIN_BLEU = 1.0
 """Differences between smaller scores are chance: a few matching words of a model that does not translate yet."""
 FORMAT_KEY = "heed_format"
@@ -34,7 +35,7 @@ Increase it when parameter names, the order of parameters in optimizer groups, o
 
 def sign(metric: str) -> int:
     """Return the factor that makes higher values better."""
-    return -1 if metric == "loss" else 1
+    return -1 if metric == "loss" or metric in LOWER_IS_BETTER else 1
 
 
 @dataclass(frozen=True)

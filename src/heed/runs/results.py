@@ -97,11 +97,16 @@ def write_results(run: Path, results: Mapping[str, Any]) -> None:
 
 
 def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, dict[str, Any]]:
-    """Return the scores and the loss of each split as plain data. JSON has no NaN: such a loss becomes None."""
-    return {
-        split: {**asdict(scores), "loss": loss if math.isfinite(loss) else None}
-        for split, (scores, loss) in evaluated.items()
-    }
+    """Return the scores and the loss of each split as plain data. JSON has no NaN: such a number becomes None."""
+
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    plain = {split: {**asdict(scores), "loss": finite(loss)} for split, (scores, loss) in evaluated.items()}
+    for scores in plain.values():
+        further = {name: {**score, "value": finite(score["value"])} for name, score in scores.pop("metrics").items()}
+        scores.update({"metrics": further} if further else {})
+    return plain
 
 
 def read_results(file: Path) -> dict[str, Any]:

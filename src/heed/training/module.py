@@ -23,11 +23,10 @@ from heed.data.batch import Batch
 from heed.data.datamodule import StepShard, TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Search
-from heed.evaluation.scores import Metric, Scores, corpus_scores
+from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
-from heed.progress import announced
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.compilation import compiled_decode_hidden
@@ -107,7 +106,7 @@ class TranslationModule(L.LightningModule):
             schedule: factor on the learning rate, by optimizer step from 0.
             search: for the final scores.
             seed: of dropout.
-            metrics: further metrics of every validation, by name.
+            metrics: further metrics of every validation and test, by name.
         """
         super().__init__()
         self.automatic_optimization = False
@@ -276,7 +275,7 @@ class TranslationModule(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         by_direction = {}
         for name in self.data.validated:
-            self.results[name] = self._gather(name)
+            self.results[name] = self._gather(name, self.greedy)
             by_direction[str(self.data.directions[name])] = self._validation_scores(name)
         self.validation_scores = {
             metric: fmean(scores[metric] for scores in by_direction.values())
@@ -294,18 +293,11 @@ class TranslationModule(L.LightningModule):
 
     def _validation_scores(self, name: str) -> dict[str, float]:
         """Return the scores of a validation set whose results are complete."""
-        scores, loss, translations = self.results[name]
+        scores, loss, _ = self.results[name]
         if not math.isfinite(loss):
             raise DivergedError("the validation loss is not finite", self.trainer)
-        found = {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss}
-        for key, metric in self.metrics.items():
-            valid = self.data.texts[name]
-            value = None
-            if self.trainer.is_global_zero:
-                with announced(f"Computing {key}", f"{len(valid):,} sentences", expected_seconds=0):
-                    value = metric.score(valid.src, translations, [valid.tgt]).value
-            found[key] = self.trainer.strategy.broadcast(value)
-        return found
+        further = {key: score.value for key, score in scores.metrics.items()}
+        return {"bleu": scores.bleu, "chrf": scores.chrf, "loss": loss, **further}
 
     # ---- test
 
@@ -315,7 +307,7 @@ class TranslationModule(L.LightningModule):
             self._evaluate(self.data.evaluated[dataloader_idx], batch, self.search)
 
     def on_test_epoch_end(self) -> None:
-        self.results = {split: self._gather(split) for split in self.data.evaluated}
+        self.results = {split: self._gather(split, self.search) for split in self.data.evaluated}
 
     def _evaluate(self, split: str, batch: Batch, search: Search) -> None:
         """Compute loss and translations of a batch, and add them to the outputs of its split."""
@@ -335,8 +327,8 @@ class TranslationModule(L.LightningModule):
                 (row, best[0].tokens) for row, best in zip(batch.index.tolist(), hypotheses, strict=True)
             ]
 
-    def _gather(self, split: str) -> SplitResult:
-        """Collect the outputs of all processes, and score them."""
+    def _gather(self, split: str, search: Search) -> SplitResult:
+        """Collect the outputs of all processes, translated by ``search``, and score them."""
         own = self._outputs.pop(split, SplitOutputs())
         outputs = [own]
         if self.trainer.world_size > 1:
@@ -344,17 +336,22 @@ class TranslationModule(L.LightningModule):
             torch.distributed.all_gather_object(outputs, own)
         rows = sorted(row for part in outputs for row in part.translations)
         translations = self.tokenizer.decode_tgt([tokens for _, tokens in rows])
-        references = self.data.texts[split].tgt
-        assert len(rows) == len(references), "each sentence is evaluated exactly once"
+        text = self.data.texts[split]
+        assert len(rows) == len(text), "each sentence is evaluated exactly once"
         self.decode_seconds[split] = sum(part.decode_seconds for part in outputs)
+        nll, tokens = sum(part.nll for part in outputs), sum(part.tgt_tokens for part in outputs)
         scores = None
         if self.trainer.is_global_zero:
-            scores = corpus_scores(translations, references, tgt_lang=self.data.directions[split].tgt_lang)
-        return SplitResult(
-            scores=self.trainer.strategy.broadcast(scores),
-            loss=sum(part.nll for part in outputs) / sum(part.tgt_tokens for part in outputs),
-            translations=translations,
-        )
+            output = SystemOutput(
+                hypotheses=translations,
+                references=[text.tgt],
+                sources=text.src,
+                tgt_lang=self.data.directions[split].tgt_lang,
+                likelihood=lambda: (nll, tokens),
+                maximized=search.utility,
+            )
+            scores = score_output(output, self.metrics)
+        return SplitResult(self.trainer.strategy.broadcast(scores), nll / tokens, translations)
 
     # ---- checkpoints
 

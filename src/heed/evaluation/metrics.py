@@ -1,0 +1,194 @@
+"""All metrics by name. A metric is a function and a line in `METRICS`; docs/metrics.md says when to use which."""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from heed import __version__
+from heed.errors import HeedError, argument, first_line, missing_package
+from heed.evaluation.scores import (
+    Metric,
+    MetricScore,
+    SystemOutput,
+    base_language,
+    bleu,
+    chrf,
+    default_tokenizer,
+    sacrebleu_metrics,
+    sacrebleu_score,
+    unusual_references,
+)
+from heed.evaluation.symptoms import script
+from heed.options import did_you_mean
+
+LOWER_IS_BETTER = ("ter", "perplexity", "word-perplexity")
+SMALL = ("COMET", "length-ratio")
+"""Metrics with values around 1."""
+
+
+def ter(output: SystemOutput) -> MetricScore:
+    """Return edits per reference word, or per character in languages without spaces (Snover et al. 2006)."""
+    from sacrebleu.metrics import TER
+
+    spaceless = default_tokenizer(output.tgt_lang) in ("zh", "ja-mecab")
+    return sacrebleu_score(TER(normalized=spaceless, asian_support=spaceless), output, unusual_references(output))
+
+
+def bleu_precision(output: SystemOutput, *, n: int) -> MetricScore:
+    """Return BLEU's n-gram precision in per cent, smoothed as in BLEU (Papineni et al. 2002, sec. 2.1)."""
+    return bleu(output, read=lambda result: result.precisions[n - 1], part=f"|precision:{n}")
+
+
+def tokenized_bleu(output: SystemOutput) -> MetricScore:
+    """Return the lower-cased BLEU of Moses' tokens, which many papers about Multi30k and IWSLT report."""
+    sacremoses, language = _require("sacremoses", "tokenized-BLEU"), base_language(output.tgt_lang) or "en"
+    tokenize = partial(sacremoses.MosesTokenizer(lang=language).tokenize, return_str=True)
+    part = f"|moses:{language}|sacremoses:{sacremoses.__version__}"
+    return _score_tokens(replace(output, lowercase=True), tokenize, part)
+
+
+def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
+    """Return BLEU of the pieces of a SentencePiece model for all languages (Goyal et al. 2022).
+
+    ``model`` is its file; None stands for that of FLORES-200, which sacreBLEU downloads.
+    """
+    if model is None:
+        return _score_tokens(output, str, "", tokenizer="flores200")
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor()
+    try:
+        content = Path(model).read_bytes()
+        processor.load_from_serialized_proto(content)
+    except (OSError, RuntimeError) as error:
+        raise HeedError(f"{model} cannot be read as a SentencePiece model: {first_line(error)}.") from error
+    part = f"|spm:{hashlib.sha256(content).hexdigest()[:8]}"
+    return _score_tokens(output, lambda line: " ".join(processor.encode(line, out_type=str)), part)
+
+
+def _score_tokens(
+    output: SystemOutput, tokenize: Callable[[str], str], part: str, *, tokenizer: str = "none"
+) -> MetricScore:
+    hypotheses, *references = (list(map(tokenize, lines)) for lines in (output.hypotheses, *output.references))
+    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer)
+    return sacrebleu_score(metric, replace(output, hypotheses=hypotheses, references=references), (), part=part)
+
+
+def exact_match(output: SystemOutput) -> MetricScore:
+    """Return the percentage of translations that equal one of their references, but for white space."""
+    lines = (output.hypotheses, *output.references)
+    normal = [[" ".join((line.lower() if output.lowercase else line).split()) for line in each] for each in lines]
+    equal = [hypothesis in references for hypothesis, *references in zip(*normal, strict=True)]
+    return _percentage(output, equal, f"case:{'lc' if output.lowercase else 'mixed'}")
+
+
+def on_target_script(output: SystemOutput) -> MetricScore:
+    """Return the percentage of translations that are mostly written in the scripts of the references.
+
+    Scripts with fewer than 5 % of their letters, in which names may be written, do not count.
+    """
+    letters = Counter(script(letter) for each in output.references for letter in filter(str.isalpha, "".join(each)))
+    scripts = {name for name, count in letters.items() if count >= 0.05 * letters.total()}
+
+    def is_right(line: str) -> bool:
+        found = Counter(map(script, filter(str.isalpha, line))).most_common(1)
+        return bool(found) and found[0][0] in scripts
+
+    part = f"scripts:{'+'.join(sorted(scripts)).lower()}"
+    return _percentage(output, _or_without_letters(output, is_right), part)
+
+
+def on_target_language(output: SystemOutput) -> MetricScore:
+    """Return the percentage of translations that py3langid identifies as the target language."""
+    py3langid, language = _require("py3langid", "on-target-language"), base_language(output.tgt_lang)
+    if language not in dict(py3langid.rank("")):
+        option = argument("tgt_lang", "CODE")
+        raise HeedError(f"on-target-language needs a language that py3langid knows, not {language!r}: give {option}.")
+    right = _or_without_letters(output, lambda line: py3langid.classify(line)[0] == language)
+    return _percentage(output, right, f"lang:{language}|py3langid:{py3langid.__version__}")
+
+
+def perplexity(output: SystemOutput, *, per: str) -> MetricScore:
+    """Return exp(−log p / n) of the references under the model, for n tokens, or words between white space."""
+    if output.likelihood is None:
+        raise HeedError("Perplexity needs the model that translated.")
+    nll, tokens = output.likelihood()
+    units = sum(len(line.split()) for each in output.references for line in each) if per == "word" else tokens
+    value = math.exp(min(nll / max(units, 1), 700.0))  # exp overflows soon after
+    reason = "perplexity per token depends on the tokenizer" if per == "token" else None
+    return MetricScore(value, f"nrefs:{len(output.references)}|per:{per}|eos:yes|heed:{__version__}", reason)
+
+
+def comet(output: SystemOutput, *, name: str = "Unbabel/wmt22-comet-da") -> MetricScore:
+    """Return the score of a model of the COMET family, see `heed.evaluation.comet.Comet`."""
+    return _load_comet(name).score(output)
+
+
+@cache
+def _load_comet(name: str) -> Any:
+    from heed.evaluation.comet import Comet  # imports torch
+
+    return Comet(name)
+
+
+METRICS: Mapping[str, Metric] = {
+    "BLEU": bleu,
+    **{f"BLEU-{n}": partial(bleu_precision, n=n) for n in (1, 2, 3, 4)},
+    "chrF": chrf,
+    "chrF++": partial(chrf, word_order=2),
+    "TER": ter,
+    "spBLEU": spbleu,
+    "tokenized-BLEU": tokenized_bleu,
+    "exact-match": exact_match,
+    "length-ratio": partial(bleu, read=attrgetter("ratio"), part="|hyp/ref"),
+    "on-target-script": on_target_script,
+    "on-target-language": on_target_language,
+    "perplexity": partial(perplexity, per="token"),
+    "word-perplexity": partial(perplexity, per="word"),
+    "COMET": comet,
+}
+
+
+def find_metrics(names: Iterable[str], metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Return the metrics with these names, in upper or lower case, or raise a HeedError."""
+    by_name = {name.lower(): name for name in metrics}
+    if unknown := next((name for name in names if name.lower() not in by_name), None):
+        close = did_you_mean(unknown.lower(), by_name)
+        raise HeedError(f"There is no metric {unknown!r}{close}: choose from {', '.join(by_name)}.")
+    return {by_name[name.lower()]: metrics[by_name[name.lower()]] for name in names}
+
+
+def find_usable(metrics: Mapping[str, Metric], **given: Any) -> tuple[dict[str, Metric], dict[str, str]]:
+    """Return the metrics that need no more than what is ``given`` of a `SystemOutput`, and why others cannot be used."""
+    sample, usable, lacking = SystemOutput(hypotheses=["a"], references=[["a"]], **given), {}, {}
+    for name, metric in metrics.items():
+        try:
+            metric(sample)
+            usable[name] = metric
+        except HeedError as error:
+            lacking[name] = str(error)
+    return usable, lacking
+
+
+def _require(package: str, metric: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise missing_package(metric, package, "metrics") from error
+
+
+def _or_without_letters(output: SystemOutput, is_right: Callable[[str], bool]) -> list[bool]:
+    """Accept also translations without letters, such as numbers, whose first reference has none either."""
+    pairs = zip(output.hypotheses, output.references[0], strict=True)
+    return [is_right(line) if any(map(str.isalpha, line + ref)) else True for line, ref in pairs]
+
+
+def _percentage(output: SystemOutput, right: Sequence[bool], part: str) -> MetricScore:
+    return MetricScore(100 * sum(right) / len(right), f"nrefs:{len(output.references)}|{part}|heed:{__version__}")
