@@ -25,15 +25,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "models of data=synthetic)",
         type=str,
     )
+    text = "further metrics, separated by commas (docs/metrics.md)"
+    add(parser, "--metrics", "NAMES", text)
     add(parser, "--out", "DIR", "output folder (default: %(default)s)", default=Path("comparison"))
 
 
 def run(args: argparse.Namespace) -> None:
     groups = _parse_groups(args)
     from heed.compare.confounders import describe_options
+    from heed.evaluation.metrics import METRICS, find_metrics
     from heed.report.comparison import write_comparison
 
-    comparison = write_comparison(groups, split=args.split, challenge=args.challenge, out=args.out)
+    metrics = find_metrics(args.metrics.split(",") if args.metrics else (), METRICS)
+    comparison = write_comparison(groups, split=args.split, challenge=args.challenge, metrics=metrics, out=args.out)
     compared = f"Options of the models that are compared: {describe_options(comparison.compared)}."
     notes = [*([compared] if comparison.compared else []), *comparison.warnings]
     write_lines([*comparison.verdict, *(f"  {note}" for note in notes)])

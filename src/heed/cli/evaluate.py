@@ -94,12 +94,11 @@ def _translate(args: argparse.Namespace, translator: "Translator", sources: list
 
 
 def _format_text(scores: "Mapping[str, MetricScore]", lacking: Mapping[str, str]) -> str:
-    from heed.evaluation.metrics import SMALL
+    from heed.evaluation.metrics import format_score
 
     width = max(5, *map(len, [*scores, *lacking]))
     lines = [
-        f"{name:<{width}} {score.value:7.{4 if name in SMALL else 2}f}   {score.signature}"
-        for name, score in scores.items()
+        f"{name:<{width}} {format_score(name, score.value):>7}   {score.signature}" for name, score in scores.items()
     ]
     lines += [f"{name:<{width}}       –   not computed: {reason}" for name, reason in lacking.items()]
     reasons = {name: score.not_comparable for name, score in scores.items() if score.not_comparable}

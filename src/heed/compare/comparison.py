@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from heed.compare.breakdown import (
     BucketingReport,
@@ -14,7 +15,7 @@ from heed.compare.breakdown import (
 from heed.compare.confounders import Fact, find_confounders, option_facts, side_facts
 from heed.compare.pairs import PairReport, SideStatistics, compare_pairs, side_statistics
 from heed.compare.runs import Side, TestSet
-from heed.evaluation.scores import corpus_scores
+from heed.evaluation.scores import Metric, MetricScore, compute, corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
 from heed.evaluation.symptoms import find_symptoms
 from heed.progress import track
@@ -29,6 +30,8 @@ class SideReport:
     seeds: list[int]
     scores: dict[str, Spread]
     scores_by_run: dict[str, list[float]]
+    metrics: dict[str, list[float]]
+    """The scores of each run by further metrics."""
     symptoms: dict[str, list[list[int]]]
     """By symptom and run, the lines that show it, counted from 1."""
 
@@ -68,7 +71,10 @@ class Comparison:
 
 
 def compare(
-    test_set: TestSet, sides: Sequence[Side], others: Sequence[tuple[TestSet, Sequence[Side]]] = ()
+    test_set: TestSet,
+    sides: Sequence[Side],
+    others: Sequence[tuple[TestSet, Sequence[Side]]] = (),
+    metrics: Mapping[str, Metric] = MappingProxyType({}),
 ) -> Comparison:
     """Score all runs with the same metrics, test all pairs of sides, and list confounders, buckets and examples.
 
@@ -76,10 +82,13 @@ def compare(
         test_set: the test set of all details.
         sides: the sides, with their translations of ``test_set``.
         others: further test sets, on which the sides are tested too.
+        metrics: further metrics by name, computed on ``test_set``.
     """
     tgt_lang = sides[0].runs[0].results.get("tgt_lang", "und")
     scored = corpus_scores(test_set.references[:1], test_set.references[:1], tgt_lang=tgt_lang)
-    signatures = {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}
+    further = [[compute(metrics, run.output(test_set)) for run in side.runs] for side in sides]
+    signatures = {name: score.signature for name, score in further[0][0].items()}
+    signatures |= {"BLEU": scored.bleu_signature, "chrF": scored.chrf_signature}
     statistics, samples, pairs = _test(test_set, sides, tgt_lang=tgt_lang)
     other_sets = [
         OtherTestSet(other.split, len(other.sources), _test(other, translated, tgt_lang=tgt_lang)[-1])
@@ -95,7 +104,7 @@ def compare(
         signatures=signatures,
         verdict=verdict,
         warnings=find_confounders(test_set, sides, signatures),
-        sides=[_side_report(side, test_set, own) for side, own in zip(sides, samples, strict=True)],
+        sides=[_side_report(*parts, test_set) for parts in zip(sides, samples, further, strict=True)],
         pairs=pairs,
         others=other_sets,
         facts=[*side_facts(test_set, sides), *option_facts(sides, of_model=False)],
@@ -118,7 +127,9 @@ def _test(
     return statistics, samples, compare_pairs(sides, statistics, samples)
 
 
-def _side_report(side: Side, test_set: TestSet, samples: Mapping[str, Sample]) -> SideReport:
+def _side_report(
+    side: Side, samples: Mapping[str, Sample], further: Sequence[Mapping[str, MetricScore]], test_set: TestSet
+) -> SideReport:
     by_run = [find_symptoms(test_set.sources, test_set.references, run.translations) for run in side.runs]
     return SideReport(
         name=side.name,
@@ -126,5 +137,6 @@ def _side_report(side: Side, test_set: TestSet, samples: Mapping[str, Sample]) -
         seeds=[run.results.get("seed", 0) for run in side.runs],
         scores={metric: spread(sample) for metric, sample in samples.items()},
         scores_by_run={metric: sample.scores.tolist() for metric, sample in samples.items()},
+        metrics={name: [scores[name].value for scores in further] for name in further[0]},
         symptoms={symptom: [[row + 1 for row in run[symptom]] for run in by_run] for symptom in by_run[0]},
     )

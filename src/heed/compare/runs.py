@@ -11,6 +11,8 @@ import numpy as np
 
 from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
+from heed.evaluation.scores import SystemOutput
+from heed.inference.loading import load
 from heed.runs.config import find_config
 from heed.runs.results import read_results
 
@@ -30,6 +32,23 @@ class Run:
     def has_model(self) -> bool:
         """Whether the run folder contains the model: copies may lack it."""
         return (self.path / "model" / "model.safetensors").is_file()
+
+    @property
+    def maximized(self) -> str | None:
+        """The metric that the search maximized, see `heed.decoding.search.Search.utility`."""
+        utility: str | None = self.results.get("search", {}).get("utility")
+        return utility
+
+    def output(self, test_set: "TestSet") -> SystemOutput:
+        """Return what metrics need."""
+        return SystemOutput(
+            hypotheses=self.translations,
+            references=[test_set.references],
+            sources=test_set.sources,
+            tgt_lang=self.results.get("tgt_lang") or "",
+            likelihood=lambda: load(self.path).likelihood(test_set.sources, [test_set.references]),
+            maximized=self.maximized,
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ embeddings h of the translation, s of the source and r of the reference (⊙ is 
 
 import pickle
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +93,11 @@ class Comet:
         if self.options["class_identifier"] == "unified_metric":
             views = [("mt", "src"), ("mt", "ref"), self.reads] if len(self.reads) == 3 else [self.reads]
             joined = [join([texts[name] for name in view], self.options["longest"]) for view in views]
-            return torch.stack([self.model.estimate(self._embed(rows)) for rows in joined]).mean(0)
+            return self.model.estimator(torch.stack([self._embed(rows) for rows in joined])).mean(0).squeeze(1)
         h, s, *r = (self._embed(texts[name]) for name in self.reads)
         of_source = [h * s, (h - s).abs()]
         features = [h, r[0], h * r[0], (h - r[0]).abs(), *of_source] if r else [h, s, *of_source]
-        return self.model.estimate(torch.cat(features, dim=1))
+        return self.model.estimator(torch.cat(features, dim=1)).squeeze(1)
 
     def _embed(self, texts: Sequence[Ids]) -> Float[Tensor, "N D"]:
         """Return the embedding of each text, computed in batches of similar length."""
@@ -139,11 +139,12 @@ class CometModel(nn.Module):
         else:
             mix = F.one_hot(torch.tensor(layer), layers).float()
         self.register_buffer("mix", mix)
-        # After each hidden layer in the checkpoint's nn.Sequential come an activation and dropout.
-        names = [f"estimator.ff.{3 * number}" for number in range(len(options["hidden_sizes"]) + 1)]
-        self.matrices, self.biases = (
-            nn.ParameterList(weights[f"{name}.{part}"].float() for name in names) for part in ("weight", "bias")
-        )
+        sizes = [weights["estimator.ff.0.weight"].shape[1], *options["hidden_sizes"], 1]
+        parts = ((nn.Linear(*shape), nn.Tanh(), nn.Dropout()) for shape in pairwise(sizes))
+        self.estimator = nn.Sequential(*chain(*parts))[:-2]
+        prefix = "estimator.ff."
+        found = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+        self.estimator.load_state_dict(found)
 
     def forward(self, ids: Int[Tensor, "N S"], mask: Bool[Tensor, "N S"]) -> Float[Tensor, "N D"]:
         """Return the mean over tokens, or the first token, of γ Σ_l a_l h_l with the states h_l of layer l.
@@ -156,12 +157,6 @@ class CometModel(nn.Module):
         if not self.averages:
             return mixed[:, 0]
         return (mixed * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-
-    def estimate(self, features: Float[Tensor, "N F"]) -> Float[Tensor, " N"]:
-        """Return the scores."""
-        for matrix, bias in zip(self.matrices[:-1], self.biases[:-1], strict=True):
-            features = F.linear(features, matrix, bias).tanh()
-        return F.linear(features, self.matrices[-1], self.biases[-1]).squeeze(1)
 
 
 def sparsemax(scores: Float[Tensor, " L"]) -> Float[Tensor, " L"]:

@@ -29,8 +29,6 @@ from heed.evaluation.symptoms import script
 from heed.options import did_you_mean
 
 LOWER_IS_BETTER = ("ter", "perplexity", "word-perplexity")
-SMALL = ("COMET", "length-ratio")
-"""Metrics with values around 1."""
 
 
 def ter(output: SystemOutput) -> MetricScore:
@@ -83,10 +81,12 @@ def _score_tokens(
 
 def exact_match(output: SystemOutput) -> MetricScore:
     """Return the percentage of translations that equal one of their references, but for white space."""
-    lines = (output.hypotheses, *output.references)
-    normal = [[" ".join((line.lower() if output.lowercase else line).split()) for line in each] for each in lines]
-    equal = [hypothesis in references for hypothesis, *references in zip(*normal, strict=True)]
-    return _percentage(output, equal, f"case:{'lc' if output.lowercase else 'mixed'}")
+
+    def normal(line: str) -> str:
+        return " ".join((line.lower() if output.lowercase else line).split())
+
+    case = "lc" if output.lowercase else "mixed"
+    return _percentage(output, lambda hyp, refs: normal(hyp) in map(normal, refs), f"case:{case}")
 
 
 def on_target_script(output: SystemOutput) -> MetricScore:
@@ -94,15 +94,14 @@ def on_target_script(output: SystemOutput) -> MetricScore:
 
     Scripts with fewer than 5 % of their letters, in which names may be written, do not count.
     """
-    letters = Counter(script(letter) for each in output.references for letter in filter(str.isalpha, "".join(each)))
-    scripts = {name for name, count in letters.items() if count >= 0.05 * letters.total()}
+    found = Counter(script(letter) for each in output.references for line in each for letter in _letters(line))
+    scripts = {name for name, count in found.items() if count >= 0.05 * found.total()}
 
-    def is_right(line: str) -> bool:
-        found = Counter(map(script, filter(str.isalpha, line))).most_common(1)
-        return bool(found) and found[0][0] in scripts
+    def is_right(hyp: str, refs: Sequence[str]) -> bool:
+        main = Counter(map(script, _letters(hyp))).most_common(1)
+        return main[0][0] in scripts if main else not _letters(refs[0])
 
-    part = f"scripts:{'+'.join(sorted(scripts)).lower()}"
-    return _percentage(output, _or_without_letters(output, is_right), part)
+    return _percentage(output, is_right, f"scripts:{'+'.join(sorted(scripts)).lower()}")
 
 
 def on_target_language(output: SystemOutput) -> MetricScore:
@@ -111,8 +110,11 @@ def on_target_language(output: SystemOutput) -> MetricScore:
     if language not in dict(py3langid.rank("")):
         option = argument("tgt_lang", "CODE")
         raise HeedError(f"on-target-language needs a language that py3langid knows, not {language!r}: give {option}.")
-    right = _or_without_letters(output, lambda line: py3langid.classify(line)[0] == language)
-    return _percentage(output, right, f"lang:{language}|py3langid:{py3langid.__version__}")
+
+    def is_right(hyp: str, refs: Sequence[str]) -> bool:
+        return py3langid.classify(hyp)[0] == language if _letters(hyp) else not _letters(refs[0])
+
+    return _percentage(output, is_right, f"lang:{language}|py3langid:{py3langid.__version__}")
 
 
 def perplexity(output: SystemOutput, *, per: str) -> MetricScore:
@@ -166,7 +168,7 @@ def find_metrics(names: Iterable[str], metrics: Mapping[str, Metric]) -> dict[st
 
 
 def find_usable(metrics: Mapping[str, Metric], **given: Any) -> tuple[dict[str, Metric], dict[str, str]]:
-    """Return the metrics that need no more than what is ``given`` of a `SystemOutput`, and why others cannot be used."""
+    """Return the metrics that need no more than the ``given`` part of a `SystemOutput`, and why others need more."""
     sample, usable, lacking = SystemOutput(hypotheses=["a"], references=[["a"]], **given), {}, {}
     for name, metric in metrics.items():
         try:
@@ -177,6 +179,11 @@ def find_usable(metrics: Mapping[str, Metric], **given: Any) -> tuple[dict[str, 
     return usable, lacking
 
 
+def format_score(name: str, value: float) -> str:
+    """Return a score with two decimals, or with four if the metric's values are around 1."""
+    return f"{value:.{4 if name.lower() in ('comet', 'length-ratio') else 2}f}"
+
+
 def _require(package: str, metric: str) -> Any:
     try:
         return import_module(package)
@@ -184,11 +191,10 @@ def _require(package: str, metric: str) -> Any:
         raise missing_package(metric, package, "metrics") from error
 
 
-def _or_without_letters(output: SystemOutput, is_right: Callable[[str], bool]) -> list[bool]:
-    """Accept also translations without letters, such as numbers, whose first reference has none either."""
-    pairs = zip(output.hypotheses, output.references[0], strict=True)
-    return [is_right(line) if any(map(str.isalpha, line + ref)) else True for line, ref in pairs]
+def _letters(line: str) -> list[str]:
+    return list(filter(str.isalpha, line))
 
 
-def _percentage(output: SystemOutput, right: Sequence[bool], part: str) -> MetricScore:
+def _percentage(output: SystemOutput, is_right: Callable[[str, Sequence[str]], bool], part: str) -> MetricScore:
+    right = [is_right(hyp, refs) for hyp, *refs in zip(output.hypotheses, *output.references, strict=True)]
     return MetricScore(100 * sum(right) / len(right), f"nrefs:{len(output.references)}|{part}|heed:{__version__}")

@@ -148,8 +148,7 @@ def bleu(output: SystemOutput, *, read: Callable[[Any], float] = attrgetter("sco
     metric, _ = sacrebleu_metrics(output.tgt_lang, lowercase=output.lowercase, tokenize=output.tokenize)
     usual, used = default_tokenizer(output.tgt_lang), str(metric.tokenizer_signature)
     split = [] if used.startswith(usual) else [f"words split by tokenizer {used}, not {usual}"]
-    reasons = [*["lower-cased"] * output.lowercase, *split, *unusual_references(output), *_bias(output, "BLEU")]
-    return sacrebleu_score(metric, output, reasons, read=read, part=part)
+    return sacrebleu_score(metric, output, [*split, *_reasons(output, "BLEU")], read=read, part=part)
 
 
 def chrf(output: SystemOutput, *, word_order: int = 0) -> MetricScore:
@@ -157,8 +156,7 @@ def chrf(output: SystemOutput, *, word_order: int = 0) -> MetricScore:
     from sacrebleu.metrics import CHRF
 
     metric = CHRF(word_order=word_order, lowercase=output.lowercase)
-    reasons = [*["lower-cased"] * output.lowercase, *unusual_references(output), *_bias(output, "chrF")]
-    return sacrebleu_score(metric, output, reasons)
+    return sacrebleu_score(metric, output, _reasons(output, "chrF"))
 
 
 def sacrebleu_score(
@@ -172,6 +170,10 @@ def sacrebleu_score(
     """Return the score of a metric of sacreBLEU; ``reasons`` say why it is not comparable with published ones."""
     value = float(read(metric.corpus_score(output.hypotheses, output.references)))
     return MetricScore(value, f"{metric.get_signature()}{part}", "; ".join(reasons) or None)
+
+
+def _reasons(output: SystemOutput, metric: str) -> list[str]:
+    return [*["lower-cased"] * output.lowercase, *unusual_references(output), *_bias(output, metric)]
 
 
 def _bias(output: SystemOutput, metric: str) -> list[str]:

@@ -18,7 +18,7 @@ from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
 from heed.evaluation.metrics import METRICS, find_metrics, find_usable
-from heed.evaluation.scores import Metric, SystemOutput
+from heed.evaluation.scores import Metric
 from heed.files import writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences

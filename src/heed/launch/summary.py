@@ -81,7 +81,9 @@ def results_summary(folder: Path, results: Mapping[str, Any], *, example: str) -
     for split, scores in scored.items():
         loss = "not finite" if scores["loss"] is None else f"{scores['loss']:.3f}"
         before = f"   BLEU before {initial[split]['bleu']:.2f}" if split in initial else ""
-        further = "".join(f"   {name} {score['value']:.4g}" for name, score in scores.get("metrics", {}).items())
+        further = "".join(
+            f"   {name} {format_score(name, score['value'])}" for name, score in scores.get("metrics", {}).items()
+        )
         lines.append(
             f"  {split:<20} BLEU {scores['bleu']:6.2f}   chrF {scores['chrf']:6.2f}{further}   loss {loss}{before}"
         )

@@ -1,9 +1,11 @@
 """The comparison of runs as one HTML page without dependencies: verdict first, then the evidence for it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
 
 from markupsafe import Markup
 
@@ -14,6 +16,8 @@ from heed.compare.models import Evidence, collect_evidence
 from heed.compare.pairs import PairReport
 from heed.compare.runs import read_other_sides, read_sides
 from heed.errors import HeedError, argument
+from heed.evaluation.metrics import format_score
+from heed.evaluation.scores import Metric
 from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
@@ -22,7 +26,12 @@ from heed.report.pages import render_template, side_class
 
 
 def write_comparison(
-    groups: Sequence[tuple[str, Sequence[Path]]], *, split: str | None, challenge: str | None = None, out: Path
+    groups: Sequence[tuple[str, Sequence[Path]]],
+    *,
+    split: str | None,
+    challenge: str | None = None,
+    metrics: Mapping[str, Metric] = MappingProxyType({}),
+    out: Path,
 ) -> Comparison:
     """Compare runs, and write ``index.html`` and ``compare.json``.
 
@@ -30,6 +39,7 @@ def write_comparison(
         groups: the name and the run folders of each side.
         split: the test set; None for all that all runs translated, with details about the first one.
         challenge: a challenge set, as for `choose_challenge`.
+        metrics: further metrics by name.
         out: folder for the files.
 
     Raises:
@@ -41,7 +51,7 @@ def write_comparison(
     if split is not None and others:
         uncovered = [f"The verdict is about {split} only, not about {', '.join(other.split for other, _ in others)}."]
         others = []
-    comparison = compare(test_set, sides, others)
+    comparison = compare(test_set, sides, others, metrics)
     evidence, warnings = collect_evidence(comparison, sides, challenge_set, contrasts)
     comparison = replace(comparison, warnings=[*uncovered, *comparison.warnings, *warnings])
     accuracy = {side.name: runs for side, runs in zip(sides, evidence.accuracy, strict=True)}
@@ -119,8 +129,8 @@ def _score_table(comparison: Comparison) -> Markup:
             low, high = score.over_sentences
             deviation = "–" if score.over_seeds is None else f"{score.over_seeds:.2f}"
             row += [f"{score.mean:.2f}", f"{low:.2f} – {high:.2f}", deviation]
-        rows.append(row)
-    head = ["", *(f"{metric}, {column}" for metric in METRICS for column in columns)]
+        rows.append([*row, *(format_score(name, fmean(values)) for name, values in side.metrics.items())])
+    head = ["", *(f"{metric}, {column}" for metric in METRICS for column in columns), *comparison.sides[0].metrics]
     return table(head, rows, name="Scores of the systems")
 
 
