@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heed.errors import HeedError
-from heed.evaluation.scores import corpus_scores, metric_scores
+from heed.evaluation.scores import SystemOutput, bleu, chrf, corpus_scores, score_output
 from tests import forkserver
 
 REFERENCES = [
@@ -67,29 +67,20 @@ def test_invalid_lines_are_errors() -> None:
         corpus_scores(["a", "b"], ["a"], tgt_lang="de")
 
 
-def test_known_answers_with_several_references() -> None:
-    perfect = metric_scores(REFERENCES, [REFERENCES], tgt_lang="de")
-    assert {name: score.value for name, score in perfect.items()} == {"BLEU": pytest.approx(100), "chrF": 100, "TER": 0}
-    # One substitution and one deletion in five words (Snover et al. 2006); TER ignores case.
-    assert metric_scores(["A b x d"], [["a b c d e"]], tgt_lang="en")["TER"].value == pytest.approx(40)
-    # TER uses the closest of several references.
-    assert metric_scores(["a b x d"], [["a b c d e"], ["a b x d"]], tgt_lang="en")["TER"].value == 0
-    # In Chinese TER counts characters: one of five.
-    assert metric_scores(["我喜欢猫吗"], [["我喜欢猫吧"]], tgt_lang="zh")["TER"].value == pytest.approx(20)
-
-
-def test_metric_scores_equal_corpus_scores() -> None:
-    for language in ("de", "zh"):
-        scores = corpus_scores(HYPOTHESES, REFERENCES, tgt_lang=language)
-        found = metric_scores(HYPOTHESES, [REFERENCES], tgt_lang=language)
-        assert (found["BLEU"].value, found["BLEU"].signature) == (scores.bleu, scores.bleu_signature)
-        assert (found["chrF"].value, found["chrF"].signature) == (scores.chrf, scores.chrf_signature)
-
-
-def test_invalid_references_and_tokenizers_are_errors() -> None:
+def test_several_references_and_reasons() -> None:
     with pytest.raises(HeedError, match="2 translations cannot be scored against 1 reference"):
-        metric_scores(["a", "b"], [["a", "b"], ["a"]], tgt_lang="de")
-    with pytest.raises(HeedError, match="nothing to score"):
-        metric_scores([], [[]], tgt_lang="de")
+        SystemOutput(hypotheses=["a", "b"], references=[["a", "b"], ["a"]])
     with pytest.raises(HeedError, match="BLEU has no tokenizer 'words': choose one of none, "):
-        metric_scores(["a"], [["a"]], tgt_lang="de", tokenize="words")
+        bleu(SystemOutput(hypotheses=["a"], references=[["a"]], tokenize="words"))
+    either = SystemOutput(hypotheses=["a b c d"], references=[["a b c x"], ["a b c d"]])
+    assert bleu(either).value == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("maximized", "biased"), [("bleu", "BLEU"), ("chrf", "chrF"), (None, None)])
+def test_a_metric_that_the_search_maximized_is_biased(maximized: str | None, biased: str | None) -> None:
+    output = SystemOutput(hypotheses=HYPOTHESES, references=[REFERENCES], tgt_lang="de", maximized=maximized)
+    reason = biased and f"{biased} is biased, because minimum Bayes risk search maximized it"
+    found = {"BLEU": bleu(output), "chrF": chrf(output), "chrF++": chrf(output, word_order=2)}
+    names = {name for name, score in found.items() if score.not_comparable}
+    assert names == {"bleu": {"BLEU"}, "chrf": {"chrF", "chrF++"}, None: set()}[maximized]
+    assert score_output(output, {}).not_comparable == reason

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import (
     ENSEMBLE,
@@ -68,17 +68,17 @@ def run(args: argparse.Namespace) -> None:
 
     sources, references = files.get(args.src), [files[path] for path in args.ref]
     translator = load_translator(args) if args.model else None
-    given = {
+    given: dict[str, Any] = {
         "tgt_lang": args.tgt_lang or (translator.tgt_lang if translator else ""),
         "lowercase": args.lowercase,
         "tokenize": args.tokenize,
-        "likelihood": partial(translator.likelihood, sources, references) if translator else None,
+        "likelihood": partial(translator.likelihood, sources or [], references) if translator else None,
     }
     usable, lacking = find_usable(metrics if wants_all else asked, sources=sources and ["a"], **given)
     if reason := next((lacking[name] for name in asked if name in lacking), None):
         raise HeedError(reason)
     hypotheses, maximized = _translate(args, translator, sources or []) if translator else (files[args.hyp], None)
-    texts = {"hypotheses": hypotheses, "references": references, "sources": sources}
+    texts: dict[str, Any] = {"hypotheses": hypotheses, "references": references, "sources": sources}
     scores = compute(usable, SystemOutput(**texts, **given, maximized=maximized))
     write_lines([_format_json(args, scores, lacking) if args.json else _format_text(scores, lacking)])
 

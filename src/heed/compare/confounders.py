@@ -147,9 +147,9 @@ def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iter
         yield f"Different amounts of training: {most} had {ratio} the {unit} of {least}."
     if _differ(sides, "search"):
         yield "The search settings differ: part of the difference may come from the search."
-    for side in sides:
-        if metric := next((name for name in METRICS if side.runs[0].maximized == name.lower()), None):
-            yield f"{metric} of {side.name} is biased, because minimum Bayes risk search maximized it."
+    for run in runs:
+        if utility := run.results.get("search", {}).get("utility"):
+            yield f"Minimum Bayes risk search maximized {utility} of {run.path}: that score is biased."
     if _differ(sides, "weights"):
         yield "The weights are selected differently (best, last or an average of checkpoints)."
     if lacking := [str(run.path) for side in sides for run in side.runs if run.config is None]:

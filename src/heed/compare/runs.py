@@ -33,12 +33,6 @@ class Run:
         """Whether the run folder contains the model: copies may lack it."""
         return (self.path / "model" / "model.safetensors").is_file()
 
-    @property
-    def maximized(self) -> str | None:
-        """The metric that the search maximized, see `heed.decoding.search.Search.utility`."""
-        utility: str | None = self.results.get("search", {}).get("utility")
-        return utility
-
     def output(self, test_set: "TestSet") -> SystemOutput:
         """Return what metrics need."""
         return SystemOutput(
@@ -47,7 +41,7 @@ class Run:
             sources=test_set.sources,
             tgt_lang=self.results.get("tgt_lang") or "",
             likelihood=lambda: load(self.path).likelihood(test_set.sources, [test_set.references]),
-            maximized=self.maximized,
+            maximized=self.results.get("search", {}).get("utility"),
         )
 
 

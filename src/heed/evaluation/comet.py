@@ -11,6 +11,9 @@ embeddings h of the translation, s of the source and r of the reference (⊙ is 
 
 import pickle
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from heed import __version__
 from heed.errors import HeedError, argument, first_line, missing_package
 from heed.evaluation.scores import MetricScore, SystemOutput
 from heed.files import read_yaml
@@ -82,7 +84,7 @@ class Comet:
         self.embeddings = {ids: self.embeddings[ids] for ids in kept}
         used = len(references) if "ref" in self.reads else 0
         value = torch.stack(scores).mean().item()
-        return MetricScore(value, f"nrefs:{used}|model:{self.name}|heed:{__version__}")
+        return MetricScore(value, f"nrefs:{used}|model:{self.name}|transformers:{version('transformers')}")
 
     def _encode(self, lines: Sequence[str]) -> list[Ids]:
         ids = self.tokenizer([*lines], truncation=True, max_length=self.options["longest"] - 2)["input_ids"]
@@ -114,6 +116,9 @@ class Comet:
         return torch.stack([self.embeddings[ids] for ids in texts])
 
 
+load_comet = cache(Comet)
+
+
 def join(texts: Sequence[Sequence[Ids]], longest: int) -> list[Ids]:
     """Return ``<s> A </s> </s> B </s>`` for each row of texts ``<s> A </s>`` and ``<s> B </s>``."""
     rows = ((first, *(ids[-1:] + ids[1:] for ids in others)) for first, *others in zip(*texts, strict=True))
@@ -122,6 +127,8 @@ def join(texts: Sequence[Sequence[Ids]], longest: int) -> list[Ids]:
 
 class CometModel(nn.Module):
     """XLM-R, a mix of its layers, pooling, and the estimator; ``weights`` have their names in the checkpoint."""
+
+    mix: Float[Tensor, " L"]
 
     def __init__(self, encoder: Any, options: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -183,7 +190,7 @@ def load_model(name: str) -> tuple[CometModel, Any, Mapping[str, Any]]:
     The options also have the "texts" that it reads, and the tokens of the "longest" one.
     """
     try:
-        import transformers
+        transformers: Any = import_module("transformers")
     except ImportError as error:
         raise missing_package("COMET", "transformers", "comet") from error
     checkpoint = _find_checkpoint(name)

@@ -5,13 +5,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from heed import __version__
 from heed.errors import HeedError, argument, first_line, missing_package
 from heed.evaluation.scores import (
     Metric,
@@ -125,19 +124,14 @@ def perplexity(output: SystemOutput, *, per: str) -> MetricScore:
     units = sum(len(line.split()) for each in output.references for line in each) if per == "word" else tokens
     value = math.exp(min(nll / max(units, 1), 700.0))  # exp overflows soon after
     reason = "perplexity per token depends on the tokenizer" if per == "token" else None
-    return MetricScore(value, f"nrefs:{len(output.references)}|per:{per}|eos:yes|heed:{__version__}", reason)
+    return MetricScore(value, f"nrefs:{len(output.references)}|per:{per}|eos:yes", reason)
 
 
 def comet(output: SystemOutput, *, name: str = "Unbabel/wmt22-comet-da") -> MetricScore:
     """Return the score of a model of the COMET family, see `heed.evaluation.comet.Comet`."""
-    return _load_comet(name).score(output)
+    from heed.evaluation.comet import load_comet  # imports torch
 
-
-@cache
-def _load_comet(name: str) -> Any:
-    from heed.evaluation.comet import Comet  # imports torch
-
-    return Comet(name)
+    return load_comet(name).score(output)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -179,9 +173,10 @@ def find_usable(metrics: Mapping[str, Metric], **given: Any) -> tuple[dict[str, 
     return usable, lacking
 
 
-def format_score(name: str, value: float) -> str:
-    """Return a score with two decimals, or with four if the metric's values are around 1."""
-    return f"{value:.{4 if name.lower() in ('comet', 'length-ratio') else 2}f}"
+def format_score(name: str, value: float | None) -> str:
+    """Return a score with two decimals, or with four if the metric's values are around 1; None is not finite."""
+    digits = 4 if name.lower() in ("comet", "length-ratio") else 2
+    return "not finite" if value is None else f"{value:.{digits}f}"
 
 
 def _require(package: str, metric: str) -> Any:
@@ -197,4 +192,4 @@ def _letters(line: str) -> list[str]:
 
 def _percentage(output: SystemOutput, is_right: Callable[[str, Sequence[str]], bool], part: str) -> MetricScore:
     right = [is_right(hyp, refs) for hyp, *refs in zip(output.hypotheses, *output.references, strict=True)]
-    return MetricScore(100 * sum(right) / len(right), f"nrefs:{len(output.references)}|{part}|heed:{__version__}")
+    return MetricScore(100 * sum(right) / len(right), f"nrefs:{len(output.references)}|{part}")

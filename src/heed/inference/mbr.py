@@ -113,7 +113,7 @@ class MBRSearch(Search):
         reference_weights: dict[str, float] = {}  # equal texts are scored once, with the sum of their weights
         for text, weight in zip(self.decode([h.tokens for h in references]), weights, strict=True):
             reference_weights[text] = reference_weights.get(text, 0.0) + weight
-        metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[self.utility]()
+        metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[str(self.utility)]()
 
         def expected_utility(text: str) -> float:
             return math.fsum(

@@ -13,6 +13,7 @@ import torch
 
 from heed import __version__
 from heed.data.datamodule import TranslationData
+from heed.evaluation.metrics import format_score
 from heed.report.run_page import REPORT
 from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
