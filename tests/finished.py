@@ -16,6 +16,7 @@ OPTIONS = [
     "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=2",
     "logger=[csv,wandb]", "callbacks.sample_translations.sentences=3", "callbacks.attention_maps.sentences=1",
     "callbacks.alignment_error_rate.sentences=6", "search=greedy", "weights=last", "name=finished",
+    "metrics=[ter,chrf++,perplexity]",
 ]  # fmt: skip
 
 

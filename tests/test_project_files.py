@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from torch.testing import assert_close
 
-import heed.evaluation
 from heed.errors import HeedError
-from heed.launch.run import _load_selection
+from heed.evaluation.metrics import METRICS
+from heed.evaluation.scores import SystemOutput
+from heed.launch.run import _load_metrics
 from tests import conftest
 
 ROOT = Path(__file__).parent.parent
@@ -110,16 +110,26 @@ def test_the_metric_that_contributing_adds_can_be_selected(monkeypatch: pytest.M
         textwrap.dedent(text).strip("\n")
         for text in re.findall(r"(?:^ {7}.*\n|^\n(?= {7})|^\n(?=\n {7}))+", section, re.MULTILINE)
     )
-    added = load_source("heed.evaluation.ter", source, monkeypatch)
-    monkeypatch.setattr(heed.evaluation, "ter", added, raising=False)  # where Hydra looks it up
-    metrics = yaml.safe_load((ROOT / "conf" / "train.yaml").read_text(encoding="utf-8"))["metrics"]
-    selection, chosen = _load_selection("ter", {**metrics, **yaml.safe_load(line)})
-    assert selection.metric == "ter"
-    exact, worse = (chosen["ter"].score(["a b"], [text], [["x y"]]).value for text in ("x y", "x z"))
-    assert exact > worse
-    assert selection.key({"bleu": 0.0, "ter": exact}) > selection.key({"bleu": 5.0, "ter": worse})
-    with pytest.raises(HeedError, match="choose one of bleu, chrf, loss, comet"):
-        _load_selection("ter", metrics)
+    added = load_source("heed.evaluation.copies", source, monkeypatch)
+    table = eval(f"{{{line}}}", vars(added))
+    monkeypatch.setattr("heed.launch.run.METRICS", {**METRICS, **table})
+    options: dict[str, Any] = {"metrics": ["ter"], "metric": {}, "data": {}}
+    selection, chosen = _load_metrics({**options, "select": "not-copied"})
+    assert [*chosen] == ["ter", "not-copied"]
+    output = SystemOutput(hypotheses=["a", "b"], references=[["x", "y"]], sources=["a", "c"])
+    assert chosen["not-copied"](output).value == 50
+    assert selection.key({"bleu": 0.0, "not-copied": 50}) > selection.key({"bleu": 5.0, "not-copied": 40})
+    ter, _ = _load_metrics({**options, "select": "ter"})
+    assert ter.key({"bleu": 0.0, "ter": 40}) > ter.key({"bleu": 5.0, "ter": 50})
+    for select in ("length-ratio", "rouge"):
+        with pytest.raises(
+            HeedError, match=f"select={select} cannot rank validations: choose one of bleu, chrf, loss, "
+        ):
+            _load_metrics({**options, "select": select})
+    with pytest.raises(HeedError, match="There is no metric 'rouge'"):
+        _load_metrics({**options, "select": "bleu", "metrics": ["rouge"]})
+    own = {"mine": {"_target_": "heed.evaluation.copies.not_copied", "_partial_": True}}
+    assert [*_load_metrics({**options, "select": "mine", "metric": own})[1]] == ["ter", "mine"]
 
 
 def load_source(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

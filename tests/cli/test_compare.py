@@ -145,6 +145,20 @@ def test_verdict_names_the_better_run(
         assert sum(bucket["sentences"] for bucket in bucketing["buckets"]) == 150
 
 
+def test_further_metrics_are_compared(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    runs = [make_run("a", 0.3), make_run("b", 0.1)]
+    found = compare(tmp_path / "out", *runs, "--metrics", "ter,length-ratio")
+    for side, run in zip(found["sides"], runs, strict=True):
+        lines = [(run / "translations" / f"test.{name}").read_text().split("\n")[:-1] for name in ("hyp", "ref")]
+        expected = METRICS["TER"](SystemOutput(hypotheses=lines[0], references=[lines[1]], tgt_lang="de"))
+        assert side["metrics"]["TER"] == [pytest.approx(expected.value)]
+        assert found["signatures"]["TER"] == expected.signature
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert f"{found['sides'][0]['metrics']['length-ratio'][0]:.4f}" in page
+    with pytest.raises(SystemExit):  # a run without a model
+        compare(tmp_path / "other", *runs, "--metrics", "perplexity")
+
+
 def test_page_is_valid_escaped_and_loads_nothing(make_run: Callable[..., Path], tmp_path: Path) -> None:
     runs = [make_run("<b>rnn</b>", 0.3), make_run("b", 0.1), make_run("c", 0.2, seed=2)]
     found = compare(tmp_path / "out", *runs)

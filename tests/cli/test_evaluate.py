@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +14,13 @@ import torch
 import yaml
 
 from heed.decoding import BeamSearch
+from heed.evaluation.metrics import METRICS
 from heed.inference import model_folder
+from heed.inference.loading import load
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq
 from tests import forkserver
+from tests.evaluation.comet_models import save_comet
 from tests.tokenizers import train_tokenizer
 
 SOURCES = ["a man rides a bike .", "", "the dog sleeps .", "two children play with a red ball in the park ."]
@@ -128,7 +133,58 @@ def test_target_language_selects_the_tokenizer(files: dict[str, Path], heed: Hee
         assert tokenizer in out
 
 
-COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("comet") is None else "absent.ckpt"
+def test_all_metrics_that_can_be_computed(
+    files: dict[str, Path], heed: Heed, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(files["src"].parent / "hub"))
+    spm = model / "src.model"
+    given = ("evaluate", "--ref", files["ref"], "--metrics", "all", "--spm", spm, "--json")
+    status, out, err = heed(*given, "--model", model, "--src", files["src"])
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert {*found["scores"]} | {*found["not_computed"]} == {*METRICS}
+    assert {*found["not_computed"]} <= {"COMET", "tokenized-BLEU", "on-target-language"}
+    translator = load(model)
+    nll, tokens = (
+        -sum(translator.score(SOURCES, REFERENCES[0])),
+        sum(len(ids) + 1 for ids in translator.tokenizer.encode_tgt(REFERENCES[0])),
+    )
+    assert found["scores"]["perplexity"]["value"] == pytest.approx(math.exp(nll / tokens), rel=1e-5)
+    words = len(" ".join(REFERENCES[0]).split())
+    assert found["scores"]["word-perplexity"]["value"] == pytest.approx(math.exp(nll / words), rel=1e-5)
+
+    status, out, _ = heed(*given[:-1], "--hyp", files["hyp"])
+    lacking = [line for line in out.splitlines() if "not computed" in line]
+    assert {"perplexity", "word-perplexity", "COMET"} <= {line.split()[0] for line in lacking}
+
+
+def test_metrics_are_chosen_by_name(files: dict[str, Path], heed: Heed) -> None:
+    _, out, _ = heed("evaluate", "--hyp", files["hyp"], "--ref", files["ref"], "--metrics", "length-ratio,chrf++")
+    assert [line.split()[0] for line in out.splitlines()] == ["length-ratio", "chrF++"]
+    assert re.search(r"length-ratio +0\.\d{4} ", out)
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_the_metric_that_the_search_maximized_is_marked(
+    files: dict[str, Path], heed: Heed, model: Path, utility: str
+) -> None:
+    search = ["--mbr", "--samples", 2, "--beam", 1, "--utility", utility]
+    _, out, _ = heed("evaluate", "--model", model, "--src", files["src"], "--ref", files["ref"], *search)
+    name = {"chrf": "chrF", "bleu": "BLEU"}[utility]
+    reason = f"{name} is biased, because minimum Bayes risk search maximized it"
+    assert out.splitlines()[3:] == [f"{name}: not comparable with published scores: {reason}"]
+
+
+def test_comet_of_a_folder(files: dict[str, Path], heed: Heed, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    folder = save_comet(tmp_path / "comet", "unified_metric", input_segments=["mt", "src"])
+    given = ("evaluate", "--hyp", files["hyp"], "--ref", files["ref"], "--comet", folder)
+    status, out, err = heed(*given, "--src", files["src"])
+    assert (status, err) == (0, "")
+    assert re.search(rf"COMET +-?\d\.\d{{4}}   nrefs:0\|model:{folder}\|transformers", out)
+
+
+COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("transformers") is None else "absent.ckpt"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +200,9 @@ COMET_ERROR = "pip install -e '.[comet]'" if importlib.util.find_spec("comet") i
         ("--hyp {hyp} --model {model} --ref {ref}", ["either"]),
         ("--model {model} --ref {ref}", ["--model needs the source sentences: add --src FILE"]),
         ("--hyp {hyp} --ref {ref} --tokenize 14a", ["no tokenizer '14a'", "13a, intl"]),
+        ("--hyp {hyp} --ref {ref} --metrics bleu,rouge", ["no metric 'rouge'", "choose from bleu, bleu-1, "]),
+        ("--hyp {hyp} --ref {ref} --metrics perplexity", ["Perplexity needs the model"]),
+        ("--hyp {hyp} --ref {ref} --metrics spbleu --spm {hyp}", ["{hyp} cannot be read as a SentencePiece model"]),
         ("--hyp {hyp} --ref {ref} --comet some/model", ["--comet needs the source sentences"]),
         ("--hyp {hyp} --ref {ref} --src {src} --comet {absent}", [COMET_ERROR]),
         pytest.param(

@@ -41,6 +41,13 @@ def test_an_unequal_condition_gives_its_warning(results: dict[str, Any], warning
     assert re.match(warning, found)
 
 
+def test_a_score_that_the_search_maximized_is_biased() -> None:
+    sides = [make_side(name, search={"utility": "chrf", "beam": 5}) for name in "ab"]
+    assert find_confounders(TEST_SET, sides, SIGNATURES) == [
+        f"chrf of {name} is biased, because minimum Bayes risk search maximized it." for name in "ab"
+    ]
+
+
 def test_updates_stand_in_for_tokens_of_older_runs() -> None:
     old = make_side("old", steps=30)
     for run in old.runs:

@@ -88,7 +88,7 @@ def test_perplexity() -> None:
 
 
 def test_spbleu_is_bleu_of_pieces(tmp_path: Path) -> None:
-    train_tokenizer(REFERENCES, vocab_size=60).save(tmp_path)
+    train_tokenizer(REFERENCES, vocab_size=60, joint=True).save(tmp_path)
     file = tmp_path / "tokenizer.model"
     found = spbleu(OUTPUT, model=str(file))
     from sentencepiece import SentencePieceProcessor

@@ -16,6 +16,7 @@ from heed.data.text import ParallelText
 from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch
 from heed.errors import HeedError
+from heed.evaluation.scores import MetricScore
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
 from heed.training.loss import cross_entropy, r_drop
@@ -216,8 +217,7 @@ def test_only_the_first_process_scores_translations(
         return own if rank == 0 else f"of rank 0, number {len(broadcast)}"
 
     module = build_module(tiny_model("rnn"), tokenizer)
-    comet = SimpleNamespace(score=lambda *texts: scored.append("comet") or SimpleNamespace(value=0.5))
-    module.metrics = {"comet": comet}
+    module.metrics = {"comet": lambda _: scored.append("comet") or MetricScore(0.5, "signature")}  # type: ignore[dict-item]
     trainer = SimpleNamespace(world_size=1, is_global_zero=rank == 0, strategy=SimpleNamespace(broadcast=receive))
     text = ParallelText(["a"], ["b"])
     direction = SimpleNamespace(tgt_lang="de")
@@ -225,12 +225,12 @@ def test_only_the_first_process_scores_translations(
     monkeypatch.setattr(
         TranslationModule, "data", SimpleNamespace(texts={"valid": text}, directions={"valid": direction})
     )
-    scores = SimpleNamespace(bleu=1.0, chrf=2.0)
-    monkeypatch.setattr("heed.training.module.corpus_scores", lambda *_, **__: scored.append("bleu") or scores)
     module._outputs["valid"] = SplitOutputs([(0, [5])], nll=2.0, tgt_tokens=2)
-    result = module._gather("valid")
-    module.results["valid"] = result._replace(scores=scores)  # type: ignore[arg-type]
-    value = module._validation_scores("valid")["comet"]
-    assert (scored, result.scores, value) == (
-        (["bleu", "comet"], scores, 0.5) if rank == 0 else ([], "of rank 0, number 1", "of rank 0, number 2")
-    )
+    result = module._gather("valid", module.greedy)
+    assert broadcast == ([result.scores] if rank == 0 else [None])
+    if rank == 1:
+        assert (scored, result.scores) == ([], "of rank 0, number 1")
+        return
+    module.results["valid"] = result
+    assert scored == ["comet"]
+    assert module._validation_scores("valid") == {"bleu": 0.0, "chrf": 0.0, "loss": 1.0, "comet": 0.5}

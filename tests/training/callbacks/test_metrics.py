@@ -1,9 +1,12 @@
 """What a run prints before, during and after training, and what its speed includes."""
 
+import csv
 import json
+import math
 import re
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from heed.evaluation.metrics import METRICS
+from heed.evaluation.scores import SystemOutput
+from heed.runs.results import scores_by_split
 from heed.training.callbacks import metrics
 from heed.training.trainer import resolve_precision
 from tests.finished import FinishedRun
@@ -31,6 +37,27 @@ def test_a_run_prints_its_plan_its_progress_and_its_results(finished: FinishedRu
     assert re.match(r"50% 2/4 \[.*<\d+:\d\d, .*, loss .*, [\d,]+ tokens/s, epoch 0, lr .*\]\n", after)
     assert f"for {results['steps']} steps ({results['epochs']} epochs)" in after
     assert f"BLEU {results['test']['bleu']:6.2f}" in after
+    assert f"   ter {results['test']['metrics']['ter']['value']:.2f}   chrf++ " in after
+
+
+def test_further_metrics_are_in_results_and_metrics(finished: FinishedRun) -> None:
+    results = json.loads((finished.folder / "results.json").read_text())
+    for split, scores in scores_by_split(results).items():
+        hypotheses, references = (
+            (finished.folder / "translations" / f"{split}.{name}").read_text(encoding="utf-8").split("\n")[:-1]
+            for name in ("hyp", "ref")
+        )
+        output = SystemOutput(hypotheses=hypotheses, references=[references], tgt_lang="de")
+        assert [*scores["metrics"]] == ["ter", "chrf++", "perplexity"]
+        for name, metric in (("ter", METRICS["TER"]), ("chrf++", METRICS["chrF++"])):
+            assert scores["metrics"][name] == asdict(metric(output))
+        assert scores["metrics"]["perplexity"]["value"] == pytest.approx(math.exp(scores["loss"]))
+    with (finished.folder / "metrics.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["valid_bleu"]]
+    assert rows
+    for row in rows:
+        assert float(row["valid_perplexity"]) == pytest.approx(math.exp(float(row["valid_loss"])), rel=1e-4)
+        assert float(row["valid_ter"]) > 0
 
 
 @pytest.mark.full
