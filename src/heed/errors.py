@@ -5,7 +5,9 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 DISTRIBUTION = "heed-nmt"
 """Name of the distribution that contains the package heed, as in pyproject.toml."""
@@ -50,6 +52,14 @@ def command_line_arguments() -> Iterator[None]:
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its type where the message is empty."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def require(package: str, need: str, extra: str) -> Any:
+    """Import an optional package, or raise the error of `missing_package`."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise missing_package(need, package, extra) from error
 
 
 def missing_package(need: str, package: str, extra: str, otherwise: str = "") -> HeedError:

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from heed.evaluation.metrics import METRICS, comet, find_metrics, find_usable, spbleu
+    from heed.evaluation.metrics import METRICS, comet, find_metrics, find_unusable, spbleu
     from heed.evaluation.scores import SystemOutput, compute
 
     if (args.model is None) == (args.hyp is None):
@@ -74,11 +74,13 @@ def run(args: argparse.Namespace) -> None:
         "tokenize": args.tokenize,
         "likelihood": partial(translator.likelihood, sources or [], references) if translator else None,
     }
-    usable, lacking = find_usable(metrics if wants_all else asked, sources=sources and ["a"], **given)
-    if reason := next((lacking[name] for name in asked if name in lacking), None):
-        raise HeedError(reason)
+    chosen = metrics if wants_all else asked
+    lacking = find_unusable(chosen.items(), sources=sources and ["a"], **given)
+    for name in asked.keys() & lacking:
+        raise HeedError(lacking[name])
     hypotheses, maximized = _translate(args, translator, sources or []) if translator else (files[args.hyp], None)
     texts: dict[str, Any] = {"hypotheses": hypotheses, "references": references, "sources": sources}
+    usable = {name: metric for name, metric in chosen.items() if name not in lacking}
     scores = compute(usable, SystemOutput(**texts, **given, maximized=maximized))
     write_lines([_format_json(args, scores, lacking) if args.json else _format_text(scores, lacking)])
 

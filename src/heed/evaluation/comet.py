@@ -12,7 +12,6 @@ embeddings h of the translation, s of the source and r of the reference (⊙ is 
 import pickle
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from itertools import chain, pairwise
 from pathlib import Path
@@ -24,19 +23,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from heed.errors import HeedError, argument, first_line, missing_package
+from heed.errors import HeedError, argument, first_line, require
 from heed.evaluation.scores import MetricScore, SystemOutput
 from heed.files import read_yaml
 from heed.progress import progress_bar
 
-TEXTS = {
-    "regression_metric": ("mt", "src", "ref"),
-    "referenceless_regression_metric": ("mt", "src"),
-    "unified_metric": ("mt", "src", "ref"),
-}
-"""The texts that each kind of model can read: translation, source, reference."""
+TEXTS = ("mt", "src", "ref")
+"""Translation, source and reference, in the order in which models join them."""
 KNOWN: Mapping[str, Sequence[object]] = {
-    "class_identifier": tuple(TEXTS),
+    "class_identifier": ("regression_metric", "referenceless_regression_metric", "unified_metric"),
     "encoder_model": ("XLM-RoBERTa",),
     "pool": ("avg", "cls"),
     "activations": ("Tanh",),
@@ -189,10 +184,7 @@ def load_model(name: str) -> tuple[CometModel, Any, Mapping[str, Any]]:
 
     The options also have the "texts" that it reads, and the tokens of the "longest" one.
     """
-    try:
-        transformers: Any = import_module("transformers")
-    except ImportError as error:
-        raise missing_package("COMET", "transformers", "comet") from error
+    transformers = require("transformers", "COMET", "comet")
     checkpoint = _find_checkpoint(name)
     folder = checkpoint.parents[1]
     try:
@@ -227,7 +219,8 @@ def load_model(name: str) -> tuple[CometModel, Any, Mapping[str, Any]]:
         model = CometModel(xlm_r, options, weights).eval()
     except (KeyError, RuntimeError) as error:
         raise HeedError(f"The weights of COMET {name} do not fit {encoder}: {first_line(error)}.") from error
-    texts = [text for text in TEXTS[kind] if text in options.get("input_segments", TEXTS[kind])]
+    reads = options.get("input_segments", TEXTS[:2] if kind == "referenceless_regression_metric" else TEXTS)
+    texts = [text for text in TEXTS if text in reads]
     return model, tokenizer, {**options, "texts": texts, "longest": config.max_position_embeddings - 2}
 
 

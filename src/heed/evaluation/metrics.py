@@ -6,36 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from heed.errors import HeedError, argument, first_line, missing_package
-from heed.evaluation.scores import (
-    Metric,
-    MetricScore,
-    SystemOutput,
-    base_language,
-    bleu,
-    chrf,
-    default_tokenizer,
-    sacrebleu_metrics,
-    sacrebleu_score,
-    unusual_references,
-)
+from heed.errors import HeedError, argument, first_line, require
+from heed.evaluation.scores import Metric, MetricScore, SystemOutput, base_language, bleu, bleu_of_tokens, chrf, ter
 from heed.evaluation.symptoms import script
 from heed.options import did_you_mean
 
 LOWER_IS_BETTER = ("ter", "perplexity", "word-perplexity")
-
-
-def ter(output: SystemOutput) -> MetricScore:
-    """Return edits per reference word, or per character in languages without spaces (Snover et al. 2006)."""
-    from sacrebleu.metrics import TER
-
-    spaceless = default_tokenizer(output.tgt_lang) in ("zh", "ja-mecab")
-    return sacrebleu_score(TER(normalized=spaceless, asian_support=spaceless), output, unusual_references(output))
 
 
 def bleu_precision(output: SystemOutput, *, n: int) -> MetricScore:
@@ -45,10 +25,10 @@ def bleu_precision(output: SystemOutput, *, n: int) -> MetricScore:
 
 def tokenized_bleu(output: SystemOutput) -> MetricScore:
     """Return the lower-cased BLEU of Moses' tokens, which many papers about Multi30k and IWSLT report."""
-    sacremoses, language = _require("sacremoses", "tokenized-BLEU"), base_language(output.tgt_lang) or "en"
+    sacremoses, language = require("sacremoses", "tokenized-BLEU", "metrics"), base_language(output.tgt_lang) or "en"
     tokenize = partial(sacremoses.MosesTokenizer(lang=language).tokenize, return_str=True)
     part = f"|moses:{language}|sacremoses:{sacremoses.__version__}"
-    return _score_tokens(replace(output, lowercase=True), tokenize, part)
+    return bleu_of_tokens(replace(output, lowercase=True), tokenize, part)
 
 
 def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
@@ -57,7 +37,7 @@ def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
     ``model`` is its file; None stands for that of FLORES-200, which sacreBLEU downloads.
     """
     if model is None:
-        return _score_tokens(output, str, "", tokenizer="flores200")
+        return bleu_of_tokens(output, str, "", tokenizer="flores200")
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor()
@@ -67,15 +47,7 @@ def spbleu(output: SystemOutput, *, model: str | None = None) -> MetricScore:
     except (OSError, RuntimeError) as error:
         raise HeedError(f"{model} cannot be read as a SentencePiece model: {first_line(error)}.") from error
     part = f"|spm:{hashlib.sha256(content).hexdigest()[:8]}"
-    return _score_tokens(output, lambda line: " ".join(processor.encode(line, out_type=str)), part)
-
-
-def _score_tokens(
-    output: SystemOutput, tokenize: Callable[[str], str], part: str, *, tokenizer: str = "none"
-) -> MetricScore:
-    hypotheses, *references = (list(map(tokenize, lines)) for lines in (output.hypotheses, *output.references))
-    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer)
-    return sacrebleu_score(metric, replace(output, hypotheses=hypotheses, references=references), (), part=part)
+    return bleu_of_tokens(output, lambda line: " ".join(processor.encode(line, out_type=str)), part)
 
 
 def exact_match(output: SystemOutput) -> MetricScore:
@@ -105,7 +77,7 @@ def on_target_script(output: SystemOutput) -> MetricScore:
 
 def on_target_language(output: SystemOutput) -> MetricScore:
     """Return the percentage of translations that py3langid identifies as the target language."""
-    py3langid, language = _require("py3langid", "on-target-language"), base_language(output.tgt_lang)
+    py3langid, language = require("py3langid", "on-target-language", "metrics"), base_language(output.tgt_lang)
     if language not in dict(py3langid.rank("")):
         option = argument("tgt_lang", "CODE")
         raise HeedError(f"on-target-language needs a language that py3langid knows, not {language!r}: give {option}.")
@@ -161,29 +133,21 @@ def find_metrics(names: Iterable[str], metrics: Mapping[str, Metric]) -> dict[st
     return {by_name[name.lower()]: metrics[by_name[name.lower()]] for name in names}
 
 
-def find_usable(metrics: Mapping[str, Metric], **given: Any) -> tuple[dict[str, Metric], dict[str, str]]:
-    """Return the metrics that need no more than the ``given`` part of a `SystemOutput`, and why others need more."""
-    sample, usable, lacking = SystemOutput(hypotheses=["a"], references=[["a"]], **given), {}, {}
-    for name, metric in metrics.items():
+def find_unusable(metrics: Iterable[tuple[str, Metric]], **given: Any) -> dict[str, str]:
+    """Return the metrics that need more than the ``given`` part of a `SystemOutput`, or a missing package, and why."""
+    sample, reasons = SystemOutput(hypotheses=["a"], references=[["a"]], **given), {}
+    for name, metric in metrics:
         try:
             metric(sample)
-            usable[name] = metric
         except HeedError as error:
-            lacking[name] = str(error)
-    return usable, lacking
+            reasons[name] = str(error)
+    return reasons
 
 
 def format_score(name: str, value: float | None) -> str:
     """Return a score with two decimals, or with four if the metric's values are around 1; None is not finite."""
     digits = 4 if name.lower() in ("comet", "length-ratio") else 2
     return "not finite" if value is None else f"{value:.{digits}f}"
-
-
-def _require(package: str, metric: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise missing_package(metric, package, "metrics") from error
 
 
 def _letters(line: str) -> list[str]:

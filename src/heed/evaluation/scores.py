@@ -1,10 +1,10 @@
-"""BLEU and chrF by sacreBLEU, each with the signature that says how it was computed (Post 2018).
+"""BLEU, chrF and TER by sacreBLEU, each with the signature that says how it was computed (Post 2018).
 
 `heed.evaluation.metrics` has all other metrics.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -157,6 +157,23 @@ def chrf(output: SystemOutput, *, word_order: int = 0) -> MetricScore:
 
     metric = CHRF(word_order=word_order, lowercase=output.lowercase)
     return sacrebleu_score(metric, output, _reasons(output, "chrF"))
+
+
+def ter(output: SystemOutput) -> MetricScore:
+    """Return edits per reference word, or per character in languages without spaces (Snover et al. 2006)."""
+    from sacrebleu.metrics import TER
+
+    spaceless = default_tokenizer(output.tgt_lang) in ("zh", "ja-mecab")
+    return sacrebleu_score(TER(normalized=spaceless, asian_support=spaceless), output, unusual_references(output))
+
+
+def bleu_of_tokens(
+    output: SystemOutput, tokenize: Callable[[str], str], part: str, *, tokenizer: str = "none"
+) -> MetricScore:
+    """Return BLEU of lines in which ``tokenize`` and then sacreBLEU's ``tokenizer`` separate tokens by spaces."""
+    hypotheses, *references = (list(map(tokenize, lines)) for lines in (output.hypotheses, *output.references))
+    metric, _ = sacrebleu_metrics("", lowercase=output.lowercase, tokenize=tokenizer)
+    return sacrebleu_score(metric, replace(output, hypotheses=hypotheses, references=references), (), part=part)
 
 
 def sacrebleu_score(

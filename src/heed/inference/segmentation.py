@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Unpack
 
-from heed.errors import missing_package
+from heed.errors import require
 from heed.evaluation.alignment import Link
 from heed.evaluation.words import split_words
 from heed.inference.lines import renumbered
@@ -29,10 +29,7 @@ def sentence_rules(language: str) -> Callable[[str], list[str]]:
     Raises:
         HeedError: if sentencex is not installed.
     """
-    try:
-        from sentencex import segment  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise missing_package("Splitting sentences", "sentencex", "split") from error
+    segment = require("sentencex", "Splitting sentences", "split").segment
 
     def split(line: str) -> list[str]:
         found: list[str] = segment(language or "en", line)

@@ -17,7 +17,7 @@ from heed.data.corpus import Corpus
 from heed.data.datamodule import TranslationData
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
-from heed.evaluation.metrics import METRICS, find_metrics, find_usable
+from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
 from heed.files import writing
 from heed.inference import model_folder
@@ -167,7 +167,7 @@ def _load_metrics(config: Mapping[str, Any]) -> tuple[Selection, dict[str, Metri
     metrics = {name: metric for name, metric in chosen.items() if name not in BUILT_IN}
     if is_first_process():  # packages and models that are missing are reported before training
         given = {"sources": ["a"], "tgt_lang": config["data"].get("tgt_lang") or "en", "likelihood": lambda: (1.0, 1)}
-        raise_problems(f"metrics: {reason}" for reason in find_usable(metrics, **given)[1].values())
+        raise_problems(f"metrics: {reason}" for reason in find_unusable(metrics.items(), **given).values())
     return Selection(select), metrics
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.data.text import Advance
-from heed.errors import HeedError, first_line, missing_package
+from heed.errors import HeedError, first_line, require
 
 COMPRESSIONS = {
     "gzip": rb"\x1f\x8b\x08",
@@ -112,10 +112,7 @@ def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
 def _decompressor(compression: str, file: Path) -> Callable[[], Any]:
     """Return a function that returns a decompressor of one stream of a file."""
     if compression == "zstd":
-        try:
-            import zstandard
-        except ImportError as error:
-            raise missing_package(f"{file} is compressed, and reading it", "zstandard", "zstd") from error
+        zstandard = require("zstandard", f"{file} is compressed, and reading it", "zstd")
         return zstandard.ZstdDecompressor().decompressobj
     if compression == "gzip":
         return lambda: zlib.decompressobj(zlib.MAX_WBITS + 16)
