@@ -44,7 +44,7 @@ def test_an_unequal_condition_gives_its_warning(results: dict[str, Any], warning
 def test_a_score_that_the_search_maximized_is_biased() -> None:
     sides = [make_side(name, search={"utility": "chrf", "beam": 5}) for name in "ab"]
     assert find_confounders(TEST_SET, sides, SIGNATURES) == [
-        f"chrf of {name} is biased, because minimum Bayes risk search maximized it." for name in "ab"
+        f"chrF of {name} is biased, because minimum Bayes risk search maximized it." for name in "ab"
     ]
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from heed.cli.arguments import (
@@ -41,12 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "metrics to compute, separated by commas, or all that can be computed here (default: %(default)s)"
     add(parser, "--metrics", "NAMES", text, default=DEFAULT)
     add(parser, "--comet", "MODEL", "also compute COMET with this folder, checkpoint or Hugging Face model")
-    add(
-        parser,
-        "--spm",
-        "FILE",
-        "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)",
-    )
+    text = "SentencePiece model for spBLEU (default: that of FLORES-200, which sacreBLEU downloads)"
+    add(parser, "--spm", "FILE", text)
     add_flag(parser, "--json", "print the scores as a JSON object")
     add_search_options(parser)
 
@@ -72,10 +68,11 @@ def run(args: argparse.Namespace) -> None:
         "tgt_lang": args.tgt_lang or (translator.tgt_lang if translator else ""),
         "lowercase": args.lowercase,
         "tokenize": args.tokenize,
-        "likelihood": partial(translator.likelihood, sources or [], references) if translator else None,
+        "likelihood": cache(partial(translator.likelihood, sources or [], references)) if translator else None,
     }
     chosen = metrics if wants_all else asked
-    lacking = find_unusable(chosen.items(), sources=sources and ["a"], **given)
+    instead = {"sources": sources and ["a"], "likelihood": translator and (lambda: (1.0, 1))}
+    lacking = find_unusable(chosen.items(), **{**given, **instead})
     for name in asked.keys() & lacking:
         raise HeedError(lacking[name])
     hypotheses, maximized = _translate(args, translator, sources or []) if translator else (files[args.hyp], None)

@@ -147,9 +147,10 @@ def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iter
         yield f"Different amounts of training: {most} had {ratio} the {unit} of {least}."
     if _differ(sides, "search"):
         yield "The search settings differ: part of the difference may come from the search."
+    names = {name.lower(): name for name in METRICS}
     for side in sides:
-        if utility := side.runs[0].results.get("search", {}).get("utility"):
-            yield f"{utility} of {side.name} is biased, because minimum Bayes risk search maximized it."
+        if metric := names.get(side.runs[0].results.get("search", {}).get("utility")):
+            yield f"{metric} of {side.name} is biased, because minimum Bayes risk search maximized it."
     if _differ(sides, "weights"):
         yield "The weights are selected differently (best, last or an average of checkpoints)."
     if lacking := [str(run.path) for side in sides for run in side.runs if run.config is None]:

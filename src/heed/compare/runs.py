@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Run:
             references=[test_set.references],
             sources=test_set.sources,
             tgt_lang=self.results.get("tgt_lang") or "",
-            likelihood=lambda: load(self.path).likelihood(test_set.sources, [test_set.references]),
+            likelihood=cache(lambda: load(self.path).likelihood(test_set.sources, [test_set.references])),
             maximized=self.results.get("search", {}).get("utility"),
         )
 

@@ -67,7 +67,7 @@ class Pruning(Callback):
     def __init__(self, metric: str, report: Report | None) -> None:
         """
         Args:
-            metric: the validation metric to report: bleu, chrf, comet or loss.
+            metric: the validation metric to report: bleu, chrf or loss.
             report: asks the search; None in all processes but the first.
         """
         self.metric, self.report = metric, report
