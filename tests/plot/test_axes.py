@@ -33,7 +33,7 @@ def test_a_map_has_its_weights_and_pieces() -> None:
     np.testing.assert_array_equal(image.get_array(), attended.cross[0, 2])
 
 
-@pytest.mark.parametrize("options", [{"kind": "encoder_self"}, {"layer": 2}, {"head": -1}])
+@pytest.mark.parametrize("options", [{"kind": "encoder_self"}, {"layer": 2}, {"head": -6}])
 def test_a_map_that_is_missing_is_an_error(options: dict[str, object]) -> None:
     with pytest.raises(HeedError, match=next(iter(options))):
         pair().plot(**options)

@@ -32,7 +32,7 @@ def attention(
 
     Args:
         kind: "cross", "encoder_self" or "decoder_self".
-        layer, head: from 0, as in the arrays; None: those of the most informative head.
+        layer, head: indices of the arrays, -1 is the last; None: those of the most informative head.
         ax: the axes to draw on; None: those of a new figure.
 
     Raises:
@@ -45,7 +45,7 @@ def attention(
     best = most_informative_head(maps.weights)
     layer, head = best[0] if layer is None else layer, best[1] if head is None else head
     layers, heads = maps.weights.shape[:2]
-    if not (0 <= layer < layers and 0 <= head < heads):
+    if not (-layers <= layer < layers and -heads <= head < heads):
         raise HeedError(f"layer={layer}, head={head}: this model has {layers} layers and {heads} heads, from 0.")
     from matplotlib.colors import PowerNorm
 
@@ -55,7 +55,7 @@ def attention(
     ax.set_xticks(range(len(maps.columns)), map(piece_label, maps.columns), rotation=90, parse_math=False)
     ax.set_yticks(range(len(maps.rows)), map(piece_label, maps.rows), parse_math=False)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
-    ax.set_title(f"{TITLES[kind][0]}, layer {layer + 1}, head {head + 1}")
+    ax.set_title(f"{TITLES[kind][0]}, layer {layer % layers + 1}, head {head % heads + 1}")
     return ax
 
 
