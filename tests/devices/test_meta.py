@@ -123,6 +123,7 @@ def test_a_training_step(
             max_skipped_steps=5,
             activation_checkpointing=False,
             compile=False,
+            teacher_forcing=0.5 if alpha else 1.0,
         ),
         optimizer=partial(MaskedSGD, defaults={"lr": 0.1}),
         schedule=lambda step: 1.0,

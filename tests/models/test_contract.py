@@ -18,7 +18,7 @@ from heed.layers.attention_scores import SCORES
 from heed.layers.positions import PositionsConfig
 from heed.models import FAMILIES, build_model
 from heed.models.rnn_config import AttentionConfig
-from heed.models.seq2seq import ModelConfig, Seq2Seq
+from heed.models.seq2seq import ModelConfig, Seq2Seq, TrainableSeq2Seq
 from heed.symbols import BOS, EOS, PAD
 from tests.conftest import CONFIGS
 
@@ -277,6 +277,23 @@ def test_what_is_trained_is_what_decodes(config: ModelConfig, pairs: Pairs) -> N
     model = build_model(config, src_vocab=SRC_VOCAB, tgt_vocab=TGT_VOCAB, joint=False).eval()
     output = model.decode_hidden(pairs.src, pairs.mask, pairs.tgt)
     assert_close(output.logits(), model(pairs.src, pairs.mask, pairs.tgt))
+
+
+def test_mixed_inputs_are_gold_or_what_the_model_predicts_for_the_sentence_alone(model: Seq2Seq, pairs: Pairs) -> None:
+    """An RNN predicts after the mixed inputs, a transformer after the gold ones. None predicts PAD or BOS."""
+    assert isinstance(model, TrainableSeq2Seq)
+    is_gold = torch.rand(B, T) < 0.5
+    is_gold[0] = False
+    mixed = model.mix_inputs(pairs.tgt, model.encode(pairs.src, pairs.mask), is_gold)
+    for row, length in enumerate(LENGTHS):
+        src, mask = (part[row : row + 1, :length] for part in (pairs.src, pairs.mask))
+        gold, inputs = pairs.tgt[row].tolist(), [BOS]
+        for t in range(1, T):
+            before = inputs if model.config.family == "rnn" else gold[:t]
+            log_odds = model(src, mask, torch.tensor([before]))[0, -1].tolist()
+            predicted = max({*range(TGT_VOCAB)} - {PAD, BOS}, key=log_odds.__getitem__)
+            inputs.append(gold[t] if is_gold[row, t] else predicted)
+        assert mixed[row].tolist() == inputs
 
 
 def test_gradients_reach_every_weight(config: ModelConfig, pairs: Pairs) -> None:

@@ -37,7 +37,12 @@ def tokenizer() -> Tokenizer:
 
 
 def build_module(
-    model: Seq2Seq, tokenizer: Tokenizer, *, alpha: float = 0.0, embedding_lr_scale: float = 1.0
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    *,
+    alpha: float = 0.0,
+    embedding_lr_scale: float = 1.0,
+    teacher_forcing: float | Callable[[int], float] = 1.0,
 ) -> TranslationModule:
     return TranslationModule(
         model,
@@ -50,6 +55,7 @@ def build_module(
             max_skipped_steps=5,
             activation_checkpointing=False,
             compile=False,
+            teacher_forcing=teacher_forcing,
         ),
         optimizer=partial(torch.optim.SGD, lr=0.1),
         schedule=Constant(warmup_steps=0),

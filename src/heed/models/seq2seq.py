@@ -11,6 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import options
+from heed.symbols import BOS, PAD
+
+ARGMAX_ROWS = 512
+"""Rows whose logits exist at a time in `DecoderHidden.best_tokens`."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,15 @@ class DecoderHidden:
 
     def logits(self) -> Float[Tensor, "*B V"]:
         return F.linear(self.states, self.weight, self.bias)
+
+    def best_tokens(self) -> Int[Tensor, "*B"]:
+        """Return the most probable token of each row: as in search, never PAD or BOS."""
+        best = []
+        for states in self.states.flatten(0, -2).split(ARGMAX_ROWS):
+            logits = replace(self, states=states).logits()
+            logits[:, PAD] = logits[:, BOS] = -torch.inf
+            best.append(logits.argmax(1))
+        return torch.cat(best).view(self.states.shape[:-1])
 
 
 class DecoderState(ABC):
@@ -202,6 +215,23 @@ class TrainableSeq2Seq(Seq2Seq):
     ) -> tuple[DecoderOutput, DecoderState]:
         hidden, attention, state = self.run_decoder(tokens[:, None], state, maps=maps)
         return DecoderOutput(hidden.logits(), attention), state
+
+    def mix_inputs(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, is_gold: Bool[Tensor, "B T"]
+    ) -> Int[Tensor, "B T"]:
+        """Replace target inputs by the model's own predictions: scheduled sampling (Bengio et al. 2015, §2.4).
+
+        A prediction is the most probable token after the mixed inputs before it. If no input is gold, the model runs
+        freely. BOS, the first input, is always kept.
+
+        Args:
+            is_gold: True at inputs to keep.
+        """
+        state, mixed = self.start(memory), [tgt_in[:, :1]]
+        for gold, keep in zip(tgt_in[:, 1:].split(1, 1), is_gold[:, 1:].split(1, 1), strict=True):
+            hidden, _, state = self.run_decoder(mixed[-1], state)
+            mixed.append(gold.where(keep, hidden.best_tokens().to(gold.dtype)))
+        return torch.cat(mixed, 1)
 
     def decode_hidden(
         self,

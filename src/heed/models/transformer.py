@@ -166,6 +166,17 @@ class Transformer(TrainableSeq2Seq):
         attention = AttentionMaps(cross=_stack(cross), decoder_self=_stack(decoder_self)) if maps else None
         return hidden, attention, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
 
+    def mix_inputs(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, is_gold: Bool[Tensor, "B T"]
+    ) -> Int[Tensor, "B T"]:
+        """Replace target inputs by predictions, as described in `TrainableSeq2Seq`, but all at once.
+
+        The predictions are those of one pass under teacher forcing, so each follows gold inputs only (Mihaylova and
+        Martins 2019, §3). Predicting token by token would take as many passes as there are tokens.
+        """
+        predicted = self.run_decoder(tgt_in, self.start(memory))[0].best_tokens().to(tgt_in.dtype)
+        return tgt_in.where(is_gold, torch.cat((tgt_in[:, :1], predicted[:, :-1]), 1))
+
 
 def key_mask(mask: Bool[Tensor, "B S"] | None) -> Bool[Tensor, "B 1 1 S"] | None:
     """Return a padding mask in the shape that attention takes: the same keys for all heads and queries."""

@@ -26,7 +26,7 @@ from heed.decoding import GreedySearch, Search
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
 from heed.models.seq2seq import TrainableSeq2Seq
-from heed.options import AtLeast0, AtLeast1, NotNegative, UnitInterval
+from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.compilation import compiled_decode_hidden
@@ -48,6 +48,8 @@ class TrainingOptions:
         max_skipped_steps: training stops after this many consecutive steps without a finite loss and gradient.
         activation_checkpointing: compute activations again in the backward pass instead of keeping them.
         compile: train with kernels made by torch.compile.
+        teacher_forcing: the probability that a decoder input is the gold token and not the model's own prediction, or a
+            function that returns it by optimizer step from 0, such as those of `heed.training.scheduled_sampling`.
     """
 
     label_smoothing: UnitInterval
@@ -57,6 +59,11 @@ class TrainingOptions:
     max_skipped_steps: AtLeast1
     activation_checkpointing: bool
     compile: bool
+    teacher_forcing: Probability | Callable[[int], float]
+
+    def gold_probability(self, step: int) -> float:
+        """Return the value of ``teacher_forcing`` at an optimizer step."""
+        return self.teacher_forcing(step) if callable(self.teacher_forcing) else self.teacher_forcing
 
 
 class SplitResult(NamedTuple):
@@ -249,7 +256,7 @@ class TranslationModule(L.LightningModule):
 
         Both are summed over target tokens.
         """
-        inputs = [batch.src, batch.src_mask, batch.tgt_in, batch.src_lengths]
+        inputs = [batch.src, batch.src_mask, self._decoder_inputs(batch), batch.src_lengths]
         label_smoothing, alpha = self.options.label_smoothing, self.options.r_drop
         loss_of = partial(cross_entropy, label_smoothing=label_smoothing)
         if alpha:
@@ -262,6 +269,17 @@ class TranslationModule(L.LightningModule):
         hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
         parts = [loss_of(hidden, batch.tgt_out, positions) for positions in batch.tgt_positions]
         return torch.stack([loss for loss, _ in parts]).sum(), torch.stack([nll for _, nll in parts])
+
+    def _decoder_inputs(self, batch: Batch) -> Tensor:
+        """Return the target inputs: gold tokens, or with ``module.teacher_forcing`` below 1 some predictions."""
+        gold_probability = self.options.gold_probability(self.global_step)
+        if gold_probability == 1:
+            return batch.tgt_in
+        is_gold = torch.rand(batch.tgt_in.shape, device=self.device) < gold_probability
+        with torch.no_grad():
+            mask = batch.src_mask if batch.has_src_padding else None
+            memory = self.model.encode(batch.src, mask, src_lengths=batch.src_lengths)
+            return self.model.mix_inputs(batch.tgt_in, memory, is_gold)
 
     def _no_sync(self) -> Any:
         strategy = self.trainer.strategy
