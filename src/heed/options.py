@@ -172,8 +172,8 @@ def describe_type(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(str, arguments))
     kind = origin or hint
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "text", types.NoneType: "null"}
-    names |= {Callable: "a function"}
+    names: dict[Any, str] = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+    names |= {types.NoneType: "null", Callable: "a function"}
     if kind is tuple and arguments and Ellipsis not in arguments:
         return f"a list of {len(arguments)}: {', '.join(map(describe_type, arguments))}"
     if kind in names or not inspect.isclass(kind):

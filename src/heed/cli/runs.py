@@ -25,4 +25,4 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         write_lines([json.dumps(rows, indent=2, ensure_ascii=False)])
     else:
-        write_lines([runs_table(rows), *(["", seeds] if (seeds := seed_table(rows)) else [])])
+        write_lines([runs_table(rows), *(["", seeds] if (seeds := seed_table(rows, args.folder)) else [])])

@@ -64,9 +64,10 @@ def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> list[
     """
     # Imported after the configuration is composed, so that a wrong option is reported before torch is imported.
     from heed.launch.folder import claim_folder
-    from heed.launch.run import pruning, take_objectives, train_one_run
+    from heed.launch.run import check_grid, pruning, take_objectives, train_one_run
     from heed.runs.objectives import objective_values
 
+    check_grid()
     objectives = take_objectives(cfg)
     with claim_folder(cfg) as folder:
         results = train_one_run(cfg, folder, pruning(objectives, report))

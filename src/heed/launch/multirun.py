@@ -93,7 +93,8 @@ class Jobs(Callback):
         leave_process_group()
         if self._is_grid:  # after every job, because a later one may end the process
             best_first = sort_runs(read_runs(self.folder), "valid_bleu")
-            tables = [text for text in (runs_table(best_first), seed_table(best_first), *self._confounders) if text]
+            seeds = seed_table(sort_runs(best_first, "run"), self.folder)
+            tables = [text for text in (runs_table(best_first), seeds, *self._confounders) if text]
             (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _print_table(self) -> None:

@@ -235,7 +235,18 @@ def prepare(overrides: Sequence[str]) -> str:
     return "\n".join([*lines, f"Text:     {corpus.digest}"])
 
 
-# ---- trials of a search
+# ---- grids and trials of a search
+
+
+def check_grid() -> None:
+    """Raise a HeedError for a single run whose preset trains a grid, unless the command chooses what the grid varies."""
+    job = HydraConfig.get()
+    given = {word.lstrip("+").partition("=")[0] for word in job.overrides.task}
+    if varied := [name for name in job.sweeper.get("params") or () if name not in given]:
+        raise HeedError(
+            f"experiment={job.runtime.choices.experiment} trains a grid: add -m to start it, or choose "
+            f"{', '.join(varied)} for a single run."
+        )
 
 
 def take_objectives(cfg: Config) -> list[str]:

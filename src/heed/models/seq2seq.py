@@ -68,9 +68,9 @@ class DecoderHidden:
 
     def best_tokens(self) -> Int[Tensor, "*B"]:
         """Return the most probable token of each row: as in search, never PAD or BOS."""
-        best = []
-        for states in self.states.flatten(0, -2).split(ARGMAX_ROWS):
-            logits = replace(self, states=states).logits()
+        states, best = self.states.flatten(0, -2), []
+        for start in range(0, len(states), ARGMAX_ROWS):
+            logits = replace(self, states=states[start : start + ARGMAX_ROWS]).logits()
             logits[:, PAD] = logits[:, BOS] = -torch.inf
             best.append(logits.argmax(1))
         return torch.cat(best).view(self.states.shape[:-1])
@@ -227,11 +227,11 @@ class TrainableSeq2Seq(Seq2Seq):
         Args:
             is_gold: True at inputs to keep.
         """
-        state, mixed = self.start(memory), [tgt_in[:, :1]]
-        for gold, keep in zip(tgt_in[:, 1:].split(1, 1), is_gold[:, 1:].split(1, 1), strict=True):
-            hidden, _, state = self.run_decoder(mixed[-1], state)
-            mixed.append(gold.where(keep, hidden.best_tokens().to(gold.dtype)))
-        return torch.cat(mixed, 1)
+        state, mixed = self.start(memory), [tgt_in[:, 0]]
+        for gold, keep in zip(tgt_in[:, 1:].unbind(1), is_gold[:, 1:].unbind(1), strict=True):
+            hidden, _, state = self.run_decoder(mixed[-1][:, None], state)
+            mixed.append(gold.where(keep, hidden.best_tokens()[:, 0].to(gold.dtype)))
+        return torch.stack(mixed, 1)
 
     def decode_hidden(
         self,

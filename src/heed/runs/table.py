@@ -11,6 +11,7 @@ from typing import Any
 from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
+from heed.runs.differences import compare_with_first
 from heed.runs.results import RESULTS, read_results
 from heed.runs.state import FAILURE, find_state
 
@@ -46,7 +47,8 @@ def read_runs(folder: Path) -> list[Row]:
 
     The scores of a finished run are those of its results. An unfinished run has its last step and its best validation
     BLEU so far, by greedy search. Unknown values are None. ``settings`` are the overrides that differ among the jobs of
-    a grid, or among single runs, without ``name=``.
+    a grid, or among single runs, without ``name=``; ``varied`` has those of a grid's job by name, and is None for a
+    single run.
 
     Raises:
         HeedError: if there is no run.
@@ -57,10 +59,12 @@ def read_runs(folder: Path) -> list[Row]:
     groups: dict[Path | None, list[Row]] = {}
     for row in rows:
         groups.setdefault(_grid_folder(folder / row["run"]), []).append(row)
-    for group in groups.values():
+    for grid, group in groups.items():
         common = set.intersection(*(set(row["overrides"]) for row in group))
         for row in group:
-            row["settings"] = " ".join(o for o in row["overrides"] if o not in common and not o.startswith("name="))
+            own = [o for o in row["overrides"] if o not in common and not o.startswith("name=")]
+            row["settings"] = " ".join(own)
+            row["varied"] = {name: value for name, _, value in (o.partition("=") for o in own)} if grid else None
     return rows
 
 
@@ -87,17 +91,35 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
 
 def runs_table(rows: Sequence[Row]) -> str:
     """Format rows as aligned text under their titles. Long settings are shortened; empty columns are left out."""
-    rows = [row | {"settings": _shorten(row["settings"] or "")} for row in rows]
-    columns = {key: column for key, column in COLUMNS.items() if any(row[key] not in (None, "") for row in rows)}
-    lines = [[title for title, _ in columns.values()]]
-    lines += [
-        ["" if row[key] is None else format(row[key], form) for key, (_, form) in columns.items()] for row in rows
-    ]
-    return align_columns(lines, (">" if form else "<" for _, form in columns.values()))
+    columns: list[tuple[str, str, list[str]]] = []
+    for key, (title, form) in COLUMNS.items():
+        if key == "settings":
+            columns += [("<", *column) for column in _settings_columns(rows)]
+        else:
+            cells = ["" if row[key] is None else format(row[key], form) for row in rows]
+            columns.append((">" if form else "<", title, cells))
+    return _format_columns(columns)
 
 
-def seed_table(rows: Sequence[Row]) -> str:
+def _settings_columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """Return a column for each option that a grid varies, or one for all if the rows are not the jobs of one grid."""
+    if not _is_one_grid(rows):
+        return [("settings", [_shorten(row["settings"] or "") for row in rows])]
+    names = dict.fromkeys(name for row in rows for name in row["varied"])
+    return [(name, [_shorten(row["varied"].get(name, "")) for row in rows]) for name in names]
+
+
+def _is_one_grid(rows: Sequence[Row]) -> bool:
+    return all(row["varied"] is not None for row in rows) and len({Path(row["run"]).parent for row in rows}) == 1
+
+
+def seed_table(rows: Sequence[Row], folder: Path) -> str:
     """Format the mean ± standard deviation of BLEU over finished runs of one folder that differ only in their seed.
+
+    For a grid, also the difference of each test BLEU from that of the first line, with its p-value.
+
+    Args:
+        folder: where the paths of the rows start.
 
     Returns:
         Aligned text with a line for each setting that was trained with two seeds or more; empty if there is none.
@@ -108,20 +130,39 @@ def seed_table(rows: Sequence[Row]) -> str:
             others = [o for o in row["overrides"] if not o.startswith("seed=")]
             key = (str(Path(row["run"]).parent), str(row["data"]), str(row["model"]), *others)
             groups.setdefault(key, {}).setdefault(row["seed"], row)
-    lines = [["runs", "settings", "seeds", "valid BLEU", "test BLEU"]]
-    for (folder, *_), by_seed in groups.items():
-        if len(by_seed) > 1:
-            same = list(by_seed.values())
-            settings = " ".join(o for o in same[0]["settings"].split() if not o.startswith("seed="))
-            spreads = (_mean_and_deviation([row[key] for row in same]) for key in ("valid_bleu", "test_bleu"))
-            lines.append([folder, _shorten(settings), str(len(same)), *spreads])
-    return align_columns(lines, "<<>>>") if len(lines) > 1 else ""
+    lines = [list(by_seed.values()) for by_seed in groups.values() if len(by_seed) > 1]
+    if not lines:
+        return ""
+    firsts = [_without_seed(line[0]) for line in lines]
+    is_grid = _is_one_grid(firsts)
+    columns = [] if is_grid else [("<", "runs", [str(Path(row["run"]).parent) for row in firsts])]
+    columns += [("<", *column) for column in _settings_columns(firsts)]
+    columns.append((">", "seeds", [str(len(line)) for line in lines]))
+    for score in ("valid_bleu", "test_bleu"):
+        spreads = [_mean_and_deviation([row[score] for row in line]) for line in lines]
+        columns.append((">", COLUMNS[score][0], spreads))
+    if is_grid and (found := compare_with_first([[folder / row["run"] for row in line] for line in lines])):
+        columns.append((">", "difference", ["", *(f"{value:+.2f}" for value, _ in found)]))
+        columns.append((">", "p", ["", *("< 0.001" if p < 0.001 else f"{p:.3f}" for _, p in found)]))
+    return _format_columns(columns)
+
+
+def _without_seed(row: Row) -> Row:
+    settings = " ".join(o for o in row["settings"].split() if not o.startswith("seed="))
+    varied = row["varied"] and {name: value for name, value in row["varied"].items() if name != "seed"}
+    return row | {"settings": settings, "varied": varied}
 
 
 def _mean_and_deviation(values: Sequence[float | None]) -> str:
     """Format the mean and the sample standard deviation; empty if a value is unknown."""
     known = [value for value in values if value is not None]
     return f"{mean(known):.2f} ± {stdev(known):.2f}" if len(known) == len(values) else ""
+
+
+def _format_columns(columns: Iterable[tuple[str, str, Sequence[str]]]) -> str:
+    """Format columns (side, title, cells) as aligned text, without those that are empty."""
+    shown = [column for column in columns if any(column[2])]
+    return align_columns([*zip(*([title, *cells] for _, title, cells in shown), strict=True)], (c[0] for c in shown))
 
 
 def align_columns(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
