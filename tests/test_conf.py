@@ -6,6 +6,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -35,6 +37,7 @@ OVERRIDES = [
         "model",
         "model/positions",
         "model/self_attention",
+        "module/teacher_forcing",
         "optimizer",
         "search",
         "tokenizer",
@@ -65,6 +68,43 @@ def test_every_choice_builds(compose: Compose, overrides: list[str]) -> None:
 def test_every_experiment_builds_also_with_debug_smoke(compose: Compose, name: str) -> None:
     dry_run(compose(f"experiment={name}"))
     dry_run(compose(f"experiment={name}", "debug=smoke"))
+
+
+@pytest.mark.parametrize("name", [name for name in choices("experiment") if name.startswith("grid_")])
+def test_every_model_of_a_grid_builds(compose: Compose, name: str) -> None:
+    """At most ten trainings with two seeds. The arms differ in what the grid varies, and in nothing else."""
+    params = OmegaConf.merge(*(OmegaConf.load(CONF / f"experiment/{file}.yaml").hydra for file in ("grid", name)))
+    parser = OverridesParser.create()
+    varied = parser.parse_overrides([f"{option}={values}" for option, values in params.sweeper.params.items()])
+    (jobs,) = BasicSweeper.split_arguments(varied, None)
+    assert 2 < len(jobs) <= 10
+    assert {word for job in jobs for word in job if word.startswith("seed=")} == {"seed=1", "seed=2"}
+    arms = [dry_run(compose(f"experiment={name}", *job))[0] for job in jobs if "seed=1" in job]
+    assert len({str(arm) for arm in arms}) == len(arms)
+
+
+def test_a_grid_without_m_says_how_to_start_it(command: Callable[..., tuple[int, str]]) -> None:
+    status, message = command("experiment=grid_norms", "model.norm=post")
+    assert status == 2
+    assert message == (
+        "train.py: experiment=grid_norms trains a grid: add -m to start it, or choose seed, model.norm_kind for a "
+        "single run.\n"
+    )
+
+
+def test_the_classics_have_the_choices_of_their_papers(compose: Compose) -> None:
+    expected = {
+        "sutskever2014": {"layers": 4, "cell": "lstm", "bidirectional": False, "score": "none"},
+        "bahdanau2015": {"layers": 1, "cell": "gru", "bidirectional": True, "score": "additive", "order": "bahdanau"},
+        "luong2015": {"layers": 4, "cell": "lstm", "bidirectional": False, "score": "general", "input_feeding": True},
+        "vaswani2017": {"encoder_layers": 6, "norm": "post", "norm_kind": "layer", "kind": "sinusoidal"},
+        "base_2026": {"norm": "pre", "norm_kind": "rms", "activation": "swiglu", "kind": "rotary"},
+    }
+    for name, choices_of_paper in expected.items():
+        for data in ("synthetic", "multi30k"):
+            model = compose(f"experiment={name}", f"data={data}").model
+            found = {**model, **model.get("attention", {}), **model.get("positions", {})}
+            assert found.items() >= choices_of_paper.items(), name
 
 
 @pytest.mark.parametrize("typo", ["modell=rnn", "model.d_modle=8", "trainer.maxsteps=3", "sed=1"])

@@ -155,6 +155,14 @@ def test_options_override_the_optimizer_state_of_a_checkpoint(run: Run, files: l
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("name", ["sutskever2014", "bahdanau2015", "luong2015", "vaswani2017", "base_2026"])
+def test_the_classics_train(run: Run, name: str) -> None:
+    folder = run(name, f"experiment={name}", "debug=smoke", "data.train=300", "data.long=4", "trainer=cpu")
+    losses = [float(row["loss"]) for row in metrics(folder) if row["loss"]]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.full
 def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tmp_path: Path) -> None:
     common = [
         *files,

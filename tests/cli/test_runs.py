@@ -1,6 +1,7 @@
 """``heed runs`` and the table of runs."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,9 @@ def test_sorting(runs: Path) -> None:
 def test_table_is_aligned_and_omits_empty_columns(runs: Path) -> None:
     sweep = runs_table(sort_runs(read_runs(runs / "b"), "valid_bleu")[:2])
     assert sweep.splitlines() == [
-        "run      settings  parameters  steps  minutes  valid BLEU   chrF   loss",
-        "1/0_rnn  seed=1     1,234,567  1,000      1.5       31.50  63.00  2.685",
-        "1/1_rnn  seed=2     1,234,567  1,000      1.5       30.25  60.50  2.697",
+        "run      seed  parameters  steps  minutes  valid BLEU   chrF   loss",
+        "1/0_rnn  1      1,234,567  1,000      1.5       31.50  63.00  2.685",
+        "1/1_rnn  2      1,234,567  1,000      1.5       30.25  60.50  2.697",
     ]
     everything = runs_table(read_runs(runs))
     assert "test BLEU" in everything
@@ -179,9 +180,37 @@ def test_mean_and_deviation_over_seeds(tmp_path: Path, capsys: pytest.CaptureFix
         write_run(tmp_path / "g" / f"{number}_{model}", overrides=[f"model={model}", f"seed={seed}"],
                   results_json=finished)  # fmt: skip
     write_run(tmp_path / "g" / "4_rnn", overrides=["model=rnn", "seed=4"])  # unfinished
-    assert seed_table(read_runs(tmp_path)).splitlines() == [
+    assert seed_table(read_runs(tmp_path), tmp_path).splitlines() == [
         "runs  settings   seeds    valid BLEU     test BLEU",
         "g     model=rnn      3  22.00 ± 2.00  23.00 ± 2.00",
     ]
     assert main(["runs", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.endswith(f"\n\n{seed_table(read_runs(tmp_path))}\n")
+    assert capsys.readouterr().out.endswith(f"\n\n{seed_table(read_runs(tmp_path), tmp_path)}\n")
+
+
+def test_a_grid_has_a_column_for_each_option_and_compares_with_its_first_line(tmp_path: Path) -> None:
+    references = [f"the {noun} sees a {other} ." for noun in "abcdefgh" for other in "abcdefgh"]
+    wrong = {"pre": 8, "post": 8, "none": 40}  # sentences with a wrong word
+    for number, (norm, seed) in enumerate(product(wrong, (1, 2))):
+        run, facts = tmp_path / f"{number}_transformer", {"seed": seed, "tgt_lang": "en"}
+        finished = json.loads(results(bleu=20.0 + seed, model="transformer", **facts))
+        overrides = ["experiment=x", f"model.norm={norm}", "data.train=a=b", f"seed={seed}"]
+        write_run(run, overrides=overrides, results_json=json.dumps(finished | {"tests": {"t": {}}}))
+        (run / "translations").mkdir()
+        hypotheses = [r.replace("sees", "saw") if n % 64 < wrong[norm] else r for n, r in enumerate(references, seed)]
+        for suffix, lines in (("ref", references), ("hyp", hypotheses)):
+            (run / f"translations/t.{suffix}").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / GRID).touch()
+    rows = sort_runs(read_runs(tmp_path), "run")
+    assert runs_table(rows).splitlines()[0].split()[:4] == ["run", "model.norm", "seed", "parameters"]
+    assert runs_table(rows).splitlines()[3].split()[:4] == ["2_transformer", "post", "1", "1,234,567"]
+    head, first, same, worse = (line.split() for line in seed_table(rows, tmp_path).splitlines())
+    assert head == ["model.norm", "seeds", "valid", "BLEU", "test", "BLEU", "difference", "p"]
+    assert first == ["pre", "2", "21.50", "±", "0.71", "22.50", "±", "0.71"]
+    assert same == ["post", *first[1:], "+0.00", "1.000"]
+    assert worse[:8] == ["none", *first[1:]]
+    assert float(worse[8]) < -10
+    assert worse[9:] == ["<", "0.001"]
+    # Without the translations of one run, only the spreads are known.
+    (tmp_path / "5_transformer/translations/t.hyp").unlink()
+    assert seed_table(rows, tmp_path).splitlines()[0].split() == head[:-2]

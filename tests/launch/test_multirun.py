@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,27 @@ def test_a_grid_of_attentions_names_what_else_it_varies(overrides: list[str], va
     lines = confounders(overrides)
     assert len(lines) == (varied is not None)
     assert f"also varies {varied}" in "".join(lines) or varied is None
+
+
+@pytest.mark.full
+def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    """Options of the command line replace those of the preset. The models differ in their weights."""
+    status, printed = command(
+        "-m", "experiment=grid_training_strategy", "module/teacher_forcing=full,none", "data.train=300", "data.valid=10",
+        "data.test=10", "data.long=4", "model.d_model=16", "model.d_embedding=8", "trainer=cpu", "trainer.max_steps=3",
+        "trainer.validate_every=3", "schedule.warmup_steps=1", "logger=none", f"cache_dir={tmp_path}/cache",
+    )  # fmt: skip
+    assert status == 0, printed
+    (grid,) = (tmp_path / "runs/grid_training_strategy").iterdir()
+    rows = read_runs(grid)
+    assert [row["varied"] for row in rows] == [
+        {"seed": seed, "module/teacher_forcing": forcing} for seed in ("1", "2") for forcing in ("full", "none")
+    ]
+    assert len({row["valid_loss"] for row in rows}) == 4
+    runs, seeds = (grid / "sweep.txt").read_text().strip().split("\n\n")
+    assert runs == runs_table(sort_runs(rows, "valid_bleu"))
+    assert [line.split()[0] for line in seeds.splitlines()] == ["module/teacher_forcing", "full", "none"]
+    assert printed.endswith(f"{seeds}\n")
 
 
 @pytest.mark.full

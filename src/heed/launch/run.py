@@ -239,7 +239,7 @@ def prepare(overrides: Sequence[str]) -> str:
 
 
 def check_grid() -> None:
-    """Raise a HeedError for a single run whose preset trains a grid, unless the command chooses what the grid varies."""
+    """Raise a HeedError for a single run of a grid's preset, unless the command chooses what the grid varies."""
     job = HydraConfig.get()
     given = {word.lstrip("+").partition("=")[0] for word in job.overrides.task}
     if varied := [name for name in job.sweeper.get("params") or () if name not in given]:
