@@ -151,12 +151,23 @@ def recipes() -> str:
     parts = []
     for path in sorted((CONF / "experiment").glob("*.yaml")):
         file = read(path)
-        command = " ".join(["heed train", f"experiment={path.stem}", *_required_options(path)])
+        grid = _grid(path)
+        command = " ".join(["heed train", *["-m"] * bool(grid), f"experiment={path.stem}", *_required_options(path)])
         parts += [f"## {path.stem}", escape(file.description), f"```sh\n{command}\n```", *_parents(file)]
         choices = [[f"`{group}={choice}`", ""] for group, choice in file.overrides]
         changes = [[f"`{option.name}={option.default}`", escape(option.reason)] for option in file.options]
-        parts.append(markdown_table(["change", "reason"], [*choices, *changes]))
+        values = [[f"`{option}={given}`", "the values that the grid trains"] for option, given in grid.items()]
+        parts.append(markdown_table(["change", "reason"], [*choices, *changes, *values]))
     return "\n\n".join(parts)
+
+
+def _grid(path: Path) -> dict[str, str]:
+    """Return the options that a recipe varies, with their values, also those of the files that it starts from."""
+    found: dict[str, str] = {}
+    for parent in read(path).parents:
+        found |= _grid(path.with_stem(parent))
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {**found, **content.get("hydra", {}).get("sweeper", {}).get("params", {})}
 
 
 def _required_options(path: Path) -> list[str]:

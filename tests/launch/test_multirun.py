@@ -39,9 +39,10 @@ def test_a_grid_of_attentions_names_what_else_it_varies(overrides: list[str], va
 def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """Options of the command line replace those of the preset. The models differ in their weights."""
     status, printed = command(
-        "-m", "experiment=grid_training_strategy", "module/teacher_forcing=full,none", "data.train=300", "data.valid=10",
-        "data.test=10", "data.long=4", "model.d_model=16", "model.d_embedding=8", "trainer=cpu", "trainer.max_steps=3",
-        "trainer.validate_every=3", "schedule.warmup_steps=1", "logger=none", f"cache_dir={tmp_path}/cache",
+        "-m", "experiment=grid_training_strategy", "module/teacher_forcing=full,none", "data.train=300",
+        "data.valid=10", "data.test=10", "data.long=4", "model.d_model=16", "model.d_embedding=8", "trainer=cpu",
+        "trainer.max_steps=3", "trainer.validate_every=3", "schedule.warmup_steps=1", "logger=none",
+        f"cache_dir={tmp_path}/cache",
     )  # fmt: skip
     assert status == 0, printed
     (grid,) = (tmp_path / "runs/grid_training_strategy").iterdir()
