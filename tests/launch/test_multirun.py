@@ -54,7 +54,6 @@ def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_pa
     runs, seeds = (grid / "sweep.txt").read_text().strip().split("\n\n")
     assert runs == runs_table(sort_runs(rows, "valid_bleu"))
     assert [line.split()[0] for line in seeds.splitlines()] == ["module/teacher_forcing", "full", "none"]
-    assert printed.endswith(f"{seeds}\n")
 
 
 @pytest.mark.full
