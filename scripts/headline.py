@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from heed.compare.challenge import contrastive_accuracy
-from heed.compare.models import load_greedy_translator
+from heed.comparison.challenge import contrastive_accuracy
+from heed.comparison.models import load_greedy_translator
 from heed.synthetic import ContrastivePair, challenge
 
 ROOT = Path(__file__).resolve().parents[1]

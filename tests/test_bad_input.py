@@ -124,6 +124,16 @@ SETTINGS = [
     (["experiment=multi30k_quik"], "(did you mean experiment=multi30k_quick", ["experiment=multi30k_quick"]),
     (["model=rnn", "module.activation_checkpointing=true"], "module.activation_checkpointing=true is for transformers",
      ["model=transformer", "module.activation_checkpointing=true"]),
+    (["model=rnn,transformer"], "model=rnn,transformer has several values: add -m to train one run for each", None),
+    (["data.train=[[a.en,", "a.de]]"], "cut an option at a space: quote all of it, 'data.train=[[a.en, a.de]]'", None),
+    (["model.cell=gru"], "model.cell is an option of model=rnn, not of model=transformer: leave it out", None),
+    (["optimizer._target_=torch.optim.RMSprop"], "optimizer.betas is unknown to torch.optim.RMSprop (~optimizer.betas",
+     ["optimizer._target_=torch.optim.RMSprop", "~optimizer.betas", "~optimizer.fused"]),
+    (["resume=runs/none"], "resume=runs/none names no run: give its folder (runs/NAME/TIME)", None),
+    (["match=params"], "match=params needs a run to match: train a grid (-m), or give match_to=RUN.", None),
+    (["seed=1,2", "match=params", "hydra.launcher._target_=my.Launcher", "-m"],
+     "match=params needs a finished run if jobs run in parallel: give match_to=RUN.", None),
+    (["-m", "seed=1,2", "--dry-run"], "--dry-run describes one run: leave out -m.", None),
     (["ckpt_path=a", "init_from=b"], "ckpt_path and init_from contradict each other", None),
 ]  # fmt: skip
 
@@ -163,6 +173,21 @@ def test_contradictions_in_several_parts_are_reported_at_once(error_of: ErrorOf)
     ]  # fmt: skip
     message = error_of("model.d_model=13", "model.norm=none", "model.norm_kind=rms")
     assert [line.partition("=")[0] for line in message.splitlines()] == ["model.d_model", "model.norm_kind"]
+
+
+def test_all_typos_are_reported_at_once(error_of: ErrorOf) -> None:
+    message = error_of("modle=rnn", "optimizer.lrr=1", "optimizer=adaam", "seed=3", "sed=3")
+    assert [line.partition(" is unknown")[0] for line in message.splitlines()] == [
+        "optimizer=adaam", "modle", "optimizer.lrr", "sed",
+    ]  # fmt: skip
+
+
+def test_a_checkpoint_is_no_model(error_of: ErrorOf, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run" / "checkpoints" / "last-0000001.ckpt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    message = error_of(f"init_from={checkpoint}")
+    assert message.startswith(f"{checkpoint} is a checkpoint, not a model: give its run, {tmp_path / 'run'}, which has")
 
 
 def test_a_misspelt_option_in_a_preset_is_reported(error_of: ErrorOf, tmp_path: Path) -> None:

@@ -330,3 +330,20 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
             yield chunk
     except OSError:  # the other end is closed
         return
+
+
+def test_all_bars_share_one_line_in_a_notebook(
+    clock: Callable[[float], None], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(terminal), "__module__", "ipykernel.iostream")
+    monkeypatch.setattr(type(terminal), "isatty", lambda _: False)
+    with progress_bar("Training", total=10, unit="steps") as training:
+        clock(2)
+        training.update()
+        with progress_bar("Decoding valid", total=4, unit="tokens") as decoding:
+            clock(2)
+            decoding.update(2)
+            assert [line[:14] for line in terminal.screen] == ["Decoding valid"]
+        clock(2)
+        training.update()
+        assert [line[:14] for line in terminal.screen] == ["Training:  20%"]

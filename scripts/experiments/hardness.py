@@ -18,8 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from experiments.measures import SEED, contrasts
-from heed.compare.challenge import contrastive_accuracy
-from heed.compare.models import load_greedy_translator
+from heed.comparison.challenge import contrastive_accuracy
+from heed.comparison.models import load_greedy_translator
 from heed.evaluation.scores import corpus_scores
 from heed.synthetic import Example, generate, split_punctuation
 

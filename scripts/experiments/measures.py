@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import TrainedModel
-from heed.compare.challenge import Accuracy, contrastive_accuracy
+from heed.comparison.challenge import Accuracy, contrastive_accuracy
 from heed.synthetic import ContrastivePair, challenge
 
 Runs = Mapping[str, Sequence[TrainedModel]]

@@ -14,7 +14,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from experiments.measures import Values
-from heed.compare.challenge import Accuracy
+from heed.comparison.challenge import Accuracy
 from heed.evaluation.significance import wilson
 from heed.report import figures
 from heed.report.figures import Mark

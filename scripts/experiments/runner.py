@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heed.compare.models import load_greedy_translator
+from heed.comparison.models import load_greedy_translator
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.models.seq2seq import Seq2Seq

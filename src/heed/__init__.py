@@ -17,29 +17,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heed import plot
     from heed.errors import HeedError
     from heed.inference.loading import load
     from heed.inference.outputs import Attended, Translation
     from heed.inference.translator import Translator
+    from heed.launch.interactive import train
+    from heed.report.comparison import compare_runs as compare
+    from heed.runs.trained import TrainedRun
 
 __version__ = "0.1.0"
 
-__all__ = ["Attended", "HeedError", "Translation", "Translator", "__version__", "load"]
+__all__ = [
+    "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "compare", "load",
+    "plot", "train",
+]  # fmt: skip
 
-_MODULES = {
-    "Attended": "heed.inference.outputs",
-    "HeedError": "heed.errors",
-    "Translation": "heed.inference.outputs",
-    "Translator": "heed.inference.translator",
-    "load": "heed.inference.loading",
+_PLACES = {
+    "Attended": "heed.inference.outputs:Attended",
+    "HeedError": "heed.errors:HeedError",
+    "TrainedRun": "heed.runs.trained:TrainedRun",
+    "Translation": "heed.inference.outputs:Translation",
+    "Translator": "heed.inference.translator:Translator",
+    "compare": "heed.report.comparison:compare_runs",
+    "load": "heed.inference.loading:load",
+    "plot": "heed.plot",
+    "train": "heed.launch.interactive:train",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name."""
-    if name not in _MODULES:
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    module, _, own_name = _PLACES[name].partition(":")
+    value = import_module(module)
+    globals()[name] = value = getattr(value, own_name) if own_name else value
     return value
 
 

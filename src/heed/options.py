@@ -76,11 +76,12 @@ def from_plain(cls: type[T], data: Any, *, where: str) -> T:
 
 
 def find_problems(
-    target: Callable[..., Any], given: Mapping[str, Any], *, where: str, later: Collection[str] = ()
+    target: Callable[..., Any], given: Mapping[str, Any], *, where: str, later: Collection[str] = (), name: str = ""
 ) -> list[str]:
     """Return what is wrong with the names, types and ranges of a constructor's arguments, one sentence each.
 
     ``given`` are plain data, or objects that were built before; parameters in ``later`` may be missing.
+    With the constructor's ``name`` in a configuration, messages say how to leave an option out.
     """
     parameters = inspect.signature(target).parameters
     named = {name: p for name, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
@@ -89,7 +90,9 @@ def find_problems(
     found = find_wrong_values(hints, known, where=where)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         unknown = [str(name) for name in given if name not in named]
-        found += [f"{where}{format_value(name)} is unknown{did_you_mean(name, named, where)}." for name in unknown]
+        for key in unknown:
+            leave_out = f" to {name} (~{where}{key} leaves it out)" if name else ""
+            found.append(f"{where}{format_value(key)} is unknown{did_you_mean(key, named, where) or leave_out}.")
     required = {name for name, p in named.items() if p.default is p.empty or given.get(name) == MISSING}
     missing = sorted(required - known.keys() - set(later))
     return found + [f"{where}{name} must be given: it has no default." for name in missing]

@@ -38,11 +38,15 @@ def progress_bar(
 
     stream = _stderr() if enabled else None
     form: dict[str, Any] = {"file": stream, "delay": BAR_DELAY, "mininterval": BAR_INTERVAL, "dynamic_ncols": True}
-    if is_log := stream is not None and not _is_terminal(stream):
+    is_notebook = type(stream).__module__.startswith("ipykernel.")
+    if is_log := stream is not None and not (is_notebook or _is_terminal(stream)):
         form = {"file": _LogFile(), "delay": LINE_DELAY, "mininterval": LINE_INTERVAL, "ncols": 0, "position": 0}
+    if is_notebook:  # all bars share a line, because a notebook cannot move up to another one
+        form = {"file": stream, "delay": BAR_DELAY, "mininterval": BAR_INTERVAL, "ncols": 100, "position": 0}
     form |= {"unit": unit, "unit_scale": unit == "B", "miniters": 0, "smoothing": 0, "disable": stream is None}
     # leave=None: the bar of work inside other work is erased at the end.
-    bar = tqdm(desc=description, total=total, initial=initial, leave=None, **form)
+    leave = not _open if is_notebook else None
+    bar = tqdm(desc=description, total=total, initial=initial, leave=leave, **form)
     if is_log:
         bar.last_print_t -= LINE_INTERVAL - LINE_DELAY  # the first line is due after LINE_DELAY
     _open.append(bar)

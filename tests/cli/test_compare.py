@@ -1,5 +1,6 @@
 """``heed compare``: verdicts on runs with made-up translations and on trained runs."""
 
+import html
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import heed
 from heed.cli import main
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.metrics import METRICS
@@ -253,6 +255,41 @@ def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -
     assert "Runs of two share a seed" in warnings
 
 
+def test_the_jobs_of_a_grid_that_differ_in_the_seed_alone_are_runs_of_one_system(
+    make_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = tmp_path / "grid"
+    for number, (model, seed) in enumerate((m, s) for m in ("rnn", "transformer") for s in (1, 2)):
+        match = {"quantity": "params", "run": str(grid / "0_rnn") if number else None, "options": {}}
+        run = make_run(f"grid/{number}_{model}", 0.1 * number, seed=seed, params=1_000_000 + number, match=match)
+        (run / ".hydra").mkdir()
+        overrides = [f"model={model}", f"seed={seed}", "trainer=cpu", f"match_to='{grid}'"]
+        (run / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
+    shared = json.dumps(overrides[2:])
+    (grid / "multirun.yaml").write_text(f"hydra: {{overrides: {{task: {shared}}}}}")
+    (grid / "sweep.txt").touch()
+    found = compare(tmp_path / "out", grid)
+    assert [(side["name"], side["seeds"]) for side in found["sides"]] == [
+        ("model=rnn", [1, 2]), ("model=transformer", [1, 2])
+    ]  # fmt: skip
+    assert found["match"] == "Parameters: model=rnn 1,000,000, model=transformer 1,000,002; matched: parameters."
+    assert f"\n  {found['match']}\n" in capsys.readouterr().out
+    assert found["match"] in (tmp_path / "out" / "index.html").read_text()
+    assert len(compare(tmp_path / "out", *sorted(grid.iterdir()))["sides"]) == 4  # as the shell expands grid/*
+
+
+def test_a_comparison_in_python(make_run: Callable[..., Path]) -> None:
+    runs = [make_run("a", 0.1), make_run("b", 0.3, seed=2)]
+    found = heed.compare(runs)
+    assert repr(found).startswith("a is better than b")
+    assert "\n  Parameters: a 1,000,000, b 1,000,000; nothing was matched." in repr(found)
+    frame = found._repr_html_()
+    page = html.unescape(re.search('srcdoc="([^"]*)"', frame)[1])  # type: ignore[index]
+    assert "a is better than b" in Page(page).text
+    named = heed.compare({"x": str(runs[0]), "y": [heed.TrainedRun(runs[1])]})
+    assert [side.name for side in named.comparison.sides] == ["x", "y"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -265,7 +302,7 @@ def test_confounders_are_listed(make_run: Callable[..., Path], tmp_path: Path) -
         (["{a}", "{short}"], "test.hyp has 149 lines where 150 are expected"),
         (["{a}", "{other}"], "line 3 of their test.ref differs"),
         (["{a}", "{b}", "--group", "x={a}", "y={b}"], "not both"),
-        (["--group", "x={a}"], "two or more groups"),
+        (["--group", "x={a}"], "two or more runs"),
         (["--group", "x={a}", "{b}"], "write NAME=RUN"),
         (["--group", "x={a}", "y={b},"], "write NAME=RUN"),
         (["--group", "x={a}", "x={b}"], "names x twice"),

@@ -12,6 +12,7 @@ import heed
 from heed.inference import model_folder
 from heed.inference.searches import SearchOptions
 from heed.models.seq2seq import Seq2Seq
+from tests.launch.test_command import FILES, write_pairs
 from tests.tokenizers import train_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,10 @@ def names(
         model_folder.save(tmp_path / "runs" / name / "model", model, tokenizer, extra=languages)
     (tmp_path / "input.txt").write_text("The dog runs.\nThe king left.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path)
+    small = [word for word in FILES if not word.startswith(("model.", "trainer.max_steps"))]
+    steps, train = {"trainer.max_steps": 2}, heed.train
+    monkeypatch.setattr(heed, "train", lambda **options: train(*small, "model.d_model=16", **{**options, **steps}))
     variables: dict[str, Any] = {}
     for number, block in enumerate(BLOCKS, start=1):
         exec(compile(block, f"block {number} of python.md", "exec"), variables)
@@ -42,7 +47,8 @@ def names(
 
 
 def test_every_block_runs(names: dict[str, Any]) -> None:
-    assert len(BLOCKS) >= 9
+    assert len(BLOCKS) >= 11
+    assert names["found"].comparison.match.endswith("; matched: parameters.")
     assert len(names["links"]) == len(names["best"]) == 2
     assert names["pair"].cross.shape[2:] == (len(names["pair"].tgt_pieces), len(names["pair"].src_pieces))
     assert "top_k applies to sampling only: add sample=True or mbr=True." in names["printed"]

@@ -1,12 +1,16 @@
-"""Attention maps as .npz files."""
+"""Attention maps as .npz files, and what notebooks show."""
 
+import io
+import re
+from base64 import b64decode
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from heed.errors import HeedError
-from heed.inference.outputs import Attended, attention_archive
+from heed.inference.outputs import Attended, Translation, attention_archive
 
 PAIR = Attended(
     source="a b",
@@ -41,3 +45,15 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(HeedError):
         fail()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_notebooks_show_a_map_and_no_arrays() -> None:
+    translation = Translation("c", -1.0, -2.0, finished=True, maps=PAIR)
+    assert "maps=<Attended 'a b' → 'c': cross 1 × 2 × 2 × 3, decoder_self 1 × 1 × 2 × 2>)" in repr(translation)
+    page = PAIR._repr_html_()
+    assert page is not None
+    assert 'alt="&lt;Attended &#x27;a b&#x27; →' in page
+    data = re.search(r"base64,([^\"]+)", page)
+    assert data is not None
+    assert Image.open(io.BytesIO(b64decode(data[1]))).width > 400
+    assert Attended("a", "b", ["▁a"], ["▁b"], None, None, None)._repr_html_() is None

@@ -1,6 +1,7 @@
 """``python train.py`` and ``heed train``: one program with two names."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,6 +78,24 @@ def test_lightning_starts_the_processes_of_the_jobs_of_a_grid(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     results = [json.loads(path.read_text()) for path in (tmp_path / "grid").glob("*/results.json")]
     assert [result["device"][:7] for result in results] == ["2 × cpu", "2 × cpu"]
+
+
+def test_a_dry_run_prints_sizes_and_leaves_nothing(
+    command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr("builtins.print", lambda text, **_: printed.append(text))
+    write_pairs(tmp_path)
+    status, _ = command(*FILES, "trainer=cpu", "--dry-run")
+    assert status == 0, printed
+    assert not (tmp_path / "runs" / "files-transformer").exists()
+    lines = dict(line.split(":", 1) for line in printed[-1].splitlines())
+    total = int(lines["Model"].split(",", 1)[1].split(" parameters")[0].replace(",", ""))
+    parts = [int(part.split()[1].replace(",", "")) for part in lines["Parts"].split(", ")]
+    assert sum(parts) == total
+    assert "about 2 steps" in lines["Training"]
+    needed, activations = (float(number) for number in re.findall(r"([\d.]+) (?:MB|for)", lines["Memory"]))
+    assert 0 <= activations <= needed
 
 
 def test_a_failed_run_leaves_the_process_group(

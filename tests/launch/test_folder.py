@@ -39,12 +39,11 @@ def test_a_run_with_checkpoints_can_be_resumed(
     monkeypatch.setattr("sys.argv", ["train.py", "model=rnn", "ckpt_path=x.ckpt", "resume=false", "hydra.run.dir=y"])
     report_on_failure(folder, RuntimeError(), resumed=False)
     assert capsys.readouterr().err == (
-        f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: "
-        f"python train.py model=rnn 'hydra.run.dir={folder}' resume=true\n"
+        f"The last checkpoint is {folder}/checkpoints/last-0000010.ckpt. To resume: python train.py 'resume={folder}'\n"
     )
     monkeypatch.setattr("sys.argv", ["heed train", "model=rnn", "resume=true"])
     report_on_failure(folder, RuntimeError(), resumed=False)
-    assert capsys.readouterr().err.endswith(f"To resume: heed train model=rnn 'hydra.run.dir={folder}' resume=true\n")
+    assert capsys.readouterr().err.endswith(f"To resume: heed train 'resume={folder}'\n")
     for error in (DivergedError.__new__(DivergedError), CheckpointFormatError("x")):
         report_on_failure(folder, error, resumed=False)
         assert capsys.readouterr().err == ""

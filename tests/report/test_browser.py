@@ -10,16 +10,16 @@ from experiments.claim import Claim, Finding
 from experiments.measures import Values
 from experiments.plots import caption, line_plot, number_table
 
-from heed.compare import runs
-from heed.compare.challenge import Accuracy
-from heed.compare.comparison import compare
-from heed.compare.models import Evidence, WordMap
+from heed.comparison import runs
+from heed.comparison.challenge import Accuracy
+from heed.comparison.comparison import compare
+from heed.comparison.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Attended
 from heed.report import attention, comparison
 from heed.report.run_page import render_report
 from heed.report.server import _list_page
-from tests.compare.sides import make_run, make_test_set
+from tests.comparison.sides import make_run, make_test_set
 from tests.report import runs as run_folders
 from tests.report.chromium import measure, needs_chromium
 

@@ -5,14 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from heed.compare import runs
-from heed.compare.breakdown import MIN_BUCKET_SENTENCES
-from heed.compare.challenge import Accuracy
-from heed.compare.comparison import Comparison, compare
-from heed.compare.models import Evidence, WordMap
+from heed.comparison import runs
+from heed.comparison.breakdown import MIN_BUCKET_SENTENCES
+from heed.comparison.challenge import Accuracy
+from heed.comparison.comparison import Comparison, compare
+from heed.comparison.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.report.comparison import comparison_page
-from tests.compare.sides import make_run, make_test_set
+from tests.comparison.sides import make_run, make_test_set
 from tests.report.html import Page
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats" for number in range(40)]

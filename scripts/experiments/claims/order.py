@@ -8,7 +8,7 @@ from experiments.measures import Runs, accuracies, bleu, fractions, over_seeds
 from experiments.plots import accuracy_mark, caption
 from experiments.runner import TrainedModel
 from experiments.small_models import TRANSFORMER, small
-from heed.compare.challenge import contrastive_accuracy
+from heed.comparison.challenge import contrastive_accuracy
 from heed.evaluation.significance import wilson
 from heed.layers.positions import PositionsConfig, PositionVectors
 from heed.models.transformer import Transformer

@@ -1,7 +1,6 @@
 """``heed compare``: significance tests and examples for trained systems, as an HTML page."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from heed.cli.arguments import add
@@ -12,7 +11,7 @@ SUMMARY = "Compare the translations of runs, with significance tests."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add(parser, "runs", "RUN", "folders of finished runs, or copies of them", nargs="*")
+    add(parser, "runs", "RUN", "folders of finished runs or of a grid, or copies of them", nargs="*")
     text = "instead of RUN: systems trained with several seeds, for example rnn=runs/a,runs/b transformer=runs/c"
     add(parser, "--group", "NAME=RUN,RUN", text, nargs="+", action="extend")
     text = "test set (default: all that all runs have translated, with details about the first)"
@@ -31,30 +30,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    groups = _parse_groups(args)
-    from heed.compare.confounders import describe_options
+    systems = _parse_groups(args)
     from heed.evaluation.metrics import METRICS, find_metrics
-    from heed.report.comparison import write_comparison
+    from heed.report.comparison import compare_runs
 
     metrics = find_metrics(args.metrics.split(",") if args.metrics else (), METRICS)
-    comparison = write_comparison(groups, split=args.split, challenge=args.challenge, metrics=metrics, out=args.out)
-    compared = f"Options of the models that are compared: {describe_options(comparison.compared)}."
-    notes = [*([compared] if comparison.compared else []), *comparison.warnings]
-    write_lines([*comparison.verdict, *(f"  {note}" for note in notes)])
-    write_lines([f"Page: {args.out / 'index.html'}"])
+    report = compare_runs(systems, split=args.split, challenge=args.challenge, metrics=metrics)
+    report.write(args.out)
+    write_lines([str(report), f"Page: {args.out / 'index.html'}"])
 
 
-def _parse_groups(args: argparse.Namespace) -> list[tuple[str, Sequence[Path]]]:
-    """Return the systems to compare, each a name and its runs, from RUN arguments or ``--group``."""
+def _parse_groups(args: argparse.Namespace) -> "list[Path] | dict[str, list[Path]]":
+    """Return the systems to compare: the RUN arguments, or the runs by name of ``--group``."""
     if args.group and args.runs:
         raise HeedError("Give runs or --group, not both.")
     if not args.group:
-        if len(args.runs) < 2:
-            raise HeedError("Give two or more runs to compare, or groups of runs with --group.")
-        from heed.compare.runs import side_names
-
-        return [(name, [path]) for name, path in zip(side_names(args.runs), args.runs, strict=True)]
-    groups: dict[str, Sequence[Path]] = {}
+        return args.runs
+    groups: dict[str, list[Path]] = {}
     for group in args.group:
         name, _, paths = group.partition("=")
         if not name or not all(paths.split(",")):
@@ -62,6 +54,4 @@ def _parse_groups(args: argparse.Namespace) -> list[tuple[str, Sequence[Path]]]:
         if name in groups:
             raise HeedError(f"--group names {name} twice: give all its runs at once, {name}=RUN,RUN.")
         groups[name] = [Path(path) for path in paths.split(",")]
-    if len(groups) < 2:
-        raise HeedError("--group needs two or more groups to compare: NAME=RUN,RUN NAME=RUN,RUN.")
-    return list(groups.items())
+    return groups

@@ -90,6 +90,11 @@ def find(path: Path) -> Path:
         raise HeedError(f"There is no folder {path}: give a run (runs/NAME/TIME), its model folder, or a copy of it.")
     if runs := sorted(str(weights.parent.parent) for weights in path.glob(f"*/model/{WEIGHTS}")):
         raise HeedError(f"{path} is not a run but holds {len(runs)}: choose one, such as {runs[-1]}.")
+    if path.suffix == ".ckpt":
+        raise HeedError(
+            f"{path} is a checkpoint, not a model: give its run, {path.parent.parent}, which has a model when it has "
+            "ended, or start a new run from the checkpoint with ckpt_path=."
+        )
     raise HeedError(
         f"{path} holds no model: neither it nor its subfolder model has {WEIGHTS} and {CONFIG}. "
         "A run writes them when it ends."

@@ -1,9 +1,12 @@
 """What a `Translator` returns: translations and attention maps; files of attention maps."""
 
 import zipfile
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +16,14 @@ from jaxtyping import Float
 from heed.evaluation.alignment import Link
 from heed.files import replacing
 from heed.plot import attention
-from heed.plot.attention_map import MapSet
+from heed.plot.attention_map import MapSet, draw_map, most_informative_head
 from heed.symbols import BOS_PIECE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attended:
     """A sentence pair with the model's attention weights over its pieces, without padding.
 
@@ -39,6 +42,20 @@ class Attended:
     decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
     """Decoder self-attention; rows and columns are the decoder's input, `read_pieces`. Row t predicts
     ``tgt_pieces[t]``."""
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{maps.kind} {' × '.join(map(str, maps.weights.shape))}" for maps in self.map_sets)
+        return f"<Attended {self.source!r} → {self.target!r}: {shapes or 'no maps'}>"
+
+    def _repr_html_(self) -> str | None:
+        """Return the most informative map of the first kind of attention as a picture, for notebooks."""
+        if not self.map_sets:
+            return None
+        maps, file = self.map_sets[0], BytesIO()
+        canvas = draw_map(maps, *most_informative_head(maps.weights), heading=[self.source, self.target])
+        canvas.render().save(file, "png")
+        data = b64encode(file.getvalue()).decode()
+        return f'<img alt="{escape(repr(self))}" style="zoom: 0.5" src="data:image/png;base64,{data}">'
 
     @property
     def read_pieces(self) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.compat import REQUEUE_SIGNAL, REQUEUE_STATUS, print_in_utf8
+from heed.errors import HeedError
 from heed.launch import program
 
 
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import hydra
 
     from heed.launch.errors import JobFailedError, explain_error
+    from heed.launch.resuming import expand_resume
 
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # Schedulers stop a job with SIGTERM: treat it as Ctrl-C.
@@ -39,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_in_utf8()
     sys.path.append(str(Path.cwd()))  # for classes of the user: +callbacks.mine._target_=my_module.MyCallback
     try:
-        hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(train)()
+        task = describe if (is_dry := program.DRY_RUN in sys.argv) else train
+        sys.argv[1:] = expand_resume([word for word in sys.argv[1:] if word != program.DRY_RUN])
+        if is_dry and {"-m", "--multirun"} & set(sys.argv):
+            raise HeedError(f"{program.DRY_RUN} describes one run: leave out -m.")
+        hydra.main(version_base="1.3", config_path=str(program.CONF), config_name="train")(task)()
     except KeyboardInterrupt:
         sys.exit(130)
     except (Exception, JobFailedError) as raised:
@@ -51,6 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finally:
         if "heed.launch.processes" in sys.modules:  # a run has started
             sys.modules["heed.launch.processes"].leave_process_group()
+
+
+def describe(cfg: Any) -> None:
+    """Print what a run would train (``--dry-run``). Hydra calls this function."""
+    from heed.launch.run import describe_run
+
+    print(describe_run(cfg))
 
 
 def train(cfg: Any, report: Callable[[int, float], bool] | None = None) -> list[float] | None:

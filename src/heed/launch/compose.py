@@ -21,7 +21,7 @@ Config: TypeAlias = Any
 
 PRESETS = ("experiment", "debug", "sweep")
 """Groups whose choices change options of all other groups."""
-UNLISTED = ("hydra", "sweep", "logger", "resume")
+UNLISTED = ("hydra", "sweep", "logger", "resume", "match_to")
 """Options without effect on a run's results."""
 
 
@@ -38,6 +38,8 @@ class Schema:
     ckpt_path: str | None
     init_from: str | None
     license: str | None
+    match: str | None
+    match_to: str | None
     cache_dir: str
     batching: Any
     data: Any

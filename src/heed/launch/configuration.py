@@ -8,6 +8,7 @@ import torch
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
+from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
 from heed.launch.compose import Config
 from heed.models import build_model
@@ -101,7 +102,7 @@ def build_part(node: Any, *, where: str, later: Collection[str] = ()) -> Any:
             arguments[name] = build_part(node[name], where=f"{where}{name}.")
     with collect_problems(problems):
         target = _find_target(node.get("_target_"), where)
-        problems += find_problems(target, arguments, where=where, later=[*later, *inner])
+        problems += find_problems(target, arguments, where=where, later=[*later, *inner], name=node["_target_"])
     raise_problems(problems)
     if node.get("_partial_"):
         return partial(target, **arguments)
@@ -134,6 +135,11 @@ def build_model_on(
             return build_model(architecture, src_vocab=src_vocab, tgt_vocab=tgt_vocab, joint=joint)
     except (RuntimeError, OverflowError, MemoryError, TypeError) as error:  # TypeError: a size beyond 64 bits
         raise HeedError(f"This model is too large ({first_line(error)}): choose smaller sizes (model.*).") from error
+
+
+def vocabulary(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the arguments of `build_model_on` that follow from a tokenizer."""
+    return {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
 
 
 def _check_weights(weights: str, trainer: Mapping[str, Any], callbacks: Iterable[Any]) -> None:

@@ -4,9 +4,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from traceback import walk_tb
 from typing import Any
 
+import yaml
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -32,6 +34,17 @@ def failure_reason(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+@contextmanager
+def explained(overrides: Sequence[str]) -> Iterator[None]:
+    """Turn errors inside the block that the user can fix into a HeedError with their message."""
+    try:
+        yield
+    except Exception as error:
+        if (message := explain_error(error, overrides=overrides)) is None:
+            raise
+        raise HeedError(message) from error
+
+
 def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | None:
     """Return the message for an error that the user can fix; None for any other. ``overrides``: the command line."""
     causes = [error]
@@ -47,23 +60,20 @@ def explain_error(error: BaseException, *, overrides: Sequence[str]) -> str | No
                 f"An exchange with another process of this run failed ({first_line(cause)}): see the output of that "
                 "process, then continue with resume=true."
             )
-        if isinstance(cause, MissingConfigException) and "/" in (file := str(cause.missing_cfg_file)):
-            group, _, choice = file.rpartition("/")  # model=transfomer: the file would be model/transfomer
-            options = cause.options or [path.stem for path in (program.CONF / group).glob("*.yaml")]
-            close = did_you_mean(choice, options, f"{group}=")
-            return f"{group}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
+        if typos := _typos(cause, overrides):
+            return "\n".join(typos)
+        if several := re.match(r"Ambiguous value for argument '(.+)'", str(cause)):
+            return f"{several[1]} has several values: add -m to train one run for each, or quote a list ('NAME=[A,B]')."
         if "does not support sweep type" in str(cause):
             return "A grid cannot enumerate interval(…): add sweep=default to search it, or give choice(…) or range(…)."
-        if isinstance(cause, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(cause))):
-            return _unknown_option(unknown[1], overrides)
-        if unknown := re.match(r"In '(.+?)': .*\nKey '(.+?)' not in", str(cause)):  # of a preset
-            return f"{unknown[1]}: {_unknown_option(unknown[2], overrides)}"
         if isinstance(cause, OSError) and cause.errno:
             verb = "written" if cause.errno in NO_ROOM else "used"
             return f"{cause.filename or 'A file'} cannot be {verb}: {os.strerror(cause.errno)}."
     if isinstance(error, (HydraException, OmegaConfBaseException)) or _is_from_composition(error):
         if removed := [override for override in overrides if override.startswith("~")]:
             return f"{' and '.join(removed)} removes a part that a run needs: leave it out, or choose another part."
+        if cut := [override for override in overrides if override.count("[") != override.count("]")]:
+            return f"The shell has cut an option at a space: quote all of it, '{' '.join(cut)}'."
         if nameless := [override for override in overrides if re.match(r"[+~]*[=@:]", override)]:
             return f"{nameless[0]} names no option: write NAME=VALUE, such as model.dropout=0.2."
         return ": ".join(first_line(cause) for cause in causes)
@@ -77,15 +87,50 @@ def _is_from_composition(error: BaseException) -> bool:
     return inner.startswith(("hydra.", "omegaconf.")) and "run_job" not in {frame.f_code.co_name for frame in frames}
 
 
+def _typos(error: BaseException, overrides: Sequence[str]) -> list[str]:
+    """Return a sentence for each unknown option or choice if the error reports one; Hydra itself stops at the first."""
+    if isinstance(error, MissingConfigException) and "/" in (file := str(error.missing_cfg_file)):
+        name, _, choice = file.rpartition("/")  # model=transfomer: the file would be model/transfomer
+        options = error.options or [path.stem for path in (program.CONF / name).glob("*.yaml")]
+        close = did_you_mean(choice, options, f"{name}=")
+        sentence = f"{name}={choice} is unknown{close}: choose one of {', '.join(sorted(options))}."
+    elif isinstance(error, HydraException) and (unknown := re.match(r"Could not override '(.+?)'", str(error))):
+        name = unknown[1]
+        sentence = _unknown_option(name, overrides)
+    elif unknown := re.match(r"In '(.+?)': .*\nKey '(.+?)' not in", str(error)):
+        preset, name = unknown[1], unknown[1].partition("/")[0]
+        sentence = f"{preset}: {_unknown_option(unknown[2], overrides)}"
+    else:
+        return []
+    others = _without(name, overrides)
+    try:
+        compose_with_hydra(others)
+    except (HydraException, OmegaConfBaseException) as following:
+        causes = (following, following.__cause__ or following)
+        return [sentence, *next(filter(None, (_typos(cause, others) for cause in causes)), [])]
+    return [sentence]
+
+
+def _without(name: str, overrides: Sequence[str]) -> list[str]:
+    """Return the overrides of other options, without flags and without the ranges and grids of a search."""
+    options = [word for word in overrides if re.match(r"[^-=][^=]*=|~", word) and not re.search(r"=.*[,(]", word)]
+    return [word for word in options if word.lstrip("+~").partition("=")[0] != name]
+
+
 def _unknown_option(name: str, overrides: Sequence[str]) -> str:
     """Return the message for ``modle=rnn`` and ``optimizer.lrr=1``: names like it in the composed configuration."""
-    others = [override for override in overrides if override.lstrip("+~").partition("=")[0] != name]
-    others = [override for override in others if not re.search(r"=.*[,(]", override)]  # ranges and grids of a search
     try:
-        cfg = compose_with_hydra(others)
+        cfg = compose_with_hydra(_without(name, overrides))
     except (HydraException, OmegaConfBaseException):
         cfg = compose_with_hydra([])
     known = [*cfg.hydra.runtime.choices, *_names(OmegaConf.to_container(cfg))]
+    group, _, option = name.partition(".")
+    files = sorted((program.CONF / group).glob("*.yaml"))
+    if owners := [file.stem for file in files if option in {*(yaml.safe_load(file.read_bytes()) or ())} - {"defaults"}]:
+        chosen = f"{group}={cfg.hydra.runtime.choices[group]}"
+        return (
+            f"{name} is an option of {group}={' or '.join(owners)}, not of {chosen}: leave it out, or choose another."
+        )
     if name in known:
         return f"{name} is not an option under these choices, such as those of model: leave it out, or choose others."
     show = shlex.join([*program.command(), "--cfg", "job"])

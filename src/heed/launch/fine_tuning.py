@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.files import replacing
 from heed.inference import model_folder
 from heed.launch.compose import Config
-from heed.launch.configuration import build_model_on
+from heed.launch.configuration import build_model_on, vocabulary
 from heed.models.seq2seq import ModelConfig
 from heed.runs.results import plain_scores
 from heed.training.module import TranslationModule
@@ -81,8 +81,7 @@ def _change(architecture: ModelConfig, cfg: Config, paths: Collection[str]) -> M
 
 def _has_shapes(architecture: ModelConfig, folder: Path) -> bool:
     """Return whether a model of this architecture has weights of the same names and shapes as a model folder."""
-    tokenizer = Tokenizer.load(folder)
-    sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
+    sizes = vocabulary(Tokenizer.load(folder))
     return model_folder.has_shapes_of(build_model_on("meta", architecture, **sizes), folder)
 
 

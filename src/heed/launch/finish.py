@@ -32,11 +32,11 @@ def chosen_weights(weights: str, checkpoints: Checkpoints) -> dict[str, Tensor]:
 
 
 def write_run(
-    run: RunFolder, trainer: L.Trainer, module: TranslationModule, *, options: Sequence[str]
+    run: RunFolder, trainer: L.Trainer, module: TranslationModule, *, options: Sequence[str], match: Any
 ) -> dict[str, Any]:
     """Write ``translations/``, ``model/`` with its model card, and ``results.json``; log and return the results.
 
-    ``options`` are those that differ from the defaults.
+    ``options`` are those that differ from the defaults, ``match`` is what `match_run` returned.
     """
     data, config, model, tokenizer = module.data, run.config, module.model, module.tokenizer
     corpus = data.corpus
@@ -69,6 +69,7 @@ def write_run(
         "steps": trainer.global_step,
         "epochs": round(metrics.totals["tgt_tokens"] / data.train_tgt_tokens, 2),
         "tokens": metrics.totals["src_tokens"] + metrics.totals["tgt_tokens"],
+        "tgt_tokens": metrics.totals["tgt_tokens"],
         "train_seconds": round(metrics.totals["fit_seconds"], 1),
         "tokens_per_second": round(metrics.speed()["tokens_per_second"], 1),
         "data_wait": round(metrics.speed()["data_wait"], 4),
@@ -82,6 +83,7 @@ def write_run(
         "averaged_steps": used_steps if len(used_steps) > 1 else None,
         "skipped_steps": module.skipped.total,
         "init_from": config["init_from"],
+        "match": match,
         "initial_scores": read_initial_scores(run.path),
         "alignment": alignment,
         **({} if corpora is None else {"corpora": corpora}),

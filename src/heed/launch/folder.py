@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
@@ -39,7 +38,7 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
     given, home = Path(job.runtime.output_dir), Path("runs", cfg.name).absolute()
     is_given = given != home or any(word.lstrip("+").startswith("hydra.run.dir=") for word in job.overrides.hydra)
     with ExitStack() as lock:
-        lock.callback(_remove_empty, home)
+        lock.callback(remove_empty, home)
 
         def claim() -> Path:
             if is_given:
@@ -48,7 +47,7 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
                 folder = newest_unfinished(home)
             else:
                 folder = create(home, f"{datetime.now():%Y-%m-%d_%H-%M-%S}")
-            lock.callback(_remove_empty, folder)  # after the lock, whose file Windows removes with its release
+            lock.callback(remove_empty, folder)  # after the lock, whose file Windows removes with its release
             lock.enter_context(locked(folder))
             check_available(folder, resume=cfg.resume)
             for part in ("", "checkpoints", "model"):
@@ -72,7 +71,8 @@ def claim_folder(cfg: Config) -> Iterator[Path]:
             raise
 
 
-def _remove_empty(folder: Path) -> None:
+def remove_empty(folder: Path) -> None:
+    """Remove an empty folder."""
     with suppress(OSError):  # not empty
         folder.rmdir()
 
@@ -83,10 +83,7 @@ def report_on_failure(folder: Path, error: BaseException, *, resumed: bool) -> N
     An error of the user in a resumed run is not answered with the same command.
     """
     if checkpoint := latest_checkpoint(folder):
-        # The run resumes from its own checkpoint, and a newer run may have its name.
-        replaced = ("resume", "ckpt_path", "hydra.run.dir")
-        kept = [word for word in sys.argv[1:] if word.partition("=")[0] not in replaced]
-        command = shlex.join([*program.command(), *kept, f"hydra.run.dir={folder}", "resume=true"])
+        command = shlex.join([*program.command(), f"resume={folder}"])
         text = f"The last checkpoint is {checkpoint}. To resume: {command}"
     else:
         remove_if_empty(folder)

@@ -16,6 +16,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf, read_write
 
 from heed.compat import hydra_job_error
+from heed.errors import HeedError
 from heed.launch.compose import Config, compose_with_hydra
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
@@ -46,6 +47,10 @@ class Jobs(Callback):
 
     def on_multirun_start(self, config: Config, **_: Any) -> None:
         self._is_grid = is_grid = config.sweep is None  # a search has its own folders and tables
+        matches = is_grid and config.match is not None and config.match_to is None
+        if matches and not config.hydra.launcher._target_.endswith(".BasicLauncher"):
+            message = f"match={config.match} needs a finished run if jobs run in parallel: give match_to=RUN."
+            raise JobFailedError(HeedError(message))
         overrides, choices = list(config.hydra.overrides.task), config.hydra.runtime.choices
         with read_write(config.hydra):
             for word in OverridesParser.create().parse_overrides(overrides) if is_grid else []:
@@ -60,6 +65,8 @@ class Jobs(Callback):
             config.hydra.sweep.dir = str(self.folder)
             # As an override, because a job interpolates its own name, which may contain the model.
             config.hydra.overrides.hydra.append(f"hydra.sweep.dir='{self.folder}'")
+            if matches:
+                config.hydra.overrides.task.append(f"match_to='{self.folder.absolute()}'")
         self._confounders = confounders(overrides)
         for line in self._confounders:
             print_line(line)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 HEED_TRAIN = "heed train"
 
+DRY_RUN = "--dry-run"
+
 CONF = next(
     folder
     for folder in (Path(__file__).parents[3] / "conf", Path(__file__).parents[1] / "conf")
@@ -27,10 +29,12 @@ examples:
   {command} debug=smoke                        any run in seconds, as a test that it works
   {command} -m model=rnn,transformer seed=1,2  a grid of four runs
   {command} resume=true                        continue the newest unfinished run
+  {command} resume=runs/NAME/TIME              continue this run, without its other options
 
 groups:
 {groups}
 
+  --dry-run         print sizes, steps and memory of the run, and train nothing
   --cfg job         print every option with its value, and train nothing
   --config-dir DIR  use presets of your own: DIR/experiment/mine.yaml is experiment=mine
   -m, --multirun    train a grid: every combination of the values that commas separate

@@ -1,10 +1,12 @@
 """The plan of one run: build, fit, test, and write the results."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
 import lightning as L
 import torch
@@ -22,14 +24,15 @@ from heed.evaluation.scores import Metric
 from heed.files import writing
 from heed.inference import model_folder
 from heed.launch.compose import Config, compose, find_differences
-from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run
-from heed.launch.errors import explain_error
+from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, vocabulary
+from heed.launch.errors import explained
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
-from heed.launch.folder import write_hydra_folder
+from heed.launch.folder import remove_empty, write_hydra_folder
+from heed.launch.matching import match_run
 from heed.launch.page import RunPage
 from heed.launch.processes import check_world_size, detect_launch
-from heed.launch.summary import machine_facts, results_summary, run_facts
+from heed.launch.summary import machine_facts, results_summary, run_facts, size_facts
 from heed.options import raise_problems
 from heed.progress import is_first_process, print_line
 from heed.runs.checkpoints import BUILT_IN, Selection
@@ -40,6 +43,9 @@ from heed.training.callbacks.stopping import Pruning, Report, find_pruned_step
 from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
+
+Text: TypeAlias = Callable[[], tuple[Corpus, Tokenizer]]
+"""Reads the corpus, and trains or reads its tokenizer."""
 
 
 def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ()) -> dict[str, Any] | None:
@@ -53,16 +59,15 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
     is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
-    if cfg.init_from:
-        inherit_architecture(cfg, HydraConfig.get().overrides.task)
-    config, parts = dry_run(cfg)
-    cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
+    config, parts, text, match = _configure(cfg, folder)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
     if is_first:
         write_hydra_folder(cfg, folder)
     page = RunPage(folder) if is_first else None
-    trainer, module, data = assemble(config, parts, folder, [*callbacks, page.callback] if page else callbacks)
+    trainer, module, data = assemble(
+        config, parts, folder, [*callbacks, page.callback] if page else callbacks, text=text
+    )
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
     facts = run_facts(trainer, module, data, differences=differences)
@@ -96,10 +101,23 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
         module.model.load_state_dict(chosen_weights(config["weights"], trainer.checkpoint_callback))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
-            results = write_run(run, trainer, module, options=differences)
+            results = write_run(run, trainer, module, options=differences, match=match)
             print_line(results_summary(folder, results, example=data.texts[data.validated[0]].src[0]))
             return results
     return None
+
+
+def _configure(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, Text, dict[str, Any] | None]:
+    """Settle the options that depend on another model or on this machine, and check all of them; see `dry_run`."""
+    if cfg.init_from:
+        inherit_architecture(cfg, HydraConfig.get().overrides.task)
+    config, parts = dry_run(cfg)
+    text, match = cache(partial(_load_text, config, parts)), None
+    if cfg.match is not None:
+        match = match_run(cfg, folder, parts["model"], lambda: vocabulary(text()[1]))
+        config, parts = dry_run(cfg)
+    cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
+    return config, parts, text, match
 
 
 def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
@@ -126,7 +144,7 @@ def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -
 
 
 def assemble(
-    config: Mapping[str, Any], parts: Parts, folder: Path, callbacks: Iterable[Callback] = ()
+    config: Mapping[str, Any], parts: Parts, folder: Path, callbacks: Iterable[Callback] = (), text: Text | None = None
 ) -> tuple[L.Trainer, TranslationModule, TranslationData]:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
@@ -137,7 +155,7 @@ def assemble(
     """
     selection, metrics = _load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
-    corpus, tokenizer = _load_text(config, parts)
+    corpus, tokenizer = _load_text(config, parts) if text is None else text()
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
     data = TranslationData(
         corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
@@ -146,8 +164,7 @@ def assemble(
         names = [part.text.name for part in corpus.train.texts]
         trainer.callbacks.append(CountCorpora(names))
     torch.manual_seed(config["seed"])
-    sizes: Any = {"src_vocab": tokenizer.src_vocab, "tgt_vocab": tokenizer.tgt_vocab, "joint": tokenizer.joint}
-    model = build_model_on("cpu", parts["model"], **sizes)
+    model = build_model_on("cpu", parts["model"], **vocabulary(tokenizer))
     if config["init_from"]:
         model_folder.load_weights(model, model_folder.find(Path(config["init_from"])))
     later = {name: parts[name] for name in ("optimizer", "schedule", "search")}
@@ -209,19 +226,29 @@ def _load_text(config: Mapping[str, Any], parts: Parts) -> tuple[Corpus, Tokeniz
     return corpus, parts["tokenizer"].train(corpus.train, config["cache_dir"], tags=corpus.all_tags)
 
 
+def describe_run(cfg: Config) -> str:
+    """Return what a run would train: its sizes, steps and options, and about how much memory it would need."""
+    take_objectives(cfg)
+    cfg.logger, cfg.resume = {}, False
+    remove_empty(Path(HydraConfig.get().runtime.output_dir))  # Hydra has made it
+    differences = find_differences(cfg)
+    with TemporaryDirectory() as folder:
+        config, parts, text, _ = _configure(cfg, Path(folder))
+        trainer, module, data = assemble(config, parts, Path(folder), text=text)
+    with trainer.precision_plugin.train_step_context():
+        facts = run_facts(trainer, module, data, differences=differences) | size_facts(module, data)
+    return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
+
+
 def prepare(overrides: Sequence[str]) -> str:
     """Prepare the text of ``heed train OVERRIDES``, so that the training starts at once, and return a report.
 
     Raises:
         HeedError: if an option is wrong or the data cannot be read.
     """
-    try:
+    with explained(overrides):
         config: Any = OmegaConf.to_container(compose(overrides), resolve=True)
         parts = build_parts(config)
-    except Exception as error:
-        if (message := explain_error(error, overrides=overrides)) is None:
-            raise
-        raise HeedError(message) from error
     corpus, tokenizer = _load_text(config, parts)
     lines = []
     for part, pairs in zip(corpus.train.texts, corpus.train.encode(tokenizer), strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from torch.nn import Parameter
 
 from heed import __version__
 from heed.data.datamodule import TranslationData
@@ -17,6 +18,7 @@ from heed.evaluation.metrics import format_score
 from heed.report.run_page import REPORT
 from heed.runs.results import RESULTS, scores_by_split
 from heed.training.callbacks.progress import planned_steps
+from heed.training.memory import activation_bytes
 from heed.training.module import TranslationModule
 
 
@@ -49,6 +51,24 @@ def machine_facts(trainer: L.Trainer, data: TranslationData) -> dict[str, str]:
     machine += [f"{platform.system()} {platform.machine()}", f"CPU threads: {torch.get_num_threads()}"]
     machine += [f"heed {__version__}", f"torch {torch.__version__}", f"Python {platform.python_version()}"]
     return {"Cleaning": data.corpus.train.describe_cleaning(), "Machine": ", ".join(machine)}
+
+
+def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, str]:
+    """Return the parameters of each part of the model, and an estimate of the memory that training needs."""
+    counts, seen = [], set[Parameter]()
+    for name, part in module.model.named_children():
+        own = set(part.parameters()) - seen  # tied weights count for the first part that has them
+        seen |= own
+        counts += [f"{name} {sum(weight.numel() for weight in own):,}"] if own else []
+    megabytes = sum(weight.numel() * weight.element_size() for weight in seen) / 1e6
+    moments = 2 if "betas" in module.configure_optimizers().defaults else 1
+    tokens = data.planner.device_tokens
+    activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.longest) / 1e6
+    return {
+        "Parts": ", ".join(counts),
+        "Memory": f"about {(2 + moments) * megabytes + activations:,.0f} MB in training, of which {activations:,.0f} "
+        f"for activations (batching.device_tokens={tokens})",
+    }
 
 
 def idle_devices(devices: int, data: TranslationData) -> str:

@@ -91,6 +91,7 @@ class RNNConfig(ModelConfig):
     """The architecture of an RNN. conf/model/rnn.yaml explains each option."""
 
     family: ClassVar[str] = "rnn"
+    second_width: ClassVar[str] = "d_embedding"
 
     cell: Literal["tanh", "lstm", "gru"]
     d_embedding: AtLeast1
@@ -124,3 +125,7 @@ class RNNConfig(ModelConfig):
     @property
     def width(self) -> int:
         return max(self.d_embedding, self.d_model, self.attention.max_source or 0)
+
+    @property
+    def width_multiple(self) -> int:
+        return 2 if self.bidirectional else 1

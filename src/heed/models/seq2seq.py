@@ -98,6 +98,8 @@ class ModelConfig(ABC):
 
     family: ClassVar[str]
     """The name of the architecture in model folders."""
+    second_width: ClassVar[str]
+    """The option with the other width of the architecture, besides ``d_model``."""
 
     def __post_init__(self) -> None:
         options.raise_problems(self._contradictions())
@@ -115,6 +117,11 @@ class ModelConfig(ABC):
     @abstractmethod
     def width(self) -> int:
         """The largest width. Some weight has at least this many elements."""
+
+    @property
+    @abstractmethod
+    def width_multiple(self) -> int:
+        """``d_model``, the width of the states in all families, must be a multiple of this."""
 
     def to_plain(self) -> dict[str, Any]:
         """Return numbers, strings and nested dicts from which ``from_plain`` makes an equal configuration."""

@@ -16,6 +16,7 @@ class TransformerConfig(ModelConfig):
     """The architecture of a transformer. conf/model/transformer.yaml explains each option."""
 
     family: ClassVar[str] = "transformer"
+    second_width: ClassVar[str] = "d_ff"
 
     d_model: AtLeast1
     num_heads: AtLeast1
@@ -72,3 +73,7 @@ class TransformerConfig(ModelConfig):
     @property
     def width(self) -> int:
         return max(self.d_model, self.d_ff, self.positions.max_length or 0)
+
+    @property
+    def width_multiple(self) -> int:
+        return self.num_heads * (2 if self.positions.kind == "rotary" else 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from heed.compare.runs import unique_names
+from heed.comparison.runs import unique_names
 from heed.errors import HeedError
 from heed.inference.outputs import Attended
 from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label

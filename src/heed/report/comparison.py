@@ -1,20 +1,24 @@
 """The comparison of runs as one HTML page without dependencies: verdict first, then the evidence for it."""
 
+import html
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
+from typing import TypeAlias
 
 from markupsafe import Markup
 
-from heed.compare.breakdown import MIN_BUCKET_SENTENCES, BucketingReport
-from heed.compare.challenge import Accuracy, choose_challenge
-from heed.compare.comparison import Comparison, compare
-from heed.compare.models import Evidence, collect_evidence
-from heed.compare.pairs import PairReport
-from heed.compare.runs import read_other_sides, read_sides
+from heed.comparison.breakdown import MIN_BUCKET_SENTENCES, BucketingReport
+from heed.comparison.challenge import Accuracy, choose_challenge
+from heed.comparison.comparison import Comparison, compare
+from heed.comparison.confounders import describe_options
+from heed.comparison.models import Evidence, collect_evidence
+from heed.comparison.pairs import PairReport
+from heed.comparison.runs import group_runs, read_other_sides, read_sides
 from heed.errors import HeedError, argument
 from heed.evaluation.metrics import format_score
 from heed.evaluation.scores import Metric
@@ -24,27 +28,73 @@ from heed.files import replacing
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
 
+AnyPath: TypeAlias = str | os.PathLike[str]
 
-def write_comparison(
-    groups: Sequence[tuple[str, Sequence[Path]]],
+
+@dataclass(frozen=True, repr=False)
+class ComparisonReport:
+    """A comparison and its page, which notebooks show."""
+
+    comparison: Comparison
+    evidence: Evidence
+
+    @property
+    def notes(self) -> list[str]:
+        """What must be known beside the verdict."""
+        compared = f"Options of the models that are compared: {describe_options(self.comparison.compared)}."
+        return [self.comparison.match, *([compared] * bool(self.comparison.compared)), *self.comparison.warnings]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.comparison.verdict, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        page = html.escape(str(comparison_page(self.comparison, self.evidence)))
+        return f'<iframe title="Comparison" srcdoc="{page}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+    def write(self, out: AnyPath) -> None:
+        """Write ``index.html`` and ``compare.json`` to a folder; raise a HeedError if they cannot be written."""
+        names = [side.name for side in self.comparison.sides]
+        accuracy = dict(zip(names, self.evidence.accuracy, strict=True))
+        plain = {**asdict(self.comparison), "challenge": accuracy}
+        pages = {
+            "compare.json": json.dumps(plain, indent=2, ensure_ascii=False, default=asdict) + "\n",
+            "index.html": comparison_page(self.comparison, self.evidence),
+        }
+        try:
+            Path(out).mkdir(parents=True, exist_ok=True)
+            for name, page in pages.items():
+                with replacing(Path(out, name)) as file:
+                    file.write_text(page, encoding="utf-8", errors="replace")  # a path may not be valid Unicode
+        except OSError as error:
+            raise HeedError(f"{argument('out', Path(out))} cannot be written: {error.strerror}.") from error
+
+
+def compare_runs(
+    runs: Sequence[AnyPath] | Mapping[str, AnyPath | Sequence[AnyPath]],
     *,
-    split: str | None,
+    split: str | None = None,
     challenge: str | None = None,
     metrics: Mapping[str, Metric] = MappingProxyType({}),
-    out: Path,
-) -> Comparison:
-    """Compare runs, and write ``index.html`` and ``compare.json``.
+) -> ComparisonReport:
+    """Compare trained systems, as ``heed compare`` does (`heed.compare`).
 
     Args:
-        groups: the name and the run folders of each side.
+        runs: the runs to compare, or the run or the runs of each system by its name.
         split: the test set; None for all that all runs translated, with details about the first one.
         challenge: a challenge set, as for `choose_challenge`.
         metrics: further metrics by name.
-        out: folder for the files.
 
     Raises:
-        HeedError: if the runs cannot be compared, or the files cannot be written.
+        HeedError: if the runs cannot be compared.
     """
+    if isinstance(runs, Mapping):
+        groups = [
+            (name, list(map(Path, [own] if isinstance(own, str | os.PathLike) else own))) for name, own in runs.items()
+        ]
+    else:
+        groups = group_runs(list(map(Path, runs)))
+    if len(groups) < 2:
+        raise HeedError("Give two or more runs to compare, the folder of a grid, or groups of runs with --group.")
     test_set, sides = read_sides(groups, split)
     challenge_set, contrasts = choose_challenge(challenge, sides)
     others, uncovered = read_other_sides(groups, sides, test_set.split)
@@ -54,20 +104,7 @@ def write_comparison(
     comparison = compare(test_set, sides, others, metrics)
     evidence, warnings = collect_evidence(comparison, sides, challenge_set, contrasts)
     comparison = replace(comparison, warnings=[*uncovered, *comparison.warnings, *warnings])
-    accuracy = {side.name: runs for side, runs in zip(sides, evidence.accuracy, strict=True)}
-    plain = {**asdict(comparison), "challenge": accuracy}
-    pages = {
-        "compare.json": json.dumps(plain, indent=2, ensure_ascii=False, default=asdict) + "\n",
-        "index.html": comparison_page(comparison, evidence),
-    }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, page in pages.items():
-            with replacing(out / name) as file:
-                file.write_text(page, encoding="utf-8", errors="replace")  # a path may not be valid Unicode
-    except OSError as error:
-        raise HeedError(f"{argument('out', out)} cannot be written: {error.strerror}.") from error
-    return comparison
+    return ComparisonReport(comparison, evidence)
 
 
 def comparison_page(comparison: Comparison, evidence: Evidence) -> str:

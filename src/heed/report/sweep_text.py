@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from heed.compare.pairs import MIN_BLEU
+from heed.comparison.pairs import MIN_BLEU
 from heed.options import format_value
 from heed.report.sweep import Configuration, State, StudySummary, TrialSummary, Value, Verdict
 from heed.runs.table import align_columns

@@ -32,7 +32,8 @@ condition: anything else. Systems that differ in it are not compared under equal
 ROLES: Mapping[str, Role] = {
     **dict.fromkeys(
         (
-            "name", "resume", "logger", "metrics", "cache_dir", "test", "license",
+            "name", "resume", "logger", "metrics", "cache_dir", "test", "license", "match",
+            "match_to",
             "data.cache_dir", "data.preparation", "data.command", "data.num_jobs",
             "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.log_every",
             "callbacks.sample_translations", "callbacks.attention_maps",

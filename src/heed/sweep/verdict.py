@@ -19,7 +19,7 @@ from heed.launch import program
 from heed.launch.compose import find_differences
 from heed.launch.configuration import build_part
 from heed.launch.finish import write_card
-from heed.report.comparison import write_comparison
+from heed.report.comparison import compare_runs
 from heed.report.sweep import Configuration, TrialSummary, Verdict
 from heed.report.sweep_text import format_score, mean_and_sd
 from heed.runs.config import read_config
@@ -137,8 +137,8 @@ def _compare(folder: Path, scored: Sequence[Configuration], winners: Sequence[Co
     sides = winners if len(winners) > 1 else scored
     if len(sides) < 2:
         return None
-    groups = [(s.arm.partition("=")[2] or f"trial {s.number}", [folder / run for run in s.runs]) for s in sides]
-    write_comparison(groups, split=None if len(winners) > 1 else "valid", out=folder / "compare")
+    groups = {s.arm.partition("=")[2] or f"trial {s.number}": [folder / run for run in s.runs] for s in sides}
+    compare_runs(groups, split=None if len(winners) > 1 else "valid").write(folder / "compare")
     return "compare/index.html"
 
 

@@ -73,6 +73,19 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in signs)
 
 
+def activation_bytes(loss: Callable[[Batch], Tensor], longest: tuple[int, int]) -> float:
+    """Return the bytes that the backward pass needs for each token of a micro-batch, for the longest pairs."""
+    src, tgt = (torch.full((2, length), UNK, dtype=torch.int32) for length in longest)
+    kept: dict[int, Tensor] = {}  # alive until the end, so that no address is used twice
+
+    def keep(tensor: Tensor) -> Tensor:
+        return tensor if isinstance(tensor, nn.Parameter) else kept.setdefault(tensor.data_ptr(), tensor)
+
+    with torch.random.fork_rng(devices=[]), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss(Batch.without_padding(src, tgt, tgt))
+    return sum(tensor.numel() * tensor.element_size() for tensor in kept.values()) / (2 * sum(longest))
+
+
 def find_device_tokens(
     module: nn.Module,
     loss: Callable[[Batch], Tensor],

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from heed.compare.challenge import Accuracy, contrastive_accuracy
-from heed.compare.comparison import Comparison
-from heed.compare.runs import Side
+from heed.comparison.challenge import Accuracy, contrastive_accuracy
+from heed.comparison.comparison import Comparison
+from heed.comparison.runs import Side
 from heed.decoding import GreedySearch
 from heed.errors import HeedError
 from heed.evaluation.words import AttentionMap, split_words

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from heed.compare.challenge import Accuracy, contrastive_accuracy, read_challenge
+from heed.comparison.challenge import Accuracy, contrastive_accuracy, read_challenge
 from heed.errors import HeedError
 from heed.inference.translator import Translator
 from heed.synthetic import ContrastivePair

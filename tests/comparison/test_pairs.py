@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from heed.compare import runs
-from heed.compare.pairs import PairReport, compare_pairs, side_statistics
+from heed.comparison import runs
+from heed.comparison.pairs import PairReport, compare_pairs, side_statistics
 from heed.evaluation.significance import METRICS, holm, resample
-from tests.compare.sides import make_run, make_test_set
+from tests.comparison.sides import make_run, make_test_set
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats and then ran home ." for number in range(120)]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from heed.compare import runs
+from heed.comparison import runs
 from heed.evaluation.scores import corpus_scores
 
 SCORES = corpus_scores(["a"], ["a"], tgt_lang="de")

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from heed.compare.runs import Run, Side, TestSet
+from heed.comparison.runs import Run, Side, TestSet
 from heed.evaluation.significance import METRICS
 from heed.options import format_value
 from heed.runs.config import effective_options, role
 
 OPTIONS_OF_FACTS = ("search.", "weights")
 """Options that results.json contains."""
+
+QUANTITIES = {"params": "parameters", "time": "training time", "tokens": "target tokens"}
+"""What ``match=`` makes equal."""
 
 UNEQUAL = 1.05
 """Amounts of training differ if their ratio is larger."""
@@ -157,6 +160,14 @@ def _unequal_sides(sides: Sequence[Side], signatures: Mapping[str, str]) -> Iter
         yield f"The options of {', '.join(lacking)} are unknown, because config.yaml is missing: copy it, too."
     elif facts := option_facts(sides, of_model=False):
         yield f"Options outside the model differ: {describe_options(facts)}."
+
+
+def describe_match(sides: Sequence[Side]) -> str:
+    """Return the parameters of the sides, and which quantities ``match=`` made equal."""
+    params = ", ".join(f"{side.name} {side.mean('params'):,.0f}" for side in sides)
+    matches = {each["quantity"]: None for side in sides for run in side.runs if (each := run.results.get("match"))}
+    matched = f"matched: {', '.join(QUANTITIES[each] for each in matches)}" if matches else "nothing was matched"
+    return f"Parameters: {params}; {matched}."
 
 
 def describe_options(facts: Sequence[Fact]) -> str:

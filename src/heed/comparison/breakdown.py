@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from heed.compare.pairs import SideStatistics
-from heed.compare.runs import Side, TestSet
+from heed.comparison.pairs import SideStatistics
+from heed.comparison.runs import Side, TestSet
 from heed.evaluation.buckets import Bucketing, bucketings
 from heed.evaluation.significance import METRICS, Spread, chrf, resample, spread
 from heed.progress import track

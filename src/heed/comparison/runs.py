@@ -14,8 +14,11 @@ from heed.errors import HeedError
 from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
-from heed.runs.config import find_config
+from heed.runs.config import GRID, find_config, read_varied_overrides
 from heed.runs.results import read_results
+
+GRID_FILES = (GRID, "sweep.txt")
+"""Files between the jobs in the folder of a grid."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,22 @@ def read_other_sides(
             except HeedError as error:
                 warnings.append(f"The verdict does not cover {other}: {error}")
     return found, warnings
+
+
+def group_runs(paths: Sequence[Path]) -> list[tuple[str, list[Path]]]:
+    """Return the systems to compare, each a name and its runs.
+
+    The folder of a grid stands for its jobs; those that differ in the seed alone are runs of one system.
+    """
+    paths = [path for path in paths if path.name not in GRID_FILES]  # from a pattern such as runs/NAME/TIME/*
+    if not any((path / GRID).is_file() for path in paths):
+        return [(name, [path]) for name, path in zip(side_names(paths), paths, strict=True)]
+    groups: dict[str, list[Path]] = {}
+    for folder in paths:
+        for run in sorted(folder.glob("*/")) if (folder / GRID).is_file() else [folder]:
+            varied = [word for word in read_varied_overrides(run) or [run.name] if not word.startswith("seed=")]
+            groups.setdefault(" ".join(varied) or folder.name, []).append(run)
+    return list(groups.items())
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from heed.compare.breakdown import (
+from heed.comparison.breakdown import (
     BucketingReport,
     Extremes,
     TranslationExample,
@@ -12,9 +12,9 @@ from heed.compare.breakdown import (
     extremes,
     largest_differences,
 )
-from heed.compare.confounders import Fact, find_confounders, option_facts, side_facts
-from heed.compare.pairs import PairReport, SideStatistics, compare_pairs, side_statistics
-from heed.compare.runs import Side, TestSet
+from heed.comparison.confounders import Fact, describe_match, find_confounders, option_facts, side_facts
+from heed.comparison.pairs import PairReport, SideStatistics, compare_pairs, side_statistics
+from heed.comparison.runs import Side, TestSet
 from heed.evaluation.scores import Metric, MetricScore, compute, corpus_scores
 from heed.evaluation.significance import METRICS, Sample, Spread, resample, spread
 from heed.evaluation.symptoms import find_symptoms
@@ -55,6 +55,8 @@ class Comparison:
     signatures: dict[str, str]
     verdict: list[str]
     """On each pair of sides, on every test set."""
+    match: str
+    """The parameters of the sides, and what ``match=`` made equal."""
     warnings: list[str]
     sides: list[SideReport]
     pairs: list[PairReport]
@@ -103,6 +105,7 @@ def compare(
         sentences=len(test_set.sources),
         signatures=signatures,
         verdict=verdict,
+        match=describe_match(sides),
         warnings=find_confounders(test_set, sides, signatures),
         sides=[_side_report(*parts, test_set) for parts in zip(sides, samples, further, strict=True)],
         pairs=pairs,

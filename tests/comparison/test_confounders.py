@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from heed.compare import runs
-from heed.compare.confounders import Fact, describe_options, find_confounders, option_facts, side_facts
-from tests.compare.sides import SIGNATURES, make_run, make_test_set
+from heed.comparison import runs
+from heed.comparison.confounders import Fact, describe_options, find_confounders, option_facts, side_facts
+from tests.comparison.sides import SIGNATURES, make_run, make_test_set
 
 TEST_SET = make_test_set([f"line {number}" for number in range(100)])
 SEEDS = range(1, 6)

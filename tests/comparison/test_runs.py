@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heed.compare.runs import read_other_sides, read_sides, side_names
+from heed.comparison.runs import read_other_sides, read_sides, side_names
 from heed.errors import HeedError
 
 LINES = {"src": ["a b", "c"], "ref": ["x", "y"], "hyp": ["x", "z"]}

@@ -1,10 +1,10 @@
 """Scores by bucket, and the example sentences."""
 
-from heed.compare import runs
-from heed.compare.breakdown import EXAMPLES, bucketing_reports, extremes, largest_differences
-from heed.compare.pairs import side_statistics
+from heed.comparison import runs
+from heed.comparison.breakdown import EXAMPLES, bucketing_reports, extremes, largest_differences
+from heed.comparison.pairs import side_statistics
 from heed.evaluation.significance import bleu, chrf
-from tests.compare.sides import make_run, make_test_set
+from tests.comparison.sides import make_run, make_test_set
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats and ran home" for number in range(30)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from heed import synthetic
-from heed.compare.runs import Side
+from heed.comparison.runs import Side
 from heed.errors import HeedError
 from heed.synthetic import ContrastivePair
 

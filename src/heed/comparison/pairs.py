@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from heed.compare.runs import Side, TestSet
+from heed.comparison.runs import Side, TestSet
 from heed.evaluation.significance import (
     METRICS,
     Difference,

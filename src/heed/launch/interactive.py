@@ -1,0 +1,77 @@
+"""Train from Python and notebooks: `heed.train`."""
+
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import read_write
+
+from heed import launch
+from heed.launch import program
+from heed.launch.compose import compose
+from heed.launch.errors import explained
+from heed.launch.processes import leave_process_group
+from heed.launch.resuming import expand_resume
+from heed.options import format_value
+from heed.runs.trained import TrainedRun
+from heed.training.callbacks.signals import SIGNALS, Interrupted
+
+
+def train(*overrides: str, **options: Any) -> TrainedRun:
+    """Train a model as ``heed train`` does, and return the finished run.
+
+    The first Ctrl-C, or "Interrupt" in a notebook, saves a checkpoint; ``heed.train(resume=RUN)`` continues the run. A
+    second one ends the whole process.
+
+    Args:
+        overrides: as on the command line: ``"model=rnn"``, ``"trainer.max_steps=100"``.
+        options: the same as arguments: ``model="rnn"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+
+    Raises:
+        HeedError: if the command would end with a message for the user.
+        KeyboardInterrupt: if the run was interrupted.
+    """
+    words = [*overrides, *(f"{name}={_quote(value)}" for name, value in options.items())]
+    try:
+        with _as_command(words), explained(words):
+            sys.argv[1:] = expand_resume(words)
+            cfg = compose(sys.argv[1:])
+            job = HydraConfig.get()
+            with read_write(job):
+                job.runtime.output_dir = str(Path(job.run.dir).absolute())
+            launch.train(cfg)
+            return TrainedRun(job.run.dir)
+    except Interrupted as interrupted:
+        raise KeyboardInterrupt from interrupted
+    finally:
+        leave_process_group()
+
+
+@contextmanager
+def _as_command(words: Sequence[str]) -> Iterator[None]:
+    """Let this process be ``heed train`` inside the block, for messages and for the processes that Lightning starts."""
+    main, argv = sys.modules["__main__"], sys.argv
+    spec, handlers = getattr(main, "__spec__", None), {number: signal.getsignal(number) for number in SIGNALS}
+    program.become_heed_train(words)
+    try:
+        yield
+    finally:
+        sys.argv, main.__spec__ = argv, spec
+        if threading.current_thread() is threading.main_thread():  # Lightning leaves those of a run
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _quote(value: Any) -> str:
+    """Return a value in Hydra's grammar of overrides, where a backslash escapes only a quote or one before a quote."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_quote, value))}]"
+    if isinstance(value, str | Path):
+        return "'" + re.sub(r"(\\*)('|$)", lambda found: 2 * found[1] + "\\'" * bool(found[2]), str(value)) + "'"
+    return format_value(value)

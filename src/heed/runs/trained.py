@@ -1,0 +1,50 @@
+"""A finished run in Python, which `heed.train` returns."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from heed.inference.loading import load
+from heed.inference.translator import Translator
+from heed.runs.checkpoints import METRICS
+from heed.runs.records import read_csv
+from heed.runs.results import RESULTS, read_results
+
+
+class TrainedRun(os.PathLike[str]):
+    """A finished run, with what it wrote: ``heed.TrainedRun("runs/NAME/TIME")``."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        scores = [
+            f", {split} BLEU {self.results[split]['bleu']:.2f}" for split in ("valid", "test") if self.results[split]
+        ]
+        return (
+            f"<TrainedRun {self.path}: {self.results['model']}, {self.results['params']:,} parameters{''.join(scores)}>"
+        )
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """The contents of ``results.json``."""
+        return read_results(self.path / RESULTS)
+
+    def load(self, **options: Any) -> Translator:
+        """Return the trained model; see `heed.load` for the options."""
+        return load(self.path, **options)
+
+    def curves(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Return the columns of ``metrics.csv``: step, loss, lr, valid_loss, valid_bleu …; NaN where a value lacks.
+
+        `heed.plot.curves` draws them.
+        """
+        rows = read_csv(self.path / METRICS)
+        return {name: np.array([float(row[name] or "nan") for row in rows]) for name in rows[0]}

@@ -1,0 +1,87 @@
+"""`heed.train` from Python: the run of the command, twice in one process, with an interruption and its end."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import QuotedString
+
+import heed
+from heed.launch.interactive import _quote
+from heed.launch.resuming import expand_resume
+from tests.finished import FinishedRun
+from tests.launch.test_command import FILES, write_pairs
+
+INTERRUPT = "+callbacks.mine._target_=tests.launch.test_interactive.InterruptAfterOneStep"
+
+
+class InterruptAfterOneStep(L.Callback):
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step == 1:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_a_run_is_interrupted_and_continued_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    argv, handler = list(sys.argv), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        heed.train(*FILES, INTERRUPT, name="a b", trainer="cpu")
+    (folder,) = (tmp_path / "runs" / "a b").iterdir()
+    assert f"To resume: heed train 'resume={folder}'" in capsys.readouterr().err
+    assert (sys.argv, signal.getsignal(signal.SIGINT)) == (argv, handler)
+    run = heed.train(resume=folder)
+    assert run.path == folder
+    assert run.results["steps"] == 2
+    assert repr(run).startswith(f"<TrainedRun {folder}: transformer, {run.results['params']:,} parameters, valid BLEU ")
+    assert len(run.load(device="cpu").translate(["a b"])) == 1
+    curves = run.curves()
+    assert curves["step"][-1] == 2
+    assert np.isfinite(curves["valid_bleu"]).sum() == 1
+    assert heed.TrainedRun(str(folder)).results == run.results
+
+
+def test_a_mistake_is_a_heed_error_with_the_message_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        heed.HeedError, match=r"^modle is unknown \(did you mean module or model\?\): `heed train --cfg"
+    ):
+        heed.train(modle="rnn")
+    with pytest.raises(heed.HeedError, match="resume=nowhere names no run: give its folder"):
+        heed.train(resume="nowhere")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 3, 0.5, "rnn", "a b", "it's", "\\", "a\\'b\\\\", "${x}", "[a,b]", [["a's.en", "b.de"], [1, None]], ""],
+)
+def test_values_are_those_that_hydra_reads(value: Any) -> None:
+    (override,) = OverridesParser.create().parse_overrides([f"x={_quote(value)}"])
+    found = override.value()
+    assert _plain(found) == value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.text if isinstance(value, QuotedString) else value
+
+
+def test_resume_with_a_folder_stands_for_the_options_of_the_run(finished: FinishedRun) -> None:
+    words = expand_resume([f"resume={finished.folder}", "trainer.max_steps=9"])
+    assert words[-2:] == [f"hydra.run.dir='{finished.folder}'", "resume=true"]
+    assert "trainer.max_steps=9" in words
+    assert "trainer.max_steps=4" not in words
+    assert "model=rnn" in words
+    assert expand_resume(["resume=True", "model=rnn"]) == ["resume=True", "model=rnn"]
