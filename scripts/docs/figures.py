@@ -6,6 +6,7 @@ stays 1.50.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.claims import CLAIMS
+
+from heed.evaluation.diagnosis import AT_VALIDATION, BEFORE_TRAINING, SENTENCES
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 PROVENANCE = ("command", "machine", "date", "seeds", "spread")
@@ -137,3 +140,13 @@ def claims() -> str:
             f"```sh\npython scripts/experiments {claim.name}\n```",
         ]
     return "\n\n".join(parts)
+
+
+def diagnoses() -> str:
+    """Return a table of all diagnoses, with "…" for the facts of a run."""
+    when = dict.fromkeys(BEFORE_TRAINING, "before the first step") | dict.fromkeys(AT_VALIDATION, "at a validation")
+    rows = [
+        [f"`{name}`", when.get(name, "before the first step, and `heed check`"), re.sub(r"\{.*?\}", "…", sentence)]
+        for name, sentence in SENTENCES.items()
+    ]
+    return markdown_table(["name", "when", "what heed says"], rows)

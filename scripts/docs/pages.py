@@ -19,6 +19,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "recipes": lambda _: options.recipes(),
     "commands": lambda _: commands.markdown(),
     "claims": lambda _: figures.claims(),
+    "diagnoses": lambda _: figures.diagnoses(),
 }
 """What writes the content of a generated part, from its argument. ``value`` stands in a line, these have lines of
 their own."""

@@ -29,7 +29,7 @@ LENGTH_TOLERANCE = 10
 
 def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, list[int]]:
     """Return the sentences that show each of `SYMPTOMS`, counted from 0."""
-    known_scripts = _scripts(references)
+    known_scripts = scripts(references)
     shown: list[dict[str, bool]] = [
         {
             "empty": bool(ref.strip()) and not hyp.strip(),
@@ -37,7 +37,7 @@ def find_symptoms(sources: Sequence[str], references: Sequence[str], hypotheses:
             "too long": len(hyp) > 2 * len(ref) + LENGTH_TOLERANCE,
             "repeats": _has_repeats(hyp) and not _has_repeats(ref),
             "copied source": _normalize(src) == _normalize(hyp) != _normalize(ref) and bool(hyp.strip()),
-            "foreign letters": not _scripts([hyp]) <= known_scripts,
+            "foreign letters": not scripts([hyp]) <= known_scripts,
             "unknown pieces": UNKNOWN in hyp and UNKNOWN not in ref,
         }
         for src, ref, hyp in zip(sources, references, hypotheses, strict=True)
@@ -54,7 +54,7 @@ def _normalize(line: str) -> str:
     return " ".join(line.casefold().split())
 
 
-def _scripts(lines: Iterable[str]) -> set[str]:
+def scripts(lines: Iterable[str]) -> set[str]:
     return {script(letter) for letter in set().union(*lines) if letter.isalpha()}
 
 

@@ -1,0 +1,27 @@
+"""``heed check``: what is wrong with a corpus, before it is trained on."""
+
+import argparse
+
+from heed.cli.arguments import add
+from heed.cli.lines import write_lines
+
+SUMMARY = "Find what is wrong with a corpus, and show how heed train would train on it."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "source and target file, or one file with both sides; and options of heed train, such as data=tatoeba"
+    add(parser, "data", "DATA", text, nargs="+")
+    text = "validation set, one file or two; without it, the training text is compared with itself"
+    parser.add_argument("--valid", metavar="FILE", help=text, nargs="+", default=[])
+
+
+def run(args: argparse.Namespace) -> None:
+    from heed.launch.check import check
+
+    options = [word for word in (*args.data, *args.valid) if "=" in word]
+    train, valid = ([word for word in words if "=" not in word] for words in (args.data, args.valid))
+    if train:
+        entries = [[files] if len(files) == 2 else files for files in (train, valid or train)]
+        given = ["data=files", f"data.train={entries[0]}", f"data.valid={entries[1]}", "data.test=null"]
+        options = [*given, *([] if valid else ["data.cleaning.drop_leaked=false", "data.max_eval=1000"]), *options]
+    write_lines(check(options))

@@ -1,0 +1,140 @@
+"""Why a model is bad: rules that are sure of a cause. ``diagnoses.toml`` has the sentences that say what to change.
+
+A new rule is one entry of `BEFORE_TRAINING` or `AT_VALIDATION`, and its sentence.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+
+from heed.evaluation.parallel_text import Fault, Sides
+from heed.evaluation.symptoms import find_symptoms
+
+SENTENCES: Mapping[str, str] = tomllib.loads(Path(__file__).with_name("diagnoses.toml").read_text(encoding="utf-8"))
+"""What is said, by the name of the diagnosis, with facts in braces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of a run before its first step and, from ``step`` on, at a validation. Losses: nats per token."""
+
+    family: str
+    dropout: float
+    adam: bool  # Adam or AdamW, whose learning rates have a known range
+    fine_tuned: bool
+    pairs: int
+    chars: int  # of both sides of the training text
+    vocab: int
+    warmup_steps: int
+    planned_steps: float  # infinite without limit
+    batch_tokens: int
+    steps_per_epoch: float
+    unigram_nll: float  # loss of a model that knows only how often each piece occurs
+    cut: float  # fraction of the references that are longer than the length limit of their translations
+    beyond: float  # fraction of the references that are longer than every training target
+    unknown: float  # largest fraction of unknown characters among the pieces of a text
+    dropped: float  # fraction of the training pairs that cleaning dropped
+    text: Sides  # a sample of the training text; empty for several directions
+    valid: Sides
+    faults: Sequence[Fault]  # of the sample
+    step: int = 0  # of the validation
+    nll: float = inf  # latest training loss
+    lowest_nll: float = inf
+    peak_lr: float = 0.0  # up to now
+    loss: float = inf  # validation loss
+    best_loss: float = inf
+    best_step: int = 0  # of the validation with the lowest loss
+    bleu: float = 0.0
+    bleu_before: float = 0.0  # best BLEU of earlier validations
+    bleu_earlier: float = inf  # BLEU after three quarters of the steps, if validations are frequent enough
+    symptoms: Mapping[str, float] = field(default_factory=dict)  # see `symptom_shares`
+    padding: float = 0.0  # fraction of all token positions
+    skipped: int = 0  # steps without a finite loss and gradient
+    ends: bool = False  # whether this is the last validation
+
+
+def symptom_shares(text: Sides, valid: Sides, translations: Sequence[str]) -> dict[str, float]:
+    """Return the fraction of the translations with each symptom of `find_symptoms`, and with two others.
+
+    "source language": translations in the language of the sources of ``text``. "same": the most frequent translation,
+    unless references are as uniform.
+    """
+    found: dict[str, Sequence[int]] = {**find_symptoms(valid.src, valid.tgt, translations)}
+    languages = text.languages(Sides(valid.src, translations)) if len(text) else []
+    found["source language"] = [row for row, sides in enumerate(languages) if sides == (1, 1)]
+    most, _ = Counter(translations).most_common(1)[0]
+    found["same"] = [row for row, line in enumerate(translations) if line == most != valid.tgt[row]]
+    return {name: len(rows) / len(translations) for name, rows in found.items()}
+
+
+def _is_short(run: Facts) -> bool:
+    return not run.fine_tuned and run.planned_steps < 300
+
+
+def _is_late(run: Facts) -> bool:
+    """Return whether the model should translate: training ends, or half of it and twice the warm-up are over."""
+    return run.ends or run.step >= max(min(run.planned_steps / 2, 5_000), 2 * run.warmup_steps, 500)
+
+
+def _is_stuck(run: Facts) -> bool:
+    """Return whether the training loss is that of a model that ignores all context, 200 steps after the warm-up."""
+    return run.step >= run.warmup_steps + 200 and run.dropout < 0.6 and inf > run.nll > run.unigram_nll - 0.3
+
+
+def _is_explained(run: Facts) -> bool:
+    """Return whether something that is known before the first step makes translations bad."""
+    return any(fault.share >= 0.02 for fault in run.faults) or any(rule(run) for rule in BEFORE_TRAINING.values())
+
+
+def _ignores_source(run: Facts) -> bool:
+    """Return whether the model writes the target language, but no translations, and no longer improves."""
+    is_learned = _is_late(run) and run.step > run.best_step and run.nll < run.unigram_nll - 1
+    return is_learned and (run.bleu < 1 or run.symptoms["same"] > 0.3) and not _is_explained(run)
+
+
+BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
+    "cleaning": lambda run: run.dropped > 0.3,
+    "dropout": lambda run: run.dropout >= 0.6,
+    "step_size": lambda run: _is_short(run) and run.steps_per_epoch < 20,
+    "few_steps": lambda run: _is_short(run) and run.steps_per_epoch >= 20,
+    "warm_up": lambda run: run.warmup_steps > run.planned_steps / 2,
+    # Against the rule of tokenizer.vocab_size=auto, without the alphabet.
+    "vocabulary": lambda run: not run.fine_tuned and run.vocab > 3 * min(32_000, 4 * run.chars**0.5) + 500,
+    "length_limit": lambda run: run.cut > 0.1,
+    "short_text": lambda run: run.beyond > 0.1,
+    "unknown_characters": lambda run: run.unknown > 0.05,
+}
+"""The rules for what is known before the first step, by the name of the diagnosis."""
+
+AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
+    "high_learning_rate": lambda run: _is_stuck(run) and run.adam and run.peak_lr >= 0.01
+    and run.nll <= run.lowest_nll + 0.7,
+    "rising_loss": lambda run: run.dropout < 0.6 and run.nll > run.lowest_nll + 0.7,
+    "low_learning_rate": lambda run: _is_stuck(run) and run.adam and run.peak_lr <= 5e-5,
+    "no_warm_up": lambda run: _is_stuck(run) and run.warmup_steps < 50 and 5e-5 < run.peak_lr < 0.01
+    and run.family == "transformer",
+    "memorised": lambda run: run.nll < 0.5 * run.loss and run.loss > 1.1 * run.best_loss
+    and run.bleu < 1.02 * run.bleu_before,
+    "ended_early": lambda run: run.ends and run.step == run.best_step and run.bleu > max(1, 1.2 * run.bleu_earlier)
+    and not _is_explained(run),
+    "few_pairs": lambda run: _ignores_source(run) and run.pairs < 5_000 and not run.fine_tuned,
+    "does_not_translate": lambda run: _ignores_source(run) and (run.pairs >= 5_000 or run.fine_tuned),
+    "source_language": lambda run: _is_late(run) and not _is_explained(run)
+    and max(run.symptoms["source language"], run.symptoms["copied source"]) > 0.1,
+    "undertrained": lambda run: run.ends and run.step == run.best_step and not _is_stuck(run) and not _is_explained(run)
+    and run.bleu <= 1.2 * run.bleu_earlier and (run.symptoms["repeats"] > 0.2 or run.bleu < 1),
+    "padding": lambda run: run.padding > 0.5,
+    "skipped_steps": lambda run: run.skipped > max(20, 0.1 * run.step),
+}  # fmt: skip
+"""The rules for what a validation shows."""
+
+
+def diagnose(run: Facts) -> dict[str, str]:
+    """Return the sentences of the diagnoses that are sure, by name."""
+    if run.step:
+        return {name: SENTENCES[name].format(run) for name, rule in AT_VALIDATION.items() if rule(run)}
+    faults = {fault.name: SENTENCES[fault.name].format(fault) for fault in run.faults if fault.share >= 0.02}
+    return faults | {name: SENTENCES[name].format(run) for name, rule in BEFORE_TRAINING.items() if rule(run)}

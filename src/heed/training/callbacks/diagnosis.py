@@ -1,0 +1,133 @@
+"""Says why a model is bad: gathers what is known of a run, and prints and stores the diagnoses that are sure."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+from lightning.pytorch.callbacks import Callback
+
+from heed.data.corpus import Corpus
+from heed.data.datamodule import TranslationData
+from heed.data.pairs import flatten
+from heed.evaluation.diagnosis import Facts, diagnose, symptom_shares
+from heed.evaluation.parallel_text import Sides, find_faults
+from heed.progress import print_line
+from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
+from heed.training.callbacks.metrics import MetricsLogger
+from heed.training.callbacks.progress import planned_steps
+from heed.training.module import TranslationModule
+
+SAMPLED_PAIRS = 4_000
+"""Training pairs that are examined before the first step, in about a second."""
+
+
+class Diagnosis(Callback):
+    """Prints each diagnosis of `heed.evaluation.diagnosis` once in a run, and appends it to `DIAGNOSES`.
+
+    Of several validation sets, the first one is examined. ``init_from`` is the model that is fine-tuned, if any.
+    """
+
+    def __init__(self, *, init_from: str | None) -> None:
+        self.fine_tuned = init_from is not None
+        self.facts: Facts | None = None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if trainer.is_global_zero:
+            self.facts = known_facts(trainer, pl_module, pl_module.data, fine_tuned=self.fine_tuned)
+            self._report(trainer, self.facts)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        rows = read_csv(Path(trainer.default_root_dir, "metrics.csv"))
+        validations = [row for row in rows if row.get("valid_loss")]
+        if self.facts is None or not validations:  # another process, a validation outside training, or a deleted file
+            return
+        reported = [float(row["nll"]) for row in rows if row["nll"]] or [math.inf]
+        losses = [float(part.mean()) for part in np.array_split(reported, min(10, math.ceil(len(reported) / 2)))]
+        *before, last = validations
+        best = min((last, *reversed(before)), key=lambda row: float(row["valid_loss"]))
+        earlier = [row for row in before if int(row["step"]) <= 0.75 * trainer.global_step]
+        name = pl_module.data.validated[0]
+        facts = replace(
+            self.facts,
+            nll=losses[-1],
+            lowest_nll=min(losses),
+            peak_lr=max((float(row["lr"]) for row in rows if row["lr"]), default=0.0),
+            step=trainer.global_step,
+            loss=float(last["valid_loss"]),
+            best_loss=float(best["valid_loss"]),
+            best_step=int(best["step"]),
+            bleu=float(last["valid_bleu"]),
+            bleu_before=max((float(row["valid_bleu"]) for row in before), default=0.0),
+            bleu_earlier=float(earlier[-1]["valid_bleu"]) if len(earlier) > 2 else math.inf,
+            symptoms=symptom_shares(self.facts.text, self.facts.valid, pl_module.results[name].translations),
+            padding=next(callback.padding for callback in trainer.callbacks if isinstance(callback, MetricsLogger)),
+            skipped=pl_module.skipped.total,
+            ends=trainer.should_stop,
+        )
+        self._report(trainer, facts)
+
+    def _report(self, trainer: L.Trainer, facts: Facts) -> None:
+        """Print and store what the run, resumed or not, has not said before."""
+        path = Path(trainer.default_root_dir, DIAGNOSES)
+        said = {record["name"] for record in read_json_lines(path)}
+        new = {name: message for name, message in diagnose(facts).items() if name not in said}
+        for message in new.values():
+            print_line(f"Diagnosis: {message}")
+        step = trainer.global_step
+        keep_json_lines(path, lambda _: True, ({"step": step, "name": name, "message": new[name]} for name in new))
+
+
+def known_facts(trainer: L.Trainer, module: TranslationModule, data: TranslationData, *, fine_tuned: bool) -> Facts:
+    """Return what is known of a run before its first step."""
+    model, optimizer = module.model.config, module.configure_optimizers().defaults
+    reports = [part.report for part in data.corpus.train.texts]
+    sampled = sum(report.dropped.get("over max_train", 0) for report in reports)
+    valid, held_out = data.encoded[data.validated[0]], data.texts[data.validated[0]]
+    text, references = sample_text(data.corpus), Sides(held_out.src, held_out.tgt)
+    targets = data.train.read(np.arange(min(SAMPLED_PAIRS, len(data.train)))).tgt
+    limits = module.greedy.max_length_factor * (valid.src_lengths + 1) + module.greedy.max_length_extra
+    src, tgt = (
+        np.array([pieces.is_unknown(piece) or pieces.is_byte(piece) for piece in range(pieces.get_piece_size())])
+        for pieces in data.tokenizer.processors
+    )
+    counts = np.append(np.bincount(flatten(targets)[0]), len(targets))  # the last one is that of EOS
+    frequency = counts[counts > 0] / counts.sum()
+    return Facts(
+        family=model.family,
+        dropout=getattr(model, "dropout", 0.0),
+        adam="betas" in optimizer and "momentum" not in optimizer,  # Muon has both
+        fine_tuned=fine_tuned,
+        pairs=len(data.train),
+        chars=sum(part.clean.chars for part in data.corpus.train.texts),
+        vocab=data.tokenizer.tgt_vocab,
+        warmup_steps=getattr(module.schedule, "warmup_steps", 0),
+        planned_steps=planned_steps(trainer, data) or math.inf,
+        batch_tokens=data.planner.batch_tokens,
+        steps_per_epoch=data.train_tgt_tokens / data.planner.batch_tokens,
+        unigram_nll=float(-(frequency * np.log(frequency)).sum()),
+        cut=float((valid.tgt_lengths + 1 > np.maximum(limits, 1)).mean()),
+        beyond=float((valid.tgt_lengths + 1 > data.longest[1]).mean()),
+        unknown=max(
+            float(known[flatten(ids)[0]].mean()) for known, ids in ((src, valid.src), (tgt, valid.tgt), (tgt, targets))
+        ),
+        dropped=1 - (len(data.corpus.train) + sampled) / sum(report.total for report in reports),
+        text=text,
+        valid=references,
+        faults=find_faults(text, references),
+    )
+
+
+def sample_text(corpus: Corpus, parts: int = 4) -> Sides:
+    """Return consecutive training pairs from several parts of the text; none if there are several directions."""
+    src, tgt = [], []
+    for text in corpus.train.texts if len(corpus.directions) == 1 else ():
+        blocks, size = text.clean.blocks, SAMPLED_PAIRS // (parts * len(corpus.train.texts))
+        for part in range(parts):
+            block, _ = text.clean.read(blocks[len(blocks) * part // parts])
+            first, stop = (len(block) * edge // parts for edge in (part, part + 1))
+            src += block.src[first : min(stop, first + size)]
+            tgt += block.tgt[first : min(stop, first + size)]
+    return Sides(src, tgt)

@@ -1,0 +1,98 @@
+"""Each rule is sure of its cause, and silent about a run without faults."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from heed.evaluation.diagnosis import AT_VALIDATION, BEFORE_TRAINING, SENTENCES, Facts, diagnose, symptom_shares
+from heed.evaluation.parallel_text import Fault, Sides
+
+NO_SYMPTOMS = {"source language": 0.0, "copied source": 0.0, "repeats": 0.02, "same": 0.01}
+GOOD = Facts(
+    family="transformer", dropout=0.1, adam=True, fine_tuned=False, pairs=30_000, chars=3_600_000, vocab=7_500,
+    warmup_steps=400, planned_steps=6_000, batch_tokens=1_500, steps_per_epoch=300, unigram_nll=6.5, cut=0.0,
+    beyond=0.0, unknown=0.001, dropped=0.02, text=Sides([], []), valid=Sides([], []),
+    faults=[Fault("untranslated", 0.001, [3])],
+)  # fmt: skip
+TRAINED = {
+    "step": 6_000, "nll": 2.0, "lowest_nll": 2.0, "peak_lr": 1e-3, "loss": 1.9, "best_loss": 1.9, "best_step": 6_000,
+    "bleu": 30.0, "bleu_before": 29.5, "bleu_earlier": 29.0, "symptoms": NO_SYMPTOMS, "padding": 0.05, "ends": True,
+}  # fmt: skip
+STUCK = {"step": 900, "nll": 6.4, "lowest_nll": 6.3, "loss": 6.6, "best_loss": 6.6, "best_step": 900, "bleu": 0.0,
+         "bleu_before": 0.0, "bleu_earlier": 0.0, "ends": False}  # fmt: skip
+NOT_TRANSLATING = {"loss": 4.5, "best_loss": 4.5, "nll": 4.0, "lowest_nll": 4.0, "bleu": 0.3, "bleu_before": 0.3,
+                   "bleu_earlier": 0.2}  # fmt: skip
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "cleaning": {"dropped": 0.5},
+    "dropout": {"dropout": 0.9},
+    "step_size": {"planned_steps": 100, "steps_per_epoch": 5, "warmup_steps": 10},
+    "few_steps": {"planned_steps": 100, "warmup_steps": 10},
+    "warm_up": {"warmup_steps": 4_000},
+    "vocabulary": {"vocab": 32_000},
+    "length_limit": {"cut": 0.8},
+    "short_text": {"beyond": 0.6},
+    "unknown_characters": {"unknown": 0.2},
+    "high_learning_rate": {**STUCK, "peak_lr": 0.1},
+    "rising_loss": {**TRAINED, "nll": 4.0, "bleu": 20.0},
+    "low_learning_rate": {**STUCK, "peak_lr": 1e-5},
+    "no_warm_up": {**STUCK, "warmup_steps": 0},
+    "memorised": {"nll": 0.4, "lowest_nll": 0.4, "loss": 3.5, "best_loss": 2.5, "best_step": 2_000, "bleu": 25.0},
+    "ended_early": {"bleu": 36.0},
+    "few_pairs": {**NOT_TRANSLATING, "pairs": 3_000, "best_step": 5_000, "best_loss": 4.4},
+    "does_not_translate": {**NOT_TRANSLATING, "best_step": 5_000, "best_loss": 4.4},
+    "source_language": {"symptoms": {**NO_SYMPTOMS, "source language": 0.4}},
+    "undertrained": {"symptoms": {**NO_SYMPTOMS, "repeats": 0.4}},
+    "padding": {"padding": 0.7},
+    "skipped_steps": {"skipped": 900},
+}
+
+
+def test_nothing_is_said_about_a_good_run() -> None:
+    assert diagnose(GOOD) == {}
+    assert diagnose(replace(GOOD, **TRAINED)) == {}
+
+
+def test_early_validations_are_no_reason_to_say_anything() -> None:
+    early = {"step": 300, "loss": 6.0, "best_loss": 6.0, "best_step": 300, "bleu": 0.0, "bleu_before": 0.0, "nll": 6.4,
+             "lowest_nll": 6.4, "ends": False, "symptoms": {**NO_SYMPTOMS, "same": 1.0, "repeats": 0.9}}  # fmt: skip
+    assert diagnose(replace(GOOD, **{**TRAINED, **early})) == {}
+
+
+@pytest.mark.parametrize("name", [*BEFORE_TRAINING, *AT_VALIDATION])
+def test_each_rule_speaks_alone(name: str) -> None:
+    facts = replace(GOOD, **{**(TRAINED if name in AT_VALIDATION else {}), **EXAMPLES[name]})
+    said = diagnose(facts)
+    assert set(said) == {name}
+    assert said[name].endswith(".")
+    assert "{" not in said[name]
+
+
+def test_faults_of_a_part_of_the_text_are_said_and_those_of_single_pairs_are_not() -> None:
+    said = diagnose(replace(GOOD, faults=[Fault("swapped", 0.25, [1, 2]), Fault("encoding", 0.001, [7])]))
+    assert said == {"swapped": "In at least 25.0% of the training pairs the languages are swapped: swap them back."}
+
+
+def test_a_known_cause_is_not_said_again_as_a_symptom() -> None:
+    facts = replace(GOOD, **{**TRAINED, **NOT_TRANSLATING, "faults": [Fault("shifted", 1.0)]})
+    assert diagnose(facts) == {}
+
+
+def test_sentences_use_known_facts_and_belong_to_rules() -> None:
+    names = {field.name for field in fields(Facts)}
+    for name in (*BEFORE_TRAINING, *AT_VALIDATION):
+        SENTENCES[name].format(replace(GOOD, **TRAINED))
+    of_texts = {"swapped", "untranslated", "swapped_validation", "shifted", "shifted_lines", "unrelated", "encoding",
+                "duplicates", "empty_targets", "script", "upper_case", "punctuation"}  # fmt: skip
+    assert {*SENTENCES} == {*BEFORE_TRAINING, *AT_VALIDATION, *of_texts}
+    assert {"step", "nll"} <= names
+
+
+def test_symptoms_of_translations() -> None:
+    text = Sides(["the dog is in the house"] * 40, ["der Hund ist in dem Haus"] * 40)
+    valid = Sides(["the house", "the dog is in the house", "a cat"], ["das Haus", "der Hund ist im Haus", "eine Katze"])
+    shares = symptom_shares(text, valid, ["das Haus", "the dog is in the house", "das Haus"])
+    assert shares["copied source"] == pytest.approx(1 / 3)
+    assert shares["same"] == pytest.approx(1 / 3)
+    assert symptom_shares(Sides([], []), valid, list(valid.tgt))["same"] == 0

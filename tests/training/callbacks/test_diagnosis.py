@@ -1,0 +1,54 @@
+"""Diagnoses of real runs: what is printed and stored, and that a resumed run says nothing twice."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.finished import FinishedRun
+
+TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=8",
+        "model.d_model=8", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=2", "search=greedy",
+        "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null", "test=false"]  # fmt: skip
+
+
+def diagnoses(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "diagnoses.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_run_says_and_stores_why_its_model_is_bad(finished: FinishedRun) -> None:
+    found = diagnoses(finished.folder)
+    assert {"step_size", "warm_up"} <= {entry["name"] for entry in found}
+    for entry in found:
+        assert set(entry) == {"step", "name", "message"}
+        assert finished.printed.count(f"Diagnosis: {entry['message']}\n") == 1
+    assert found[0]["step"] == 0
+
+
+def test_a_resumed_run_says_nothing_twice(run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run("resumed", *TINY, "trainer.max_steps=2", "model.dropout=0.9")
+    before = diagnoses(folder)
+    assert "dropout" in {entry["name"] for entry in before}
+    (folder / "results.json").unlink()
+    capsys.readouterr()
+    run("resumed", *TINY, "trainer.max_steps=4", "model.dropout=0.9", "resume=true")
+    assert diagnoses(folder)[: len(before)] == before
+    names = [entry["name"] for entry in diagnoses(folder)]
+    assert len(names) == len(set(names))
+    assert "model.dropout" not in "".join(line for line in capsys.readouterr().err.splitlines() if "Diagnosis" in line)
+
+
+@pytest.mark.full
+def test_diagnoses_can_be_turned_off(run: Callable[..., Path]) -> None:
+    folder = run("off", *TINY, "trainer.max_steps=2", "callbacks.diagnosis=null")
+    assert not (folder / "diagnoses.jsonl").exists()
+
+
+@pytest.mark.full
+def test_a_learning_rate_that_is_too_high_is_the_cause(run: Callable[..., Path]) -> None:
+    many = [word for word in TINY if not word.startswith(("trainer.validate_every", "data.train"))]
+    folder = run("high", *many, "data.train=600", "trainer.max_steps=300", "trainer.validate_every=100",
+                 "schedule.warmup_steps=20", "optimizer.lr=1.0")  # fmt: skip
+    assert {"rising_loss", "high_learning_rate"} & {entry["name"] for entry in diagnoses(folder)}
