@@ -15,6 +15,7 @@ from heed.data.pairs import flatten
 from heed.evaluation.diagnosis import Facts, diagnose, symptom_shares
 from heed.evaluation.parallel_text import Sides, find_faults
 from heed.progress import print_line
+from heed.runs.checkpoints import METRICS
 from heed.runs.records import DIAGNOSES, keep_json_lines, read_csv, read_json_lines
 from heed.training.callbacks.metrics import MetricsLogger
 from heed.training.callbacks.progress import planned_steps
@@ -40,7 +41,7 @@ class Diagnosis(Callback):
             self._report(trainer, self.facts)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        rows = read_csv(Path(trainer.default_root_dir, "metrics.csv"))
+        rows = read_csv(Path(trainer.default_root_dir, METRICS))
         validations = [row for row in rows if row.get("valid_loss")]
         if self.facts is None or not validations:  # another process, a validation outside training, or a deleted file
             return
