@@ -9,12 +9,11 @@ from pathlib import Path
 
 from heed.data.formats.text_files import TextFiles
 from heed.data.text import Source
-from heed.errors import HeedError
 from heed.evaluation.diagnosis import SENTENCES, diagnose
 from heed.evaluation.parallel_text import Fault, Sides, find_faults
 from heed.launch.compose import compose
 from heed.launch.configuration import dry_run
-from heed.launch.errors import explain_error
+from heed.launch.errors import explained
 from heed.launch.program import HEED_TRAIN
 from heed.launch.run import assemble
 from heed.launch.summary import run_facts
@@ -33,13 +32,9 @@ def check(overrides: Sequence[str]) -> Iterator[str]:
     """
     overrides = [*overrides, "logger=none", "test=false"]
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
-    try:
+    with explained(overrides):
         config, parts = dry_run(compose(overrides))
         trainer, module, data = assemble(config, parts, Path("unused"))
-    except Exception as error:
-        if (message := explain_error(error, overrides=overrides)) is None:
-            raise
-        raise HeedError(message) from error
     planned = run_facts(trainer, module, data, differences=())
     yield from (f"{name + ':':<10}{planned[name]}" for name in ("Data", "Model", "Training"))
     facts = known_facts(trainer, module, data, fine_tuned=config["init_from"] is not None)
