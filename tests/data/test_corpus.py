@@ -107,13 +107,13 @@ def test_reverse_swaps_text_and_languages(folder: Path) -> None:
     [
         (
             {"train": "[[{}/train.de,{}/train.en]]"},
-            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en, that of "
-            "[{0}/train.de,{0}/train.en] in data.train: swap",
+            "data.valid: [{0}/val.en,{0}/val.de] is en-de by its suffixes, but its direction is de-en (from "
+            "[{0}/train.de,{0}/train.en] in data.train): swap",
         ),
         ({"test": "[[{}/test.de,{}/test.en]]"}, "data.test: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but"),
         (
             {"train": "[[{}/train.en,{}/train.de],[{}/test.de,{}/test.en]]"},
-            "data.train: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but its direction is en-de, that of",
+            "data.train: [{0}/test.de,{0}/test.en] is de-en by its suffixes, but its direction is en-de (from",
         ),
         (
             {"valid": "{en-de: [[{}/val.en,{}/val.de]], de-en: [[{}/val.en,{}/val.de]]}", "test": "null"},
@@ -243,7 +243,7 @@ def test_published_corpus_from_a_repository(folder: Path) -> None:
 
 
 def test_a_missing_repository_is_an_error() -> None:
-    with pytest.raises(HeedError, match=r"tatoeba is in no hub repository .*data\.root=DIR"):
+    with pytest.raises(HeedError, match=r"No hub repository of tatoeba .*data\.root=DIR"):
         compose_data("tatoeba").load()
 
 
@@ -345,7 +345,7 @@ def test_the_same_language_twice_is_refused(name: str, languages: tuple[str, str
 
 
 @pytest.mark.parametrize(
-    ("column", "says"), [([1, 2], "column en: it holds int64 values"), ([["a"], ["b"]], "column en: it holds nested")]
+    ("column", "says"), [([1, 2], "column en must hold text, but holds int64 values"), ([["a"], ["b"]], "column en must hold text, but holds nested")]
 )
 def test_a_column_of_a_repository_that_is_not_text_is_refused(folder: Path, column: list[object], says: str) -> None:
     for split in ("train", "validation", "test"):

@@ -201,9 +201,9 @@ def error(folder: Path, **changes: str) -> str:
         ({"train": "[--help]"}, "data.train: --help is no ID"),
         ({"train": "[a/../x-b-c-de-en]"}, "is no ID"),
         ({"train": "[]"}, "data.train is empty"),
-        ({"test": f"[{WIKIMEDIA}]"}, f"data.test: {WIKIMEDIA} is in data.valid already"),
+        ({"test": f"[{WIKIMEDIA}]"}, f"data.test: {WIKIMEDIA} is already in data.valid"),
         ({"src_lang": "English"}, "data.src_lang=English is no language code"),
-        ({"command": "/bin/true"}, "is not as mtdata 0.5 writes it"),
+        ({"command": "/bin/true"}, "does not have the layout of mtdata 0.5"),
     ],
 )
 def test_errors_are_sentences(changes: dict[str, str], message: str, program: Path, tmp_path: Path) -> None:

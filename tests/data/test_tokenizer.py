@@ -141,13 +141,13 @@ def test_loading_refuses_other_files(tokenizers: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_an_impossible_vocabulary_size_is_refused_with_the_bound(kind: str, tmp_path: Path) -> None:
     assert learn(tmp_path, kind=kind, vocab_size=315).src_vocab == 315
-    with pytest.raises(HeedError, match=r"vocab_size=50000 .*largest possible is \d+") as caught:
+    with pytest.raises(HeedError, match=r"vocab_size=50000 .*must be at most \d+") as caught:
         learn(tmp_path, kind=kind, vocab_size=50_000)
-    largest = int(str(caught.value).split("largest possible is ")[1].split()[0])
+    largest = int(str(caught.value).split("must be at most ")[1].split()[0])
     assert learn(tmp_path, kind=kind, vocab_size=largest).src_vocab == largest
-    with pytest.raises(HeedError, match=r"vocab_size=100 .*smallest possible is \d+") as caught:
+    with pytest.raises(HeedError, match=r"vocab_size=100 .*must be at least \d+") as caught:
         learn(tmp_path, kind=kind, vocab_size=100)
-    smallest = int(str(caught.value).split("smallest possible is ")[1].split()[0])
+    smallest = int(str(caught.value).split("must be at least ")[1].split()[0])
     assert learn(tmp_path, kind=kind, vocab_size=smallest).src_vocab == smallest
 
 

@@ -17,6 +17,6 @@ def new_arrow_file(path: Path, schema: pa.Schema) -> Iterator[Any]:
     Raises:
         HeedError: if the disk is full.
     """
-    # A file of Python's raises the system's errors with their numbers.
+    # Python's open() raises OSError with an errno, by which `replacing` recognises a full disk.
     with replacing(path) as partial, partial.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
         yield writer

@@ -1,4 +1,4 @@
-"""Noise and BPE-dropout of the training pairs, pool by pool, in a process beside the training."""
+"""Add noise and BPE-dropout to the training pairs, one pool at a time, in a separate process."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 
 AHEAD = 1
-"""Pools that are drawn before they are needed."""
+"""Pools that are sampled in advance."""
 
 GROWTH_PAIRS = 500
 """Pairs from which the growth of the number of tokens is estimated."""
@@ -26,12 +26,12 @@ Pool = TypeVar("Pool")
 
 
 class Sampler:
-    """Draws noise and random segmentations of pairs, as a function of the seed and the pair, in a process of its own.
+    """Samples noise and segmentations of pairs in a separate process, as a function of the seed and the pair alone.
 
     Args:
         tokenizer: a BPE tokenizer, if ``rate`` is not 0.
         rate: probability of dropping a merge, in [0, 1).
-        noises: the noise of each text; None: no noise.
+        noises: the noise of each text, None for no noise.
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float, noises: Sequence[Noise | None] = ()) -> None:
@@ -39,15 +39,15 @@ class Sampler:
         self._process: ProcessPoolExecutor | None = None
 
     def growth(self, pairs: Pairs) -> float:
-        """Return how many times as many target tokens, with EOS, these pairs have when they are segmented at random."""
+        """Return the target tokens of these pairs with BPE-dropout divided by those without it, counting EOS."""
         drawn = segment(dropouts(self.tokenizer, self.rate), pairs, "growth")
         return float((drawn.tgt_lengths + 1).sum() / (pairs.tgt_lengths + 1).sum())
 
     def draw(self, pools: Iterator[tuple[Pool, str, Pairs, IntArray]]) -> Iterator[tuple[Pool, Pairs]]:
-        """Yield pools as they are drawn. One is drawn while the one before it is trained on.
+        """Yield each pool with its sampled pairs. The next pool is sampled while this one is trained on.
 
         Args:
-            pools: each pool, its seed, its pairs, and the text of each pair.
+            pools: each pool with its seed, its pairs, and the index of the text of each pair.
 
         Raises:
             HeedError: if the process was killed.
@@ -71,14 +71,14 @@ class Sampler:
             ) from error
 
     def close(self) -> None:
-        """End the process, if there is one. What is drawn later starts another."""
+        """End the process, if there is one. `draw` starts another."""
         process, self._process = self._process, None
         if process is not None:
             process.shutdown(wait=False, cancel_futures=True)
 
 
 def dropouts(tokenizer: Tokenizer, rate: float) -> Sequence[BPEDropout]:
-    """Return the BPE-dropout of source and target; nothing if the rate is 0."""
+    """Return the BPE-dropout of source and target, or an empty sequence if the rate is 0."""
     if not rate:
         return ()
     src, tgt = tokenizer.processors
@@ -90,8 +90,8 @@ def segment(dropout: Sequence[BPEDropout], pairs: Pairs, seed: str) -> Pairs:
     """Return the pairs with random segmentations.
 
     Args:
-        dropout: of source and target; none: return the pairs as they are.
-        seed: of the random numbers, together with the row of each pair.
+        dropout: the BPE-dropout of source and target. If it is empty, the pairs are returned unchanged.
+        seed: determines the segmentation, together with the row of each pair.
     """
     if not dropout:
         return pairs
@@ -102,7 +102,7 @@ def segment(dropout: Sequence[BPEDropout], pairs: Pairs, seed: str) -> Pairs:
 
 
 def with_noise(noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pairs, texts: IntArray, seed: str) -> Pairs:
-    """Return the pairs with the noise of their texts in their sources."""
+    """Return the pairs after adding the noise of their texts to their sources."""
     sources: list[list[int]] = pairs.src.to_pylist()
     for number, noise in enumerate(noises):
         rows = np.flatnonzero(texts == number).tolist()
@@ -116,10 +116,10 @@ def with_noise(noises: Sequence[Noise | None], tokenizer: Tokenizer, pairs: Pair
     return replace(pairs, src=id_lists(sources))
 
 
-# ---- the process beside the training
+# ---- the separate process
 
 _drawing: tuple[Tokenizer, Sequence[BPEDropout], Sequence[Noise | None]]
-"""What this process draws with."""
+"""The tokenizer, the BPE-dropout and the noise of this process."""
 
 
 def _start_drawing(models: tuple[bytes, bytes | None], rate: float, noises: Sequence[Noise | None]) -> None:

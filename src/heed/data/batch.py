@@ -18,9 +18,7 @@ from heed.symbols import BOS, EOS, PAD
 class Batch:
     """Sentence pairs as padded tensors. EOS ends every source and every target; BOS starts ``tgt_in``.
 
-    Token ids and positions are int32, which halves the copy to a GPU.
-
-    Masks follow the project's convention: True at tokens, False at padding.
+    Masks are True at tokens and False at padding. Ids and positions are int32, to halve the copy to a GPU.
     """
 
     src: Int[Tensor, "B S"]
@@ -32,8 +30,8 @@ class Batch:
     src_lengths: Int[Tensor, " B"]
     """Source tokens of each sentence, including EOS. Always on the CPU."""
     tgt_positions: tuple[Int[Tensor, " _"], ...]
-    """Positions of the target tokens, including EOS, in the flattened ``tgt_out``: of each corpus of a mixture, or of
-    the only corpus."""
+    """For each text of a mixture, or the only text: positions of its target tokens, including EOS, in the flattened
+    ``tgt_out``."""
 
     @classmethod
     def without_padding(
@@ -58,7 +56,7 @@ class Batch:
 
     @property
     def has_src_padding(self) -> bool:
-        """Whether a source is shorter than another."""
+        """Whether any source is padded."""
         return bool(self.src_lengths.numpy().min() < self.src.shape[1])
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -66,7 +64,7 @@ class Batch:
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
-        """Return the batch in page-locked memory, from which it is copied to a GPU in the background."""
+        """Return the batch in page-locked memory, for asynchronous copies to a GPU."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
@@ -89,8 +87,8 @@ def collate(
     Args:
         index: indices of the pairs, in the order of the batch's rows.
         src, tgt: token ids of all pairs, without BOS and EOS.
-        corpus: the corpus of each of the pairs in the batch; None: they are not mixed.
-        corpora: number of corpora.
+        corpus: index of the text of each pair in the batch; None without a mixture.
+        corpora: number of texts.
         multiple: pad both sides to a multiple of this length.
     """
     src_ids, src_lengths = _pad(index, src, multiple)
@@ -119,10 +117,7 @@ def collate(
 def _pad(
     index: npt.NDArray[np.integer], lists: pa.ListArray, multiple: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return the sequences padded to one token more than the longest, which leaves room for EOS, and their lengths.
-
-    The padded length is rounded up to a multiple.
-    """
+    """Return the padded sequences, with room for EOS, and their lengths without EOS."""
     values, offsets = flatten(lists)
     starts = offsets[index]
     lengths = offsets[index + 1] - starts

@@ -1,4 +1,4 @@
-"""BPE-dropout: a random segmentation of the text in every epoch."""
+"""BPE-dropout: segment the text at random, differently in every epoch."""
 
 import hashlib
 import math
@@ -16,7 +16,7 @@ from heed.errors import HeedError
 from heed.symbols import WORD_START
 
 SEGMENTATIONS = 16
-"""Random segmentations of a word in an epoch. Each occurrence has one of them, which saves most of the time."""
+"""Random segmentations of a word per epoch. Each occurrence uses one of them, because computing them is slow."""
 
 
 class BPEDropout:
@@ -26,8 +26,8 @@ class BPEDropout:
     ``rate``; of the remaining ones, the merge that was learned first is applied. The word is finished when no merge
     remains. ``rate=0`` is plain BPE.
 
-    SentencePiece implements this too, but version 0.2.3 draws differently in every process, whatever the seed. Here the
-    segmentation of a sentence is a function of a seed and of the sentence's number.
+    The segmentation of a sentence is a function of a seed and of the sentence's number. In SentencePiece 0.2.3 it
+    differs in every process, whatever the seed.
 
     Args:
         processor: a SentencePiece BPE model.
@@ -63,15 +63,15 @@ class BPEDropout:
             self._starts_word[id_] = piece.startswith(WORD_START)
         self._seed = ""
         self._segmentations: dict[tuple[int, ...], list[list[int] | None]] = {}
-        """For this seed: the segmentations of each word that have been used."""
+        """The segmentations of each word computed so far for this seed."""
 
     def __call__(self, sentences: pa.ListArray, numbers: IntArray, *, seed: str) -> pa.ListArray:
         """Return random segmentations of sentences.
 
         Args:
             sentences: ids of the text without dropout.
-            numbers: identify the sentences.
-            seed: of the random numbers. Another seed forgets the segmentations of this one.
+            numbers: a number that identifies each sentence.
+            seed: random seed. A new seed clears the cached segmentations.
         """
         if seed != self._seed:
             self._seed = seed
@@ -107,7 +107,7 @@ class BPEDropout:
         while ranks and (best := min(ranks)) < math.inf:
             position = ranks.index(best)
             if rng.random() < self.rate:
-                # The best merge is dropped; try the next in rank. Merges behind the first kept one need no draw.
+                # The best merge is dropped: try the others by rank, until one is kept.
                 others = [other for other in range(len(ranks)) if other != position and ranks[other] < math.inf]
                 others.sort(key=ranks.__getitem__)
                 position = next((other for other in others if rng.random() >= self.rate), -1)
@@ -123,7 +123,7 @@ def _choices(seed: str, numbers: IntArray, words: IntArray) -> IntArray:
     """Return a random number below ``SEGMENTATIONS`` for each word of each sentence.
 
     Args:
-        numbers: identify the sentences.
+        numbers: a number that identifies each sentence.
         words: number of words of each sentence.
     """
     key = np.frombuffer(hashlib.blake2b(seed.encode(), digest_size=8).digest(), dtype="<u8")

@@ -1,4 +1,4 @@
-"""Folders that are built once, by one of several processes, and found by every later run."""
+"""The cache: each entry is a folder that one process builds once and later runs reuse."""
 
 import hashlib
 import json
@@ -17,34 +17,34 @@ from heed.files import remove, remove_unfinished, replacing
 from heed.progress import is_first_process, progress_bar
 
 FORMAT = 5
-"""Version of the entries. Those of another version are built again."""
+"""Version of the entries. Entries of another version are rebuilt."""
 
 MANIFEST = "manifest.json"
 """File of an entry with the size and the digest of every other file."""
 
 VERIFIED_BYTES = 2**28
-"""Size up to which an entry is compared with its digests whenever it is opened, which takes a fraction of a second."""
+"""Entries up to this size are compared with their digests whenever they are opened: a fraction of a second."""
 
 WAIT_MINUTES = 60.0
-"""Default of how long to wait for another process."""
+"""Default time to wait for another process."""
 
 POLL = 0.5
 """Seconds between two attempts to get the lock."""
 
 HEAD_START = 10.0
-"""Seconds for which the other processes of a run leave the lock to the first one."""
+"""Seconds that the other processes of a run wait for the first one to take the lock."""
 
 
 def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = WAIT_MINUTES) -> Path:
-    """Return the folder of an entry, after building the entry if it is missing or damaged.
+    """Return the folder of an entry. If the entry is missing or damaged, build it first.
 
-    One process builds while others wait. An interrupted build leaves ``folder.partial``, in which the next one
-    continues. A damaged entry is built under another name, because other processes may have mapped its files.
+    One process builds while others wait. An interrupted build leaves ``folder.partial``, and the next build continues
+    there. A damaged entry is rebuilt under another name, because other processes may have mapped its files.
 
     Args:
-        folder: its path, to which "-1" and so on are added if earlier entries are damaged.
-        build: writes the entry to the given folder, which may hold the beginnings of an earlier attempt.
-        wait_minutes: how long to wait for another process that builds.
+        folder: path of the entry. "-1", "-2", … is appended if entries with the earlier names are damaged.
+        build: writes the entry to the given folder, which may hold files of an interrupted build.
+        wait_minutes: time to wait for another process that builds the entry.
 
     Raises:
         HeedError: if the entry cannot be written, or another process needs longer than ``wait_minutes``.
@@ -67,7 +67,7 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
                     build(partial)
                 except MachineError:  # the next attempt continues
                     raise
-                except HeedError:  # after a correction, nothing would continue this attempt
+                except HeedError:  # once the user has corrected the input, the key differs
                     remove(partial)
                     raise
                 remove_unfinished(partial, "**/*")  # of killed processes and their workers
@@ -77,12 +77,12 @@ def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: flo
     except OSError as error:
         raise HeedError(
             f"{folder} cannot be written ({error.strerror or error}): set cache_dir=DIR to a writable folder, or make "
-            "room. What is prepared so far is kept."
+            "room. Finished parts are kept and reused."
         ) from error
 
 
 def _find(folder: Path) -> tuple[Path, bool]:
-    """Return the path of the complete entry and True; or the path to build it at and False."""
+    """Return the path of the complete entry and True, or the path for a new entry and False."""
     for number in count():
         path = folder.with_name(f"{folder.name}-{number}") if number else folder
         if not path.exists():
@@ -93,7 +93,7 @@ def _find(folder: Path) -> tuple[Path, bool]:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return whether the files of an entry are those of its manifest."""
+    """Return whether the files of an entry match its manifest."""
     try:
         manifest = _read_manifest(folder)
         files = [(folder / name, file["size"], file["digest"]) for name, file in manifest["files"].items()]
@@ -134,13 +134,13 @@ def _digest_of_file(file: Path) -> str:
 
 @contextmanager
 def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
-    """Hold the lock of an entry. It is free again when its holder dies."""
+    """Hold the lock of an entry. The operating system releases it if this process dies."""
     from filelock import FileLock, Timeout
 
     lock, owner = FileLock(f"{folder}.lock"), folder.with_name(f"{folder.name}.owner")
     start, holder = time.monotonic(), "another process"
     with progress_bar(f"Waiting for another process that prepares {folder.name}", unit="attempts") as bar:
-        # The first process of a run reports the progress, so it should be the one that builds.
+        # Only the first process of a run reports progress, so it should build.
         while not (is_first_process() or owner.exists() or folder.exists()) and time.monotonic() < start + HEAD_START:
             time.sleep(POLL)
         while True:
@@ -154,7 +154,7 @@ def _locked(folder: Path, wait_minutes: float) -> Iterator[None]:
                 if time.monotonic() - start > 60 * wait_minutes:
                     raise HeedError(
                         f"{folder} is still being prepared by {holder} after data.preparation.wait_minutes="
-                        f"{wait_minutes:g}: look whether it works, or raise the limit."
+                        f"{wait_minutes:g}: check that it is running, or raise the limit."
                     ) from None
                 bar.update()
                 time.sleep(POLL)

@@ -13,19 +13,19 @@ from heed.data.text import Block
 from heed.options import AtLeast1, validated
 
 RULES = ("empty", "placeholder", "too long", "length ratio", "low score", "leaked", "duplicate", "over max_train")
-"""All rules, in the order in which they are applied. A pair counts for the first rule that it violates."""
+"""All rules, in the order in which they are applied."""
 
 NO_RULE = len(RULES)
-"""Stands for the rule that a clean pair violates."""
+"""The entry of a clean pair in `Violations`."""
 
 EXAMPLES_PER_RULE = 3
 """Dropped pairs that the report shows per rule."""
 
 RATIO_SLACK = 10
-"""Characters added to both sides before the length ratio is taken, so that short pairs ("OK." / "In Ordnung.") pass."""
+"""Characters added to both sides for the length ratio, so that short pairs ("OK." / "In Ordnung.") pass."""
 
 DIGEST_LIMIT = 2**64
-"""Every digest is smaller."""
+"""Exclusive upper bound of all digests."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -34,7 +34,7 @@ Violations = npt.NDArray[np.uint8]
 
 
 class DroppedPair(NamedTuple):
-    """A dropped pair; ``number`` is its position in the training set before cleaning, from 1."""
+    """A dropped pair. ``number`` is its position in the text before cleaning, counted from 1."""
 
     number: int
     src: str
@@ -48,7 +48,7 @@ class CleaningReport:
     total: int
     """Pairs before cleaning."""
     dropped: Mapping[str, int]
-    """Dropped pairs by rule, in the order in which the rules are applied."""
+    """Dropped pairs by rule, in the order of ``RULES``."""
     examples: Mapping[str, list[DroppedPair]]
     """The first dropped pairs by rule."""
 
@@ -78,10 +78,11 @@ class Cleaning:
         drop_placeholders: drop pairs in which exactly one side has no letter or digit ("@@", "-").
         max_chars: drop pairs in which a side has more characters. None: no limit.
         max_ratio: drop pairs whose longer side has more than ``max_ratio`` times the characters of the shorter side,
-            with ``RATIO_SLACK`` added to both. In characters, because many languages write no spaces. None: no limit.
-        drop_leaked: drop pairs whose source is also the source of a validation or test pair, whatever the target: any
-            translation of a test sentence helps to translate it, even if it is not the reference. With
-            ``data.both_directions`` targets are sources too.
+            after adding ``RATIO_SLACK`` to both. It counts characters, because many languages are written without
+            spaces. None: no limit.
+        drop_leaked: drop pairs whose source is also the source of a validation or test pair. The target is ignored,
+            because any translation of a test sentence helps to translate it. With ``data.both_directions`` targets
+            are compared too.
         drop_duplicates: keep only the first of equal pairs. Equal sources with different targets are kept.
 
     Raises:
@@ -96,11 +97,11 @@ class Cleaning:
     drop_duplicates: bool
 
     def violations(self, block: Block, held_out: Sequence[Digests], *, min_score: float | None = None) -> Violations:
-        """Return the first rule that each pair violates, of the rules that need only the pair itself.
+        """Return the first rule that each pair violates, among the rules that look at one pair at a time.
 
         Args:
-            held_out: sorted digests of the sentences of the validation and test sets that must not be sources; if the
-                pairs are used in both directions, a second array with those that must not be targets.
+            held_out: sorted digests of the held-out sentences that must not be sources. If the pairs are used in both
+                directions, a second array holds the sentences that must not be targets.
             min_score: drop pairs with a lower score. None: no limit.
         """
         violated = np.full(len(block), NO_RULE, dtype=np.uint8)
@@ -130,14 +131,14 @@ class Cleaning:
 
 
 class Selected(NamedTuple):
-    """The clean pairs that are neither duplicates nor left out of a sample."""
+    """The clean pairs that remain after removing duplicates and sampling."""
 
     rows: Rows
     """Their positions among the clean pairs, in ascending order."""
     keys: Digests
-    """The digests that order them."""
+    """Their sort keys: a digest of each pair and of its copy number."""
     bound: int
-    """Exclusive upper bound of their digests; ``DIGEST_LIMIT`` unless the text is sampled."""
+    """Exclusive upper bound of the keys: ``DIGEST_LIMIT`` unless the text is sampled."""
     dropped: dict[str, int]
     """Pairs that the rules "duplicate" and "over max_train" drop."""
     duplicates: Rows
@@ -147,12 +148,12 @@ class Selected(NamedTuple):
 def deduplicate(
     digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: bool, at_most: int | None
 ) -> Selected:
-    """Drop duplicates, then sample the pairs with the smallest digests. Needs about 30 bytes of memory a pair.
+    """Drop duplicates, then sample the pairs with the smallest keys. Needs about 30 bytes of memory per pair.
 
     Args:
-        digests: of the clean pairs, in the order of the text. Of equal ones the first is kept.
-        heavier: sorted digests of other texts, whose pairs are duplicates here.
-        keep_duplicates: keep all of them.
+        digests: digests of the clean pairs, in the order of the text. The first of equal pairs is kept.
+        heavier: sorted digests of other texts. A pair that occurs in one of them is a duplicate.
+        keep_duplicates: drop no duplicates.
         at_most: size of the sample; None: all pairs.
     """
     order = np.argsort(digests, kind="stable")
@@ -160,7 +161,7 @@ def deduplicate(
     is_first = np.ones(len(digests), np.bool_)
     is_first[1:] = digests[1:] != digests[:-1]
     if keep_duplicates:
-        # The nth copy of a pair gets a key of its own, made from its digest and n, so that the keys order all pairs.
+        # The nth copy of a pair gets its own key, computed from its digest and n, so that keys order all pairs.
         first = np.maximum.accumulate(np.where(is_first, np.arange(len(digests)), 0))
         keys = mixed(digests, np.arange(len(digests)) - first)
         chosen = np.arange(len(digests))

@@ -28,14 +28,14 @@ class EvaluationSet(NamedTuple):
         return EvaluationSet(_swap_sides(self.text), self.direction.reversed())
 
     def first(self, pairs: int | None) -> "EvaluationSet":
-        """Return the set of the first pairs, at most this many; None: of all."""
+        """Return the set of the first ``pairs`` pairs; None: all."""
         text = self.text
         return EvaluationSet(
             ParallelText(text.src[:pairs], text.tgt[:pairs], text.meta and text.meta[:pairs]), self.direction
         )
 
     def sentences(self, lang: str) -> list[str]:
-        """Return the sentences in a language."""
+        """Return the sentences in a language, an empty list if it is neither source nor target."""
         return {self.direction.tgt_lang: self.text.tgt, self.direction.src_lang: self.text.src}.get(lang, [])
 
 
@@ -46,7 +46,7 @@ class Corpus:
     name: str
     train: TrainingTexts
     valid: dict[str, EvaluationSet]
-    """The validation set "valid"; or for several directions one for each, such as "valid-en-de"."""
+    """The validation set "valid", or one for each of several directions, such as "valid-en-de"."""
     tests: dict[str, EvaluationSet]
     """Test sets by name."""
     max_eval_tokens: int | None
@@ -64,30 +64,30 @@ class Corpus:
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """All directions of training and validation. That of the first validation set is the first."""
+        """All directions of validation and training; the first validation set's direction comes first."""
         return tuple(dict.fromkeys((*(part.direction for part in self.valid.values()), *self.train.directions)))
 
     @property
     def digests(self) -> dict[str, str]:
-        """Digests of the training, validation and test text, by the option that names it."""
+        """Digests of the training, validation and test text, by option name."""
         valid, tests = (text_digest(*(part.text for part in sets.values())) for sets in (self.valid, self.tests))
         return {"data.train": self.train.digest, "data.valid": valid, "data.test": tests}
 
     @property
     def digest(self) -> str:
-        """Digest of all text after cleaning; independent of the machine."""
+        """Digest of all text after cleaning, the same on every machine."""
         held_out = text_digest(*(part.text for part in (*self.valid.values(), *self.tests.values())))
         return hashlib.blake2b(f"{self.train.digest} {held_out}".encode(), digest_size=16).hexdigest()
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The language tags, that of the first direction first; empty if there is one target language."""
+        """The language tags, starting with the first direction's; empty with a single target language."""
         tags = tuple(dict.fromkeys(direction.tag for direction in self.directions))
         return tags if len(tags) > 1 else ()
 
     @property
     def all_tags(self) -> tuple[str, ...]:
-        """The language tags and those of the training texts."""
+        """The language tags, followed by the tags of training texts."""
         return self.tags + self.train.tags
 
 

@@ -24,9 +24,9 @@ from heed.options import UnitInterval
 from heed.progress import print_line
 
 STEPS_AHEAD = 3
-"""Training steps that are prepared before they are needed."""
+"""Training steps that are prepared in advance."""
 ROWS_READ = 10_000
-"""Training pairs that are held in memory when all are read."""
+"""Training pairs in memory at a time when all of them are read."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class StepShard:
     last: bool
     """Whether this is the last step of the training."""
     corpora: tuple[tuple[int, int], ...] = ()
-    """Sentences and target tokens of each corpus in the whole step; empty unless corpora are mixed."""
+    """(sentences, target tokens) of each text in the whole step; empty without a mixture."""
 
     def to(self, device: torch.device | str) -> "StepShard":
         """Return the shard on another device."""
@@ -59,7 +59,7 @@ class StepShard:
 
 
 class EpochPool(NamedTuple):
-    """A pool of an epoch."""
+    """A pool with its epoch."""
 
     epoch: int
     pool: Pool
@@ -68,10 +68,9 @@ class EpochPool(NamedTuple):
 
 
 class StepStream(IterableDataset[StepShard]):
-    """Yields, step by step, the micro-batches that this process computes: its shard of each step.
+    """Yields this process's shard of each step, from the data module's cursor until ``max_epochs``, if set.
 
-    It starts at the data module's cursor and ends after ``max_epochs``, if it is set. The steps are the same on any
-    number of devices.
+    The steps are the same on any number of devices.
 
     Args:
         data: the data module; its cursor is read when the iteration starts.
@@ -90,13 +89,13 @@ class StepStream(IterableDataset[StepShard]):
             yield from map(StepShard.pin_memory, shards) if self.pin_memory else shards
 
     def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
-        """Yield the pools and their pairs, with noise and BPE-dropout, from the one with step ``start`` of an epoch."""
+        """Yield the pools and their sampled pairs, starting with the pool that contains step ``start``."""
         pools = self._pools(epoch, start)
         if self.data.sampler is None:
             return pools
 
         def seed(place: EpochPool) -> str:
-            # A mixture has one endless epoch, in which the texts are repeated.
+            # A mixture has one endless epoch that repeats its texts.
             return f"{(self.planner.seed, place.epoch + place.pool.first // len(self.data.train))}"
 
         return self.data.sampler.draw(
@@ -112,7 +111,7 @@ class StepStream(IterableDataset[StepShard]):
             start = 0
 
     def _orders(self, epoch: int, start: int) -> Iterator[tuple[int, Order, float]]:
-        """Yield each epoch with its order and the position at which the training ends, infinity if not in this epoch.
+        """Yield each epoch, its order, and the position where training ends (infinity if it does not end there).
 
         A mixture has one endless epoch; ``max_epochs`` counts its tokens.
         """
@@ -134,7 +133,7 @@ class StepStream(IterableDataset[StepShard]):
                 yield 0, order, order.position_of(math.ceil(steps * step_tokens))
 
     def _shards(self, place: EpochPool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
-        """Yield this process's shards of the steps of a pool, from the cursor ``start`` on."""
+        """Yield this process's shards of the steps of a pool, starting at the cursor ``start``."""
         planner, corpora = self.planner, len(self.data.corpus.train.texts)
         src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         texts = self.data.train.text_of(pairs.rows)
@@ -165,8 +164,8 @@ class StepStream(IterableDataset[StepShard]):
 class EvaluationStream(IterableDataset[Batch]):
     """This process's batches of an evaluation set, possibly none.
 
-    It has no ``__len__``: for a loader of length zero Lightning would skip the end of the evaluation, in which all
-    processes exchange their translations.
+    It has no ``__len__``, because Lightning skips loaders of length zero. A process without batches must still reach
+    the end of the evaluation, where all processes exchange their translations.
     """
 
     def __init__(self, batches: Sequence[Batch]) -> None:
@@ -179,17 +178,15 @@ class EvaluationStream(IterableDataset[Batch]):
 class TranslationData(L.LightningDataModule):
     """Data loaders for training steps and evaluation sets. Its state is a cursor (epoch, step) into the training steps.
 
-    Lightning sees a single long epoch, because the number of steps differs between epochs, which Lightning does not
-    support. A stream that starts at the cursor resumes exactly, on any number of devices.
+    Training resumes exactly at the cursor, on any number of devices. Lightning sees a single long epoch, because it
+    does not support epochs with different numbers of steps.
 
     Args:
-        corpus: the text.
-        tokenizer: its tokenizer.
         planner: cuts epochs into optimizer steps and micro-batches.
-        bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The text is segmented anew in every epoch, as
-            a function of the planner's seed, the epoch and the pair. 0: no dropout.
-        with_tests: whether to load the test sets too.
-        resume: refuse a checkpoint of other text.
+        bpe_dropout: rate of BPE-dropout in the training text, in [0, 1). The segmentation is a function of the
+            planner's seed, the epoch and the pair. 0: no dropout.
+        with_tests: load the test sets too.
+        resume: refuse a checkpoint that was trained on other text.
 
     Raises:
         HeedError: if the tokenizer's language tags do not match the corpus, or if an evaluation sentence or a training
@@ -216,7 +213,7 @@ class TranslationData(L.LightningDataModule):
         self.texts = {name: part.text for name, part in sets.items()}
         """Validation and test sets by name."""
         self.directions = {name: part.direction for name, part in sets.items()}
-        """Their directions."""
+        """The direction of each of ``texts``."""
         self.validated = list(corpus.valid)
         self.evaluated = list(self.texts)
         self.encoded = {
@@ -243,18 +240,18 @@ class TranslationData(L.LightningDataModule):
         self.sampler = Sampler(tokenizer, bpe_dropout, noises) if bpe_dropout or any(noises) else None
         sample = self.train.read(np.arange(min(GROWTH_PAIRS, len(self.train))))
         self.growth = self.sampler.growth(sample) if self.sampler else 1.0
-        """How many times as many target tokens the training pairs have with BPE-dropout."""
+        """Target tokens with BPE-dropout divided by those without it."""
         self.reading: ReadAhead[StepShard] = ReadAhead((), depth=STEPS_AHEAD)
-        """The training steps, and how long training has waited for them."""
+        """The training steps. It also measures how long training waits for them."""
         self.cursor = (0, 0)
         """(epoch, step) of the next training step."""
 
     def advance(self, trained: StepShard) -> None:
-        """Continue after a step that has updated the weights."""
+        """Move the cursor past a step that has updated the weights."""
         self.cursor = (trained.epoch, trained.step + 1)
 
     def training_sources(self, at_most: int) -> Iterator[str]:
-        """Yield the sources of the training pairs, or of a sample of them, as the tokenizer spells them."""
+        """Yield the decoded sources of at most ``at_most`` training pairs."""
         rows = np.arange(min(at_most, len(self.corpus.train)))
         for first in range(0, len(rows), ROWS_READ):
             yield from self.tokenizer.decode_src(self.train.read(rows[first : first + ROWS_READ]).src.to_pylist())
@@ -293,30 +290,29 @@ class TranslationData(L.LightningDataModule):
         return {"epoch": self.cursor[0], "step": self.cursor[1], "digests": self._digests}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue at the position of a checkpoint.
+        """Set the cursor to the position of a checkpoint.
 
         Raises:
-            HeedError: with ``resume``, if a text is not that of the checkpoint.
+            HeedError: with ``resume``, if a text differs from the checkpoint's.
         """
         self.cursor = (state_dict["epoch"], state_dict["step"])
         before = state_dict.get("digests", self._digests)
         changed = [option for option, digest in self._digests.items() if before[option] != digest]
         if self.resume and changed:
             raise HeedError(
-                f"resume=true: the text of {' and '.join(changed)} is not that of the checkpoint: restore the text, or "
-                "start a new run from the checkpoint with ckpt_path=."
+                f"resume=true: the text of {' and '.join(changed)} has changed since the checkpoint: restore the text, "
+                "or start a new run from the checkpoint with ckpt_path=."
             )
         if "data.train" in changed:
             print_line(
-                "The training text or the weights of its mixture are not those of the checkpoint: some sentences may "
-                "be drawn twice or not at all in this epoch."
+                "The training text or the weights of its mixture have changed since the checkpoint: this epoch may "
+                "repeat or skip some sentences."
             )
 
     def _check_lengths(self, name: str) -> None:
         """Raise a HeedError if a sentence of an evaluation set is longer than ``max_eval_tokens``.
 
-        Time and memory of attention grow with the square of the length. Cleaning bounds the length of training pairs,
-        but evaluation sets are never changed.
+        Time and memory of attention grow with the square of the length, and evaluation sets are not cleaned.
         """
         limit, split = self.corpus.max_eval_tokens, self.encoded[name]
         longest = np.maximum(split.src_lengths, split.tgt_lengths)
@@ -331,15 +327,15 @@ class TranslationData(L.LightningDataModule):
             )
 
     def _evaluation_dataloader(self, name: str) -> DataLoader[Batch]:
-        """Return this process's shard of an evaluation set: each sentence pair is on exactly one process.
+        """Return this process's batches of an evaluation set, each of pairs of similar length.
 
-        Pairs of similar length are in the same batch.
+        Each pair is on exactly one process.
         """
         split = self.encoded[name]
         src, tgt = split.src_lengths + 1, split.tgt_lengths + 1
         order = np.lexsort((-tgt, -src))
         rank, world_size = self._rank_and_world_size()
-        max_rows = max(1, len(order) // world_size)  # so that every process gets a batch if there are enough pairs
+        max_rows = max(1, len(order) // world_size)  # every process gets a batch if there are enough pairs
         starts = [0]
         for row in range(1, len(order)):
             rows = order[starts[-1] : row + 1]
@@ -357,7 +353,7 @@ class TranslationData(L.LightningDataModule):
 
 
 def _views(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) -> list[View]:
-    """Return the training texts in their directions, with the ids of their tags."""
+    """Return a view of each training text in each of its directions, with the ids of its tags."""
     found = []
     for number, (part, store) in enumerate(zip(corpus.train.texts, stores, strict=True)):
         own = () if part.text.tag is None else (tokenizer.text_tags[part.text.tag],)
@@ -367,10 +363,9 @@ def _views(corpus: Corpus, tokenizer: Tokenizer, stores: Sequence[StoredPairs]) 
 
 
 def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:
-    """Raise a HeedError if the tokenizer's language tags are not those of the corpus.
+    """Raise a HeedError if the tokenizer lacks a language tag of the corpus.
 
-    The tokenizer of a finished model (``init_from``) may have been trained for other directions. One with more language
-    tags is accepted.
+    The tokenizer of a finished model (``init_from``) may have been trained for other directions.
     """
     needed = {direction.tag for direction in corpus.directions} if tokenizer.tags else set(corpus.tags)
     if not needed <= set(tokenizer.tags):
@@ -378,5 +373,5 @@ def _check_tags(corpus: Corpus, tokenizer: Tokenizer) -> None:
         directions = " and ".join(map(str, corpus.directions))
         raise HeedError(
             f"This tokenizer starts a source with {theirs}, but {directions} needs {ours}: "
-            "set data.both_directions, data.reverse and the languages as when its model was trained."
+            "set data.both_directions, data.reverse and the languages to the values that its model was trained with."
         )

@@ -1,4 +1,4 @@
-"""64-bit digests of sentences and pairs. They identify text without keeping it, and they order pairs at random."""
+"""64-bit digests of sentences and pairs. They identify text without storing it, and sort pairs into random order."""
 
 import hashlib
 from collections.abc import Iterable
@@ -9,30 +9,30 @@ import numpy.typing as npt
 from heed.data.text import Block, ParallelText
 
 Digests = npt.NDArray[np.uint64]
-"""Digests of text. Among 10 million different pairs, the probability that two have the same is 3 in a million."""
+"""Digests of text. Among 10 million different pairs, the probability of any collision is 3 in a million."""
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2⁶⁴ / golden ratio: its multiples are spread evenly over the 64-bit integers."""
 
 
 def text_digests(texts: Iterable[str]) -> Digests:
-    """Return the digests of texts."""
+    """Return the digest of each text."""
     digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(digests, dtype="<u8")
 
 
 def pair_digests(block: Block) -> Digests:
-    """Return the digests of pairs; white space around a sentence does not count."""
+    """Return the digest of each pair, ignoring white space around sentences."""
     return text_digests(f"{src.strip()}\n{tgt.strip()}" for src, tgt in zip(block.src, block.tgt, strict=True))
 
 
 def source_digests(sources: Iterable[str]) -> Digests:
-    """Return the sorted digests of sentences; white space around them does not count."""
+    """Return the sorted digests of the distinct sentences, ignoring white space around them."""
     return np.unique(text_digests(map(str.strip, sources)))
 
 
 def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
-    """Return for each digest whether it is one of the sorted digests."""
+    """Return whether each digest is one of ``sorted_digests``."""
     if not len(sorted_digests):
         return np.zeros(len(digests), np.bool_)
     places = np.searchsorted(sorted_digests, digests).clip(max=len(sorted_digests) - 1)
@@ -41,10 +41,10 @@ def are_in(digests: Digests, sorted_digests: Digests) -> npt.NDArray[np.bool_]:
 
 
 def mixed(digests: Digests, numbers: npt.NDArray[np.integer]) -> Digests:
-    """Return a digest of each digest and number; number 0 leaves the digest as it is."""
+    """Return a digest of each (digest, number) pair; number 0 returns the digest unchanged."""
     numbers = numbers.astype(np.uint64)
     values = digests + numbers * GOLDEN
-    # The finaliser of MurmurHash3 carries every bit into all others.
+    # The finaliser of MurmurHash3: every input bit affects every output bit.
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return np.where(numbers == 0, digests, values ^ (values >> np.uint64(33)))
@@ -58,7 +58,7 @@ def set_digest(digests: Digests) -> str:
 
 
 def text_digest(*texts: ParallelText) -> str:
-    """Return a digest of the sentences of evaluation sets and of their order, independent of the machine."""
+    """Return a digest of the sentences of evaluation sets and of their order, the same on every machine."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         digest.update(f"{len(text)} pairs\n".encode())

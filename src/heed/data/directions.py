@@ -1,11 +1,11 @@
-"""Directions of translation."""
+"""Translation directions: pairs of a source and a target language."""
 
 from typing import NamedTuple
 
 from heed.errors import HeedError
 
 LANGUAGE_TAG = "<2"
-"""How the tag of a target language starts: "<2de>"."""
+"""Prefix of language tags, such as "<2de>"."""
 
 
 class Direction(NamedTuple):
@@ -19,22 +19,22 @@ class Direction(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The first token of a source that tells the model the target language (Johnson et al. 2017, §3)."""
+        """The token at the start of a source that selects the target language (Johnson et al. 2017, §3)."""
         return language_tag(self.tgt_lang)
 
     def reversed(self) -> "Direction":
-        """Return the other direction of the two languages."""
+        """Return the direction from the target to the source language."""
         return Direction(self.tgt_lang, self.src_lang)
 
     @classmethod
     def parse(cls, name: str, *, where: str = "") -> "Direction":
-        """Return the direction with a name such as "en-de".
+        """Parse a name such as "en-de".
 
         Args:
-            where: what the name is, for the message.
+            where: prefix of the error message, such as an option's name.
 
         Raises:
-            HeedError: if it does not name two different languages.
+            HeedError: if the name is not two different languages.
         """
         languages = name.split("-")
         if len(languages) != 2 or not all(languages) or languages[0] == languages[1]:

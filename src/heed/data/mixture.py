@@ -1,4 +1,4 @@
-"""Several texts mixed by weight: which sentence comes from which text, as a function of the position alone."""
+"""Mix several texts by weight: the text at each position is a function of the position alone."""
 
 import math
 from bisect import bisect_left
@@ -13,26 +13,26 @@ from heed.data.text import Text
 from heed.errors import HeedError
 
 FRAME = 10_000
-"""Sentences after which the schedule repeats: this many consecutive ones contain each text in exact proportion."""
+"""Period of the schedule: every this many consecutive sentences contain each text in exact proportion."""
 
 EPOCHS_KEPT = 4
-"""Epochs of a text whose order is remembered."""
+"""Epochs of a text whose order is cached."""
 
 
 class Schedule:
-    """For each position from ``first`` on, the text that its sentence comes from. The pattern, a frame, repeats.
+    """Assigns a text to each position, in a repeating pattern called a frame.
 
     Args:
-        counts: how often each text is in a frame.
+        counts: sentences of each text in a frame.
         first: position at which the schedule starts.
-        before: sentences of each text before it.
+        before: sentences of each text before this position.
     """
 
     def __init__(self, counts: Sequence[int], *, first: int = 0, before: IntArray | int = 0) -> None:
         self.counts = np.array(counts, dtype=np.int64)
         self.size = int(self.counts.sum())
         self.first, self.before = first, before
-        # Texts are spread evenly: of as many equal parts of the frame as a text has sentences, one is in each middle.
+        # Spread each text evenly: a text of n sentences divides the frame into n parts, with one in each middle.
         times = np.concatenate([(np.arange(count) + 0.5) / max(1, count) for count in counts])
         texts = np.repeat(np.arange(len(counts)), counts)
         self._texts = texts[np.lexsort((texts, times))]
@@ -40,18 +40,18 @@ class Schedule:
         self._in_frame = np.concatenate([np.zeros((1, len(counts)), np.int64), in_frame])
 
     def drawn(self, position: int) -> IntArray:
-        """Return how many sentences of each text are before a position."""
+        """Return the number of sentences of each text before a position."""
         frames, slot = divmod(position - self.first, self.size)
         drawn: IntArray = self.before + frames * self.counts + self._in_frame[slot]
         return drawn
 
     def texts(self, first: int, stop: int) -> IntArray:
-        """Return the text of each position."""
+        """Return the index of the text at each position."""
         return self._texts[np.arange(first - self.first, stop - self.first) % self.size]
 
 
 def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
-    """Return how often each text is in a frame: in proportion to its weight, rounded by largest remainders.
+    """Return the sentences of each text in a frame: proportional to its weight, rounded by largest remainders.
 
     Raises:
         HeedError: if a weight is so small that the text would never be drawn.
@@ -69,14 +69,13 @@ def frame_counts(weights: Sequence[float], names: Sequence[str]) -> list[int]:
 
 
 class MixtureOrder(Order):
-    """The endless sequence of the sentences of a mixture. Each text is repeated in a new order as often as needed.
+    """The endless sequence of a mixture's sentences. Each text repeats as needed, every time in a new order.
 
     Args:
         pairs: the pairs of all texts.
-        texts: the texts.
         weights: share of each text in the sentences, relative to the other texts.
-        seed: of the orders.
-        step_tokens: target tokens of an optimizer step, which decide where a text starts that starts later.
+        seed: seed of the orders.
+        step_tokens: target tokens of an optimizer step, to convert ``from_step`` to a position.
 
     Raises:
         HeedError: if no text starts at step 0, or a weight is too small.
@@ -91,7 +90,7 @@ class MixtureOrder(Order):
         self._epoch_steps = pairs.tgt_tokens / step_tokens
         self._epoch_order = lru_cache(EPOCHS_KEPT * len(texts))(self._new_epoch_order)
         self._schedules: list[Schedule] = []
-        """One for each step at which texts start."""
+        """One for each step at which a text starts."""
         self._starts = sorted({text.from_step for text in texts} - {0})
         for step in (0, *self._starts):
             first = self.position_of(math.ceil(step * step_tokens)) if step else 0
@@ -100,7 +99,7 @@ class MixtureOrder(Order):
             self._schedules.append(Schedule(counts, first=first, before=self.drawn(first) if step else 0))
 
     def drawn(self, position: int) -> IntArray:
-        """Return how many sentences of each text are before a position."""
+        """Return the number of sentences of each text before a position."""
         return next(part for part in reversed(self._schedules) if part.first <= position).drawn(position)
 
     def steps(self, epochs: float) -> int:
@@ -108,7 +107,7 @@ class MixtureOrder(Order):
         return max(1, round(epochs * self._epoch_steps))
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
-        # Of all epochs, whatever the limit: a resumed run, which may have another one, must cut the same pools.
+        # Ignore max_epochs: a resumed run may change it, and must cut the same pools.
         epochs = range(max(1, int(first / self._epoch_steps)), int(last / self._epoch_steps) + 2)
         ends = {self.steps(number) for number in epochs}
         return [step for step in sorted({*self._starts, *ends}) if first < step < last]
@@ -123,7 +122,7 @@ class MixtureOrder(Order):
         return bisect_left(range(high), tokens, lo=high // 2, key=self.tokens_before)
 
     def rows(self, first: int, stop: int) -> IntArray:
-        """Return the rows of the pairs of these positions. The epoch of a pair's text is part of its row."""
+        """Return the rows of the pairs at these positions. A row also encodes the epoch of the pair's text."""
         ends = [*(schedule.first for schedule in self._schedules[1:]), stop]
         texts = np.concatenate(
             [
@@ -147,7 +146,7 @@ class MixtureOrder(Order):
         return epoch * order.tgt_tokens + (self._epoch_order(text, epoch).tokens_before(rest) if rest else 0)
 
     def _rows(self, text: int, first: int, stop: int) -> IntArray:
-        """Return the rows of some sentences of a text, by how many of it were drawn before."""
+        """Return the rows of the sentences ``first`` to ``stop`` of a text, counted over all its epochs."""
         rows, size = [np.zeros(0, np.int64)], self._epoch_order(text, 0).length
         for epoch in range(first // size, -(-stop // size)):
             start = epoch * size

@@ -1,4 +1,4 @@
-"""Noise in training sources: what people type differs from what corpora hold."""
+"""Add noise to training sources, because users type text that is less clean than corpora."""
 
 import random
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from heed.options import Probability
 
 PUNCTUATION = ".!?…。！？"
-"""Marks at the end of a sentence that may be left out or repeated."""
+"""Marks at the end of a sentence that noise omits or repeats."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """Changes source sentences at random, so that a model learns to translate text that is not well written.
+    """Changes source sentences at random, so that a model learns to translate badly written text.
 
-    The changes are independent of each other. Targets stay as they are (Belinkov and Bisk 2018; Karpukhin et al. 2019).
+    The changes are independent. Targets are unchanged (Belinkov and Bisk 2018; Karpukhin et al. 2019).
     """
 
     upper: Probability = 0.0
@@ -22,9 +22,9 @@ class Noise:
     title: Probability = 0.0
     """Probability that every word of a sentence starts with an upper-case letter."""
     typos: Probability = 0.0
-    """Probability of a typing error in a word: two letters swapped, one left out, or one typed twice."""
+    """Probability of a typing error in a word: two letters swapped, one omitted, or one typed twice."""
     punctuation: Probability = 0.0
-    """Probability that the mark at the end of a sentence is left out or repeated."""
+    """Probability that the mark at the end of a sentence is omitted or repeated."""
 
     def __call__(self, sentence: str, rng: random.Random) -> str:
         """Return a sentence with noise."""

@@ -26,12 +26,12 @@ class View(NamedTuple):
 
 
 class TrainingPairs:
-    """All training pairs: those of each view, one after the other.
+    """All training pairs: the concatenation of all views.
 
-    Rows are counted on from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
+    Row numbers continue from epoch to epoch: row ``len(pairs)`` is row 0 in the second epoch.
 
     Args:
-        views: the texts, in each direction in which they are used.
+        views: each text in each of its directions.
     """
 
     def __init__(self, views: Sequence[View]) -> None:
@@ -46,9 +46,8 @@ class TrainingPairs:
             for (first, stop), number in zip(pairwise(self._first_row), self._view_of_batch, strict=True)
         ]
         self.chunk_starts = np.append(np.concatenate(starts), len(self))
-        """Row of the first pair of each chunk, and the number of pairs at the end."""
+        """Row of the first pair of each chunk, followed by the number of pairs."""
         tokens = [view.store.chunk_tokens[:, :: -1 if view.swapped else 1] for view in views]
-        # With EOS.
         self.chunk_tgt_tokens = np.concatenate([part[:, 1] for part in tokens]) + np.diff(self.chunk_starts)
         """Target tokens of each chunk, including EOS."""
         self.src_tokens = sum(
@@ -72,7 +71,7 @@ class TrainingPairs:
 
     def read(self, rows: IntArray) -> Pairs:
         """Return the pairs of these rows, in their order, without tags."""
-        # Batch by batch: lists of different batches could be taken together only from a copy of all batches.
+        # Read batch by batch: Arrow would copy all batches to take lists from several.
         numbers = self._batch_of(rows)
         by_batch = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[by_batch])) + 1
@@ -86,7 +85,7 @@ class TrainingPairs:
         return Pairs(rows, pairs[src], pairs[tgt])
 
     def tagged(self, pairs: Pairs) -> Pairs:
-        """Return pairs with the tags of their direction in front of their sources."""
+        """Return the pairs with the tags of their view at the start of their sources."""
         if not any(view.tags for view in self.views):
             return pairs
         # An empty source stays empty.
@@ -105,14 +104,14 @@ class TrainingPairs:
 
 
 class Order(ABC):
-    """Says which pair is at each position. `position_of` finds the position that a number of tokens leads to."""
+    """A sequence of training pairs, and the number of target tokens before each position."""
 
     pairs: TrainingPairs
     length: int | None = None
     """Number of positions; None: endless."""
 
     def boundaries(self, first: int, last: int) -> Sequence[int]:
-        """Return the steps between two others before which a pool must end."""
+        """Return the steps between ``first`` and ``last`` at which a pool must end."""
         return ()
 
     @abstractmethod
@@ -121,26 +120,26 @@ class Order(ABC):
 
     @abstractmethod
     def position_of(self, tokens: int) -> int:
-        """Return the first position before which there are at least this many target tokens."""
+        """Return the first position with at least this many target tokens before it."""
 
     @abstractmethod
     def rows(self, first: int, stop: int) -> IntArray:
-        """Return the rows of the pairs from one position to before another."""
+        """Return the rows of the pairs at positions ``first`` to ``stop`` - 1."""
 
     def read(self, first: int, stop: int) -> Pairs:
-        """Return the pairs from one position to before another, without tags."""
+        """Return the pairs at positions ``first`` to ``stop`` - 1, without tags."""
         return self.pairs.read(self.rows(first, stop))
 
 
 class EpochOrder(Order):
-    """All pairs once: the chunks in random order, and in a chunk the order in which they are stored.
+    """Every pair once, in random order of the chunks. The pairs of a chunk keep their stored order.
 
-    The stored order is random too, and the pairs of some hundred chunks are shuffled together (`heed.data.steps`).
+    The stored order is random too, and `heed.data.steps` shuffles the pairs of some hundred chunks together.
 
     Args:
         pairs: the training pairs.
-        seed: of the order.
-        text: the only text of the pairs that is read; None: all of them.
+        seed: seed of the order.
+        text: index of the text to read; None: all texts.
     """
 
     def __init__(self, pairs: TrainingPairs, *, seed: Sequence[int], text: int | None = None) -> None:
@@ -173,6 +172,6 @@ class EpochOrder(Order):
         return self._first_rows[index] + positions - self._starts[index]
 
     def _read_chunk_ends(self, index: int) -> IntArray:
-        """Return the target tokens before each pair of a chunk, and at its end those of all."""
+        """Return the cumulative target tokens of a chunk's pairs, starting with 0."""
         lengths = self.read(*self._starts[index : index + 2].tolist()).tgt_lengths + 1
         return np.cumsum(np.append(0, lengths))

@@ -18,13 +18,13 @@ from heed.files import replacing
 IntArray = npt.NDArray[np.int64]
 
 SIZES, TOKENS = "pairs.json", "tokens.npy"
-"""Files beside those of the pairs, so that no start of a training reads the lengths of all pairs."""
+"""Files with the sizes of all chunks, so that starting a training need not read the length of every pair."""
 
 CHUNKS = 2**16
-"""Chunks of a text, unless they would be larger than ``MAX_CHUNK``: enough to shuffle by chunks."""
+"""Number of chunks of a text, unless chunks would be larger than ``MAX_CHUNK``: enough to shuffle by chunks."""
 
 MAX_CHUNK = 256
-"""Largest number of pairs of a chunk: some 15 kB of ids for each side, which a disk reads as fast as a single page."""
+"""Largest number of pairs of a chunk: about 15 kB of ids per side. A disk reads them as fast as a single page."""
 
 BATCH = 4096
 """Largest number of pairs of an Arrow record batch in a file."""
@@ -41,20 +41,20 @@ def lengths(ids: pa.ListArray) -> IntArray:
 
 
 def flatten(ids: pa.ListArray) -> tuple[npt.NDArray[np.integer[Any]], IntArray]:
-    """Return the ids of all lists in one array, and the start of each list in it with the end of the last."""
+    """Return the concatenated ids of all lists, and the offsets: the start of each list, then the end of the last."""
     offsets = ids.offsets.to_numpy().astype(np.int64)
     return ids.flatten().to_numpy(), offsets - offsets[0]
 
 
 def unflatten(values: npt.NDArray[np.integer[Any]], lengths: IntArray) -> pa.ListArray:
-    """Return the lists of these lengths in ``values``."""
+    """Cut ``values`` into lists of these lengths."""
     offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sentence pairs in memory, as token ids without BOS and EOS; pair i is ``src[i]``, ``tgt[i]``."""
+    """Sentence pairs in memory, as token ids without BOS and EOS. Pair i is ``src[i]``, ``tgt[i]``."""
 
     rows: IntArray
     """Index of each pair in the training set."""
@@ -75,13 +75,13 @@ class Pairs:
         return lengths(self.tgt)
 
     def take(self, index: IntArray) -> "Pairs":
-        """Return some of the pairs."""
+        """Return the pairs with these indices."""
         rows = pa.array(index)
         return Pairs(self.rows[index], self.src.take(rows), self.tgt.take(rows))
 
     @classmethod
     def concatenate(cls, parts: Sequence["Pairs"]) -> "Pairs":
-        """Return the pairs of all parts."""
+        """Return the concatenation of all parts."""
         return cls(
             np.concatenate([part.rows for part in parts]),
             pa.concat_arrays([part.src for part in parts]),
@@ -91,15 +91,15 @@ class Pairs:
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """Training pairs as they are stored: in record batches, which are read in chunks.
+    """Stored training pairs: record batches, read in chunks.
 
     Args:
-        batches: with the columns "src" and "tgt", which are lists of ids without BOS and EOS.
-        chunk: pairs of a chunk; the last one of a batch may have fewer.
+        batches: record batches with the columns "src" and "tgt": lists of ids without BOS and EOS.
+        chunk: pairs of a chunk; the last chunk of a batch may have fewer.
         chunk_tokens: source and target tokens of each chunk, without EOS (chunks × 2).
         longest: tokens of the longest source, the longest target and the longest pair, without EOS.
-        digest: of the content; the same for the same text and tokenizer.
-        folder: of the files.
+        digest: digest of the content, a function of the text and the tokenizer.
+        folder: folder of the files.
     """
 
     batches: Sequence[pa.RecordBatch]
@@ -111,7 +111,7 @@ class StoredPairs:
 
     @classmethod
     def load(cls, folder: Path) -> "StoredPairs":
-        """Return the pairs that `heed.data.preparation` wrote to the cache. Their files are memory-mapped."""
+        """Memory-map the pairs that `heed.data.preparation` wrote to the cache."""
         digests = read_digests(folder)
         digest = hashlib.blake2b(digest_size=16)
         for file in _shard_files(folder):
@@ -125,7 +125,7 @@ class StoredPairs:
 
 
 def describe_pairs(folder: Path, chunk: int) -> None:
-    """Write the sizes of all chunks beside the files of a folder."""
+    """Write the sizes of all chunks to the folder of the pairs."""
     longest, tokens = np.zeros(3, np.int64), []
     for batch in _map_batches(folder):
         src, tgt = lengths(batch["src"]), lengths(batch["tgt"])
@@ -138,7 +138,7 @@ def describe_pairs(folder: Path, chunk: int) -> None:
 
 
 def shard_file(folder: Path, number: int) -> Path:
-    """Return the path of a file with some of the pairs."""
+    """Return the path of the file with this number."""
     return folder / f"shard-{number:05}.arrow"
 
 
@@ -166,5 +166,5 @@ def chunk_size(pairs: int) -> int:
 
 
 def batch_rows(chunk: int) -> int:
-    """Return the number of pairs of a record batch, which holds whole chunks."""
+    """Return the number of pairs of a record batch: a multiple of the chunk size."""
     return chunk * (BATCH // chunk)

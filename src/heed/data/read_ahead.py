@@ -1,4 +1,4 @@
-"""Read ahead in a thread, so that training does not wait for what can be prepared meanwhile."""
+"""Prepare batches in a thread while the model trains."""
 
 import time
 from collections import deque
@@ -16,23 +16,19 @@ class _End:
 
 
 class ReadAhead(IterableDataset[Item]):
-    """The items of another dataset, which a thread prepares up to ``depth`` items ahead.
+    """Yields the items of an iterable. A thread prepares up to ``depth`` items in advance.
 
-    An exception in the thread is raised where its item would be. The thread ends with the items, when the iteration is
-    abandoned, and at `close`.
+    An exception in the thread is raised in place of its item. The thread ends after the last item, when the iteration
+    is abandoned, and at `close`.
 
-    Not a worker process of `DataLoader`: it would import torch before the first step, and could not start the process
-    that draws segmentations.
-
-    Args:
-        items: what is read. It is iterated over in the thread.
-        depth: items that are ready at most.
+    A worker process of `DataLoader` would delay the first step by importing torch, and could not start the process of
+    `heed.data.augmentation`.
     """
 
     def __init__(self, items: Iterable[Item], *, depth: int) -> None:
         self.items, self.depth = items, depth
         self.wait_seconds = 0.0
-        """How long the reader has waited for items."""
+        """Seconds that the consumer has waited for items."""
         self._thread: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> Iterator[Item]:
@@ -56,6 +52,6 @@ class ReadAhead(IterableDataset[Item]):
             thread.shutdown(cancel_futures=True)
 
     def close(self) -> None:
-        """End the thread, if there is one. The iteration must not go on."""
+        """End the thread, if there is one. The iteration must not continue."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)

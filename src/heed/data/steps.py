@@ -1,7 +1,7 @@
-"""Batching: which sentences are in which optimizer step and micro-batch.
+"""Batching: assign sentence pairs to optimizer steps and micro-batches.
 
 An epoch is cut into steps of about ``batch_tokens`` target tokens, and a step into micro-batches that fit on a device.
-The devices divide a step's micro-batches among them, so a step has the same sentences on any number of devices.
+The devices share a step's micro-batches, so a step has the same sentences on any number of devices.
 """
 
 import math
@@ -17,24 +17,24 @@ from heed.errors import HeedError
 from heed.options import AtLeast0, AtLeast1, validated
 
 CPU_TOKENS = 8192
-"""``device_tokens`` on a CPU, where larger micro-batches are not faster. A constant, so that all machines cut steps
-into the same micro-batches: other ones change rounding and dropout masks."""
+"""``device_tokens`` on a CPU, where larger micro-batches are not faster. It is the same on all machines, because a
+different value changes rounding and dropout masks."""
 
 CUDA_MULTIPLE = 8
-"""``pad_to_multiple`` on CUDA: tensor cores multiply 16-bit matrices in tiles of 8."""
+"""``pad_to_multiple`` on CUDA, because tensor cores multiply 16-bit matrices in tiles of 8."""
 
 
 class Step(NamedTuple):
     """The sentence pairs of one optimizer step."""
 
     micro_batches: list[IntArray]
-    """Indices of the pairs of each micro-batch, which is one forward and backward pass."""
+    """Indices of the pairs of each micro-batch (one forward and backward pass)."""
     tgt_tokens: int
     """Target tokens of the whole step, including EOS, without padding."""
 
 
 class Pool(NamedTuple):
-    """Consecutive pairs of an order, which are sorted by length together and cut into steps."""
+    """Consecutive pairs of an order that are sorted by length together and cut into steps."""
 
     first: int
     """Position of the first pair."""
@@ -47,24 +47,24 @@ class Pool(NamedTuple):
 
 
 def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
-    """Return (index within the step, pairs) of the micro-batches of process ``rank``."""
+    """Return (index within the step, indices of the pairs) of the micro-batches of process ``rank``."""
     return list(enumerate(step.micro_batches))[rank::world_size]
 
 
 @validated("batching.")
 class Planner:
-    """Plans optimizer steps, with the memory of one pool of sentences.
+    """Plans optimizer steps, using memory for one pool of sentences.
 
-    Sentence pairs come in random order. They are sorted by length within a pool to need little padding. The steps of a
-    pool are shuffled again, so that lengths do not drift during the pool.
+    Sentence pairs come in random order. They are sorted by length within a pool, to reduce padding. The steps of a
+    pool are then shuffled, so that lengths do not drift.
 
     Args:
-        batch_tokens: target tokens of a step, including EOS. Steps deviate from it by at most two sentences, except
-            those of an epoch's last pool, which have 0.75 to 1.5 times as many tokens.
+        batch_tokens: target tokens of a step, including EOS. Steps deviate from it by at most two sentences. Steps of
+            an epoch's last pool have 0.75 to 1.5 times as many tokens.
         device_tokens: maximum of rows × (source length + target length) in a micro-batch, with padding. "auto":
             ``CPU_TOKENS`` on a CPU; on a GPU, as much as fits into its memory (set later by `heed.training.memory`).
-        pad_to_multiple: lengths of micro-batches are multiples of it. "auto": ``CUDA_MULTIPLE`` on CUDA (set later by
-            the data module), 1 elsewhere.
+        pad_to_multiple: pad the lengths of micro-batches to a multiple of this. "auto": ``CUDA_MULTIPLE`` on CUDA (set
+            later by the data module), 1 elsewhere.
         pool: sentence pairs that are sorted together. A larger pool needs less padding, but its order is less random.
         seed: seed of the order, together with the epoch.
     """
@@ -82,21 +82,18 @@ class Planner:
         self.device_tokens = CPU_TOKENS if device_tokens == "auto" else device_tokens
         self.auto_multiple = pad_to_multiple == "auto"
         self.multiple = 1 if pad_to_multiple == "auto" else pad_to_multiple
-        """Lengths of micro-batches are multiples of it."""
         self.batch_tokens = batch_tokens
         self.pool = pool
         self.seed = seed
 
     def pools(self, order: Order, *, start: int = 0, growth: float = 1.0) -> Iterator[Pool]:
-        """Return the pools of an order, from the one that contains the step ``start`` on.
+        """Yield the pools of an order, starting with the pool that contains step ``start``.
 
-        A pool starts and ends where a whole number of steps is complete, so that no step is smaller than the others.
-        This is computed from the number of tokens before a position, without planning what is before.
+        A pool contains a whole number of steps, so that no step is smaller than the others. Its boundaries are computed
+        from the number of tokens before a position, without planning earlier pools.
 
         Args:
-            order: the pairs.
-            start: index of a step.
-            growth: how many times as many tokens the pairs will have when they are trained on (BPE-dropout).
+            growth: target tokens of the pairs with BPE-dropout divided by those without it.
         """
         step_tokens = self.batch_tokens / growth
 
@@ -104,16 +101,16 @@ class Planner:
         last = length if order.length is None else -(-order.length // self.pool)
 
         def steps_before(number: int) -> int:
-            """Return the steps that are complete before pool ``number``, or all steps if there is no such pool."""
+            """Return the steps that end before pool ``number``, or all steps if there is no such pool."""
             if number >= last:
                 return max(1, round(order.tokens_before(int(length)) / step_tokens))
-            # One step's tokens are left to the next pool. Otherwise the last pool could have less than one step.
+            # Leave the tokens of one step to the next pool. Otherwise the last pool could have less than one step.
             return max(0, int(order.tokens_before(number * self.pool) / step_tokens) - 1)
 
         def position_of(step: int, pool: int) -> int:
             return int(length) if pool >= last else order.position_of(math.ceil(step * step_tokens))
 
-        # The last pool before which at most ``start`` steps are complete; pool 0 starts with step 0.
+        # Find the last pool with at most ``start`` steps before it. Pool 0 starts with step 0.
         high = 1
         while high < last and steps_before(high) <= start:
             high *= 2
@@ -134,9 +131,8 @@ class Planner:
         """Return the steps of a pool. Every pair is in exactly one step.
 
         Args:
-            pool: the pool.
-            pairs: its pairs; the micro-batches hold indices into them.
-            seed: of the order of the steps.
+            pairs: the pool's pairs. The micro-batches hold indices into them.
+            seed: seed of the order of the steps.
 
         Raises:
             HeedError: if a single pair exceeds ``device_tokens``.
@@ -149,7 +145,7 @@ class Planner:
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
     def limit_micro_batches(self, device_tokens: int) -> None:
-        """Set ``device_tokens`` where it is "auto" and a GPU's memory decides."""
+        """Set ``device_tokens`` if it is "auto" and depends on a GPU's memory."""
         self.device_tokens = device_tokens
 
     def check_length(self, longest: int) -> None:
@@ -164,7 +160,7 @@ class Planner:
     def _cut_step(self, rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> Step:
         """Cut the pairs of a step into as few micro-batches of equal size as fit into ``device_tokens``."""
         src, tgt = src_lengths[rows], tgt_lengths[rows]
-        # More than two micro-batches are rounded up to a multiple of four, which keeps 2 or 4 devices equally busy.
+        # Round up more than two micro-batches to a multiple of four, to keep 2 or 4 devices equally busy.
         count = -(-int((src + tgt).sum()) // self.device_tokens)
         while True:
             if count > 2:
@@ -175,7 +171,7 @@ class Planner:
             count += 1
 
     def padded_tokens(self, src_lengths: IntArray, tgt_lengths: IntArray) -> int:
-        """Return rows × (source length + target length): the tokens of a micro-batch with these pairs, with padding."""
+        """Return rows × (source length + target length): the padded tokens of a micro-batch with these pairs."""
         return len(src_lengths) * int(self._padded(src_lengths.max()) + self._padded(tgt_lengths.max()))
 
     def _padded(self, lengths: IntArray) -> IntArray:
@@ -184,10 +180,10 @@ class Planner:
 
 
 def _sort_by_length(rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray) -> IntArray:
-    """Return ``rows`` in an order in which neighbours need little padding on both sides.
+    """Sort ``rows`` so that neighbours need little padding on both sides.
 
-    The order is by the length of the longer side, then by source minus target length: ascending if the longer side is
-    even and descending if it is odd, so that the difference does not jump where the longer side grows.
+    Sort by the length of the longer side, then by source minus target length. The second key ascends if the longer side
+    is even and descends if it is odd, so that it does not jump where the longer side grows.
     """
     src, tgt = src_lengths[rows], tgt_lengths[rows]
     longer, difference = np.maximum(src, tgt), src - tgt
@@ -195,7 +191,7 @@ def _sort_by_length(rows: IntArray, src_lengths: IntArray, tgt_lengths: IntArray
 
 
 def _split_evenly(rows: IntArray, weights: IntArray, count: int) -> list[IntArray]:
-    """Split ``rows`` into ``count`` consecutive parts of about equal weight, without the parts that would be empty."""
+    """Split ``rows`` into ``count`` consecutive parts of about equal weight; omit empty parts."""
     ends = np.cumsum(weights)
     # A row belongs to the part that contains its midpoint on the scale of cumulative weights.
     part = ((2 * ends - weights) * count // (2 * ends[-1])).astype(np.int64)

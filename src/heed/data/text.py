@@ -1,4 +1,4 @@
-"""Parallel text: where it comes from, and small sets of it in memory."""
+"""Parallel text: its sources, and small sets in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,10 +11,10 @@ from heed.errors import HeedError
 from heed.progress import progress_bar
 
 BLOCK = 20_000
-"""Sentence pairs that are held as Python strings at a time: a few MB."""
+"""Sentence pairs held as Python strings at a time: a few MB."""
 
 Advance = Callable[[int], None]
-"""Reports progress: called with the bytes read since the last call."""
+"""Reports progress. It is called with the number of bytes read since the last call."""
 
 
 @dataclass(frozen=True)
@@ -43,35 +43,35 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
 
     @property
     def size(self) -> int:
-        """How many bytes ``blocks`` reads."""
+        """Number of bytes that ``blocks`` reads."""
 
     def identity(self) -> tuple[Any, ...]:
-        """Return what the prepared text is cached by: paths, sizes and times of the files, and how they are read."""
+        """Return the cache key of the input: paths, sizes and times of the files, and how they are read."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         """Yield the pairs, about ``BLOCK`` at a time.
 
         Raises:
-            HeedError: naming the file and, if possible, the line that is missing or invalid.
+            HeedError: naming the invalid file and, if possible, the line.
         """
 
 
 @dataclass(frozen=True)
 class Text:
-    """A training text: where it comes from, and how it is used.
+    """A training text: its sources, and how it is used.
 
     Args:
         sources: its inputs.
         direction: its languages.
-        name: its name in a mixture; "" if there is no other text.
-        weight: its share of the sentences, relative to the other texts; None: decided by its size.
-        from_step: optimizer step from which on it is drawn.
-        tag: first token of its sources, such as "<crawl>"; None: no tag.
-        noise: of its sources; None: no noise.
+        name: its name in a mixture, otherwise "".
+        weight: its share of the sentences, relative to the other texts; None: determined by its size.
+        from_step: first optimizer step that may use it.
+        tag: first token of its source sentences, such as "<crawl>"; None: no tag.
+        noise: noise in its source sentences; None: no noise.
         min_score: drop pairs with a lower score; None: no limit.
     """
 
@@ -87,7 +87,7 @@ class Text:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Sentence pairs in memory: an evaluation set, or a generated corpus, which is a source too."""
+    """Sentence pairs in memory. It is also a `Source`, for generated training text."""
 
     src: list[str]
     tgt: list[str]
@@ -136,7 +136,7 @@ class ParallelText:
 
 @dataclass
 class WordCounts:
-    """How often each word occurs on both sides of some pairs. Words are what stands between spaces and tabs."""
+    """Counts of the words on both sides of some pairs. Words are separated by spaces and tabs."""
 
     src: Counter[str] = field(default_factory=Counter)
     tgt: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""Subword tokenizers, with SentencePiece. No slow imports at module level, so that ``heed translate`` starts fast."""
+"""Subword tokenizers, with SentencePiece. It has no slow imports, so that ``heed translate`` starts fast."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ class Tokenizer:
     """Converts between sentences and token ids, with one SentencePiece model per language or a joint one.
 
     For a model of several target languages, every source starts with a tag for the target language (Johnson et al.
-    2017, §3). The tags are control pieces of the joint vocabulary. Sources get the first one, see `towards`.
+    2017, §3). The tags are control pieces of the joint vocabulary. The first tag is the default, see `towards`.
 
     Args:
         src, tgt: serialized SentencePiece models. ``tgt`` None: ``src`` is a joint model of both languages.
-        threads: that encode a list of sentences; -1: one for each core.
+        threads: number of threads to encode a list of sentences; -1: one per core.
     """
 
     def __init__(self, src: bytes, tgt: bytes | None, *, threads: int = -1) -> None:
         self.threads = threads
         self.joint = tgt is None
         self.models = src, tgt
-        """The serialized models, as given."""
+        """The serialized models."""
         models = [src] if tgt is None else [src, tgt]
         processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
         self._src, self._tgt = processors[0], processors[-1]
@@ -40,14 +40,14 @@ class Tokenizer:
         pieces = range(FIRST_TAG, self.src_vocab)
         tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
-        """Ids of the tags of target languages; empty for a tokenizer of one target language."""
+        """Ids of the language tags; empty with a single target language."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of training texts (`heed.data.text.Text`)."""
         self._tag = list(self.language_tags.values())[:1]
 
     @property
     def processors(self) -> tuple[spm.SentencePieceProcessor, spm.SentencePieceProcessor]:
-        """SentencePiece's processors of source and target."""
+        """The SentencePiece processors of source and target."""
         return self._src, self._tgt
 
     @property
@@ -62,12 +62,12 @@ class Tokenizer:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The language tags, such as "<2de>"; empty for a tokenizer of one target language."""
+        """The language tags, such as "<2de>"; empty with a single target language."""
         return tuple(self.language_tags)
 
     @property
     def tag_ids(self) -> tuple[int, ...]:
-        """The id of the tag with which sources start; nothing if they have none."""
+        """The id of the tag at the start of every source; empty without tags."""
         return tuple(self._tag)
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
@@ -86,7 +86,7 @@ class Tokenizer:
         return ids
 
     def towards(self, tgt_lang: str) -> "Tokenizer":
-        """Return the tokenizer that tags sources for a target language, if there is a tag for it."""
+        """Return a tokenizer that tags sources for a target language, if this language has a tag."""
         other = copy(self)
         if (tag := language_tag(tgt_lang)) in self.language_tags:
             other._tag = [self.language_tags[tag]]
@@ -95,8 +95,8 @@ class Tokenizer:
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Return the target sentences of token ids. PAD, BOS and EOS are dropped; line breaks become spaces.
 
-        Decoding inverts encoding except for leading, trailing and repeated spaces, and for "▁" (U+2581), which
-        SentencePiece reads as a space.
+        Decoding inverts encoding except for leading, trailing and repeated spaces, and for "▁" (U+2581), a space for
+        SentencePiece.
         """
         kept = [[int(token) for token in sentence if token not in (PAD, BOS, EOS)] for sentence in ids]
         return [text.replace("\n", " ").replace("\r", " ") for text in self._tgt.decode(kept)]
@@ -106,11 +106,11 @@ class Tokenizer:
         return list(self._src.decode([list(sentence) for sentence in ids]))
 
     def src_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of source ids; "▁" starts a word."""
+        """Return the pieces of source ids. "▁" starts a word."""
         return [self._src.id_to_piece(int(token)) for token in ids]
 
     def tgt_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of target ids; "▁" starts a word."""
+        """Return the pieces of target ids. "▁" starts a word."""
         return [self._tgt.id_to_piece(int(token)) for token in ids]
 
     def save(self, folder: Path) -> None:
@@ -125,9 +125,6 @@ class Tokenizer:
     def load(cls, folder: Path, *, threads: int = -1) -> "Tokenizer":
         """Read a tokenizer that `save` wrote.
 
-        Args:
-            threads: see `Tokenizer`.
-
         Raises:
             HeedError: if the files are missing, are not SentencePiece models, or have other ids for special symbols.
         """
@@ -136,7 +133,7 @@ class Tokenizer:
         for name in _files(joint=joint):
             file = folder / name
             if not file.is_file():
-                raise HeedError(f"{folder} holds no tokenizer: neither tokenizer.model, nor src.model and tgt.model.")
+                raise HeedError(f"{folder} holds no tokenizer: neither tokenizer.model nor src.model and tgt.model.")
             models.append(file.read_bytes())
             processor = spm.SentencePieceProcessor()
             try:

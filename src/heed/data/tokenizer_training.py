@@ -1,4 +1,4 @@
-"""Training of subword tokenizers, on the counted words of a sample of the training text."""
+"""Train subword tokenizers on the word counts of a sample of the training text."""
 
 import hashlib
 import io
@@ -26,10 +26,10 @@ from heed.progress import announced
 from heed.symbols import BOS, EOS, PAD, UNK
 
 THREADS = 4
-"""Threads of SentencePiece's training. A constant, because unigram models depend on the number of threads."""
+"""Threads of SentencePiece's training. It is constant, because unigram models depend on it."""
 
 SECONDS_PER_SENTENCE = {"bpe": 2e-6, "unigram": 1e-5}
-"""Rough duration of SentencePiece's training, which reports no progress."""
+"""Rough duration of SentencePiece's training, because it reports no progress."""
 
 BYTES = 256
 """Number of pieces that byte fallback adds."""
@@ -44,12 +44,12 @@ class TokenizerTrainer:
 
     Args:
         kind: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
-        joint: one vocabulary for both languages, which tied embeddings need, or one per language.
-        vocab_size: pieces per vocabulary, including special symbols. "auto": a size that suits the text
-            (`auto_vocab_size`), or fewer pieces if the text does not have as many.
+        joint: one vocabulary for both languages, as tied embeddings require, instead of one per language.
+        vocab_size: pieces per vocabulary, including special symbols. "auto": `auto_vocab_size`, or fewer pieces if the
+            text does not have as many.
         byte_fallback: encode unknown characters as bytes, so that no text is unknown.
-        character_coverage: fraction of the text's characters, in [0.98, 1], that are covered by pieces; the rarest
-            characters are left out.
+        character_coverage: fraction of the text's characters, in [0.98, 1], that pieces cover. The rarest characters
+            have no pieces.
         normalization: SentencePiece's normalization rule. "identity" keeps the text; "nmt_nfkc" changes it (№ to No).
         max_sentences: train on a random sample of about this many sentences per side.
         bpe_dropout: rate of BPE-dropout in the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
@@ -75,15 +75,13 @@ class TokenizerTrainer:
             )
 
     def train(self, text: TrainingTexts, cache_dir: Path | str, *, tags: Sequence[str] = ()) -> Tokenizer:
-        """Return a tokenizer trained on this text. It is cached: trained once per text and settings.
+        """Return a tokenizer trained on this text. It is trained once per text and settings.
 
         Args:
-            text: the training pairs.
-            cache_dir: folder of the cache.
-            tags: language tags of a model of several target languages, and tags of texts, see `Tokenizer`.
+            tags: language tags and tags of texts, see `Tokenizer`.
 
         Raises:
-            HeedError: if ``vocab_size`` is impossible for this text; the message contains the bound.
+            HeedError: if ``vocab_size`` is impossible for this text. The message contains the bound.
         """
         if tags and not self.joint:
             raise HeedError(
@@ -109,9 +107,8 @@ class TokenizerTrainer:
         """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
 
         Args:
-            words: of the sample.
-            pairs: number of pairs of the whole text, which decides ``vocab_size="auto"``.
-            tags: language tags.
+            words: word counts of the sample.
+            pairs: number of pairs of the whole text, for ``vocab_size="auto"``.
         """
         share = words.pairs / pairs
         if self.joint:
@@ -121,8 +118,8 @@ class TokenizerTrainer:
     def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
         size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size
         model = io.BytesIO()
-        # SentencePiece splits sentences into words and counts them, so words with their counts give the same BPE model
-        # as sentences, in a fraction of the time. Sorted, because unigram models depend on the order.
+        # SentencePiece splits sentences into words and counts them, so word counts give the same BPE model in a
+        # fraction of the time. They are sorted, because unigram models depend on the order.
         counted = sorted(((word, count) for word, count in words.items() if word), key=lambda item: (-item[1], item[0]))
         try:
             spm.SentencePieceTrainer.train(
@@ -152,13 +149,13 @@ class TokenizerTrainer:
         """Return a vocabulary size for which most pieces are frequent enough to be learned (Gowda and May 2020).
 
         A corpus of N characters gets 4 √N pieces up to N = 4 million, then growing with N^¼, up to 32,000. The alphabet
-        (thousands of characters in Chinese) and the special pieces are added. For English and German that is 1,272 for
-        500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
+        (thousands of characters in Chinese) and the special pieces are added. For English and German the size is 1,272
+        for 500 pairs of Multi30k, 7,520 for all 29,000, about 13,000 for IWSLT (160,000 pairs) and 32,000 for WMT
         (4,500,000), as in the literature.
 
         Args:
-            words: of one language or two, in a sample of the text.
-            share: of the text that is in the sample.
+            words: word counts of one or two languages in a sample of the text.
+            share: fraction of the text in the sample.
         """
         counts: Counter[str] = Counter()
         for word, count in words.items():
@@ -175,15 +172,12 @@ class TokenizerTrainer:
 
 
 def _explain_error(message: str, size: int) -> str:
-    """Translate an error message of SentencePiece into one about heed's options."""
+    """Return an error message of SentencePiece in terms of heed's options."""
     if largest := re.search(r"too high \(\d+\).*<= (\d+)", message):
-        return (
-            f"tokenizer.vocab_size={size} is more than this text has pieces: the largest possible is {largest[1]} "
-            "(auto chooses a suitable size)."
-        )
+        return f"tokenizer.vocab_size={size} must be at most {largest[1]} for this text (auto chooses a suitable size)."
     if least := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return (
-            f"tokenizer.vocab_size={size} is less than the text's alphabet: the smallest possible is {least[1]} "
+            f"tokenizer.vocab_size={size} must be at least {least[1]} to hold the alphabet of this text "
             "(auto chooses a suitable size; a lower tokenizer.character_coverage encodes more characters as bytes)."
         )
     if "all_chars_count" in message:

@@ -1,4 +1,4 @@
-"""The training text of a run: one text, or several that are mixed by weight."""
+"""The training text of a run: one text, or a mixture of several."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +17,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """All training text: one text, or several that are mixed.
+    """All training text: one text, or a mixture of several.
 
     Args:
-        texts: the texts.
         temperature: a text of n pairs without a weight has the weight n^(1 / temperature).
     """
 
@@ -60,7 +59,7 @@ class TrainingTexts:
 
     @property
     def digest(self) -> str:
-        """Digest of the selected pairs; of a mixture, of its texts and their weights."""
+        """Digest of the selected pairs. For a mixture, the digest of its texts and their weights."""
         if not self.is_mixture:
             return self.texts[0].digest
         mixed = [
@@ -70,14 +69,14 @@ class TrainingTexts:
         return hashlib.blake2b(repr(mixed).encode(), digest_size=16).hexdigest()
 
     def describe_cleaning(self) -> str:
-        """Return what the cleaning rules dropped, text by text, for the user."""
+        """Return a report of what the cleaning rules dropped from each text."""
         return "\n".join(f"{part.text.name}: {part.report}".removeprefix(": ") for part in self.texts)
 
     def call_with_words(self, function: Callable[[WordCounts], Result], at_most: int) -> Result:
-        """Return the result of a function of the words in a sample of about ``at_most`` pairs.
+        """Apply a function to the word counts of a sample of about ``at_most`` pairs, and return its result.
 
-        A mixture is sampled in proportion to the weights. If a text is large, the function is called in a worker
-        process, whose memory is freed with it.
+        A mixture is sampled in proportion to the weights. For a large text the function runs in a worker process, so
+        that its memory is freed.
         """
         weights, counts = self.weights, WordCounts()
         with Workers.started(max(part.preparation.workers_for(part.clean.chars) for part in self.texts)) as workers:

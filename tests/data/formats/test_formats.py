@@ -267,7 +267,7 @@ def test_columns_by_number_and_scores(folder: Path) -> None:
     assert "data.src_field and data.tgt_field are both 2" in files_error(folder, options | {"tgt_field": "'2'"})
     assert "needs data.score_field" in files_error(folder, {**options, "min_score": "0.5"})
     (folder / "t.tsv").write_text("high\tone\teins\n")
-    assert "t.tsv, line 1: field '1' is 'high', which is not a number" in files_error(
+    assert "t.tsv, line 1: field '1' is not a number: 'high'" in files_error(
         folder, {**options, "score_field": "'1'", "min_score": "0.5"}
     )
 
@@ -335,7 +335,7 @@ def test_other_columns_are_not_decoded() -> None:
 
 def test_a_translation_that_is_no_text_is_refused() -> None:
     dataset = Dataset.from_dict({"translation": [{"en": 1, "de": "b"}]})
-    with pytest.raises(HeedError, match=r"repository, column translation\.en: it holds int64 values"):
+    with pytest.raises(HeedError, match=r"repository, column translation\.en must hold text, but holds int64 values"):
         ParallelText.read([DatasetSource(dataset, "repository", ("en", "de"))])
 
 

@@ -1,1 +1,1 @@
-"""The kinds of corpora, one for each file of ``conf/data``. Their ``load()`` returns a `heed.data.corpus.Corpus`."""
+"""The kinds of corpora that ``conf/data`` selects. ``load()`` of each returns a `heed.data.corpus.Corpus`."""

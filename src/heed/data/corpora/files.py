@@ -37,17 +37,17 @@ class FilesCorpus(CorpusOptions):
     folder stands for the files in it.
 
     Args:
-        train, valid: lists of entries, which are concatenated. ``train`` may also be a mixture: a mapping from names to
-            `TextOptions`, and ``valid`` a mapping from directions ("en-de") to lists. Its first direction is that of
-            the texts and test sets that do not name theirs.
-        temperature: of a mixture without weights: a text of n pairs gets the weight n^(1 / temperature), so that a
+        train: list of entries, which are concatenated, or a mixture: a mapping from names to `TextOptions`.
+        valid: list of entries, or a mapping from directions ("en-de") to lists. The first direction is the default of
+            training texts and test sets.
+        temperature: for a mixture without weights: a text of n pairs gets the weight n^(1 / temperature), so that a
             higher temperature draws small texts more often (Arivazhagan et al. 2019, §4.2). None: 1.
         test: a mapping from names of test sets to lists of entries, or one list. A list of one entry is the test set
-            "test"; each entry of a longer list is a test set named after its (source) file. None: there is no test set.
-            A name that is a direction or ends with one ("news-en-de") is a set of this direction.
-        src_field, tgt_field: fields of a file with both sides: columns of a table by their names in the first line or
-            by their numbers from 1; "translation.de" is a field of a nested mapping.
-        score_field: field of a score of each pair, such as those of bicleaner or LASER; None: there is none.
+            "test"; each entry of a longer list is a test set named after its (source) file. None: no test set.
+            A name that ends with a direction ("news-en-de") sets the direction of the test set.
+        src_field, tgt_field: fields of a file with both sides: column names in the first line of a table, or column
+            numbers from 1. "translation.de" is a field of a nested mapping.
+        score_field: field with a score of each pair, for example from bicleaner or LASER; None: no scores.
         min_score: train only on pairs with at least this score.
         src_lang, tgt_lang: language codes. None: guess from the suffixes of the first training files (a.en, a.de) or
             from the field names; otherwise recognise Chinese, Japanese and Korean by their script; otherwise "und".
@@ -113,12 +113,12 @@ class FilesCorpus(CorpusOptions):
         return self.build("files", train, sets, tests, temperature=self.temperature or 1.0)
 
     def _read(self, entries: Sequence[Entry], direction: Direction | None) -> ParallelText:
-        """Read an evaluation set. It has no scores, which are for training."""
+        """Read an evaluation set. Its score field, if any, is ignored."""
         fields = replace(self.fields, score=None, languages=direction or self.fields.languages)
         return ParallelText.read(source for entry in entries for source in find_sources(entry, fields))
 
     def _direction_of_test(self, name: str, own: Direction) -> Direction:
-        """Return the direction of a test set: the one that its name ends with, or the only one.
+        """Return the direction of a test set: the one at the end of its name, or the only direction.
 
         Raises:
             HeedError: if the name does not end with one of several directions.
@@ -131,20 +131,16 @@ class FilesCorpus(CorpusOptions):
             return direction
         if len(self.valid_entries) > 1:
             raise HeedError(
-                f"data.test: the name of the test set {name} must end with its direction, such as {name}-{own}: there "
-                f"are {', '.join(sorted(map(str, known)))}."
+                f"data.test: the name of the test set {name} must end with its direction, such as {name}-{own} "
+                f"(directions: {', '.join(sorted(map(str, known)))})."
             )
         return own
 
     def _check_suffixes(self, own: Direction, test_directions: Mapping[str, Direction]) -> None:
-        """Check that the suffixes of no pair of files say that its sides are swapped.
-
-        Raises:
-            HeedError: naming the pair, and the training files from whose suffixes its direction was guessed.
-        """
+        """Raise a HeedError if the suffixes of a pair of files contradict the pair's direction."""
         first = next(iter(self.texts.values()))
         is_given = first.languages or any(self.fields.languages)
-        origin = "" if is_given else f", that of [{','.join(first.entries[0])}] in data.train"
+        origin = "" if is_given else f" (from [{','.join(first.entries[0])}] in data.train)"
         sets = [("train", text.languages or own, text.entries) for text in self.texts.values()]
         sets += [("valid", direction or own, entries) for direction, entries in self.valid_entries.items()]
         sets += [("test", direction, self.test_entries[name]) for name, direction in test_directions.items()]
@@ -174,13 +170,13 @@ class TextOptions:
 
     Args:
         files: list of entries, as ``train``.
-        direction: its languages, such as "en-fr". None: those of the corpus.
-        weight: its share of the sentences, relative to the other texts. None: by its size and ``data.temperature``.
-        from_step: optimizer step from which on it is drawn.
-        tag: first token of its sources, such as "<crawl>", which tells the model what kind of text it is (Caswell et
-            al. 2019). None: no tag.
+        direction: source and target language, such as "en-fr". None: the corpus's direction.
+        weight: share of the sentences, relative to the other texts. None: by size and ``data.temperature``.
+        from_step: first optimizer step that may use this text.
+        tag: first token of its sources, such as "<crawl>", to tell the model the kind of text (Caswell et al. 2019).
+            None: no tag.
         noise: the arguments of its `heed.data.noise.Noise`. None: ``data.noise``.
-        src_field, tgt_field, score_field, min_score: None: those of the corpus.
+        src_field, tgt_field, score_field, min_score: None: the options of the corpus.
     """
 
     files: Sequence[FileEntry]
@@ -206,7 +202,7 @@ class TextOptions:
             )
 
     def fields(self, default: Fields) -> Fields:
-        """Return the fields of its files; those that it does not name are the default ones."""
+        """Return the fields of its files, with ``default`` for fields that it does not set."""
         return replace(
             default,
             src=str(self.src_field or default.src),
@@ -216,18 +212,18 @@ class TextOptions:
         )
 
     def check(self, where: str, default: Fields) -> None:
-        """Raise a HeedError if it has one field for both sides, or a threshold and no scores."""
+        """Raise a HeedError if both sides have the same field, or ``min_score`` is set without a score field."""
         fields = self.fields(default)
         if fields.src == fields.tgt:
             raise HeedError(
-                f"{where}src_field and {where}tgt_field are both {fields.src}: give the field of the source and that "
-                "of the target."
+                f"{where}src_field and {where}tgt_field are both {fields.src}: give one field for the source and "
+                "another for the target."
             )
         if self.min_score is not None and fields.score is None:
             raise HeedError(f"{where}min_score needs {where}score_field, the field or column of the scores.")
 
     def build(self, name: str, direction: Direction, fields: Fields, min_score: float | None) -> Text:
-        """Return the text. What it does not name is that of the corpus."""
+        """Return the text, with the corpus's options for those that it does not set."""
         fields = self.fields(fields)
         return Text(
             [source for entry in self.entries for source in find_sources(entry, fields)],
@@ -256,7 +252,7 @@ def _parse_mixture(train: Mapping[str, Mapping[str, Any]]) -> dict[str, TextOpti
 def _parse_valid(
     valid: Sequence[FileEntry] | Mapping[str, Sequence[FileEntry]],
 ) -> dict[Direction | None, list[Entry]]:
-    """Return the entries of the validation sets by direction; None for a set that does not name it."""
+    """Return the entries of the validation sets by direction; the key None stands for an unnamed direction."""
     if not isinstance(valid, Mapping):
         return {None: parse_entries("valid", valid)}
     if not valid:
@@ -291,7 +287,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
     named: dict[str, list[Entry]] = {}
     for entry in entries:
         stem = re.sub(r"\.\w+$", "", without_compression(Path(entry[0]).name))
-        # Results are UTF-8, file names may not be; and the name of a test set is part of file names.
+        # results.json is UTF-8, but file names need not be. A set's name also becomes part of file names.
         stem = re.sub(r"[\ud800-\udfff*?\[\]]", "_", stem)[:80] or "test"
         name, number = stem, 2
         while name in {"train", "valid", *named}:
@@ -304,14 +300,14 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 
 def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the suffixes of two names if they are language codes. None: a suffix is none, or both are the same."""
+    """Return the suffixes of two names, None where a suffix is no language code or both are the same."""
     found = [re.search(r"\.([a-z]{2,3}([-_][A-Za-z]+)*)$", without_compression(name)) for name in names]
     src, tgt = (code[1] if code and code[1] not in {"src", "tgt", "trg", "txt"} else None for code in found)
     return (src, tgt) if src != tgt else (None, None)
 
 
 def _language_of_script(sentences: Sequence[str]) -> str:
-    """Recognise Japanese, Korean and Chinese, which have their own BLEU tokenizers, by script; otherwise "und"."""
+    """Return "ja", "ko" or "zh" by script, because these need their own BLEU tokenizers; otherwise "und"."""
     scripts = [unicodedata.name(letter, "").split(" ")[0] for letter in "".join(sentences[:200]) if letter.isalpha()]
     for language, script in (("ja", "HIRAGANA"), ("ko", "HANGUL"), ("zh", "CJK")):
         if scripts.count(script) > 0.2 * len(scripts):

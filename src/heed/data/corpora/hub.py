@@ -21,15 +21,15 @@ class HubCorpus(CorpusOptions):
 
     Args:
         name: name of the corpus in results.
-        repository: hub repository (or the path of a local copy), with the columns ``src_lang`` and ``tgt_lang`` or with
-            a column "translation" that has these fields; None if there is none.
+        repository: hub repository, or the path of a local copy. It has the columns ``src_lang`` and ``tgt_lang``, or a
+            column "translation" with these fields. None: no repository.
         config: configuration of the repository ("de-en"); None: the only one.
         revision: commit of the repository; None: the newest.
-        splits: the repository's names of "train", "valid" and "test". test None: there is no test set.
+        splits: the repository's names of "train", "valid" and "test". "test" None: no test set.
         root: a folder to read instead of the hub, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the
             hub.
-        stems: file names of "train", "valid" and "test" in ``root``, without suffix; of several test sets a mapping
-            from their names, and those after the first are scored if their files are there.
+        stems: file names of "train", "valid" and "test" in ``root``, without suffix. For several test sets "test" is
+            a mapping from their names; all but the first are optional.
         src_lang, tgt_lang: language codes: columns of the repository or suffixes of the files.
         Others: see `CorpusOptions`.
 
@@ -65,7 +65,7 @@ class HubCorpus(CorpusOptions):
         return self.build(self.name, [train], [valid], tests)
 
     def _sources(self, split: str) -> dict[str, Source]:
-        """Return the sets of a split: one, or of a folder several test sets; none if there is no test set."""
+        """Return the sets of a split by name: several only for test sets in a folder, none without a test set."""
         if self.splits[split] is None:
             return {}
         stems = self.stems[split]
@@ -78,9 +78,7 @@ class HubCorpus(CorpusOptions):
             return {name: p for name, p in files.items() if name == first or (p.src.exists() and p.tgt.exists())}
         use_folder = f"set data.root=DIR to a folder with {stems[first]}.{src}, {stems[first]}.{tgt} and so on."
         if self.repository is None:
-            raise HeedError(
-                f"{self.name} is in no hub repository that keeps its test set apart from training: {use_folder}"
-            )
+            raise HeedError(f"No hub repository of {self.name} separates its test set from training text: {use_folder}")
         dataset = load_split(
             self.repository, str(self.splits[split]), config=self.config, revision=self.revision, otherwise=use_folder
         )

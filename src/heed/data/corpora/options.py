@@ -1,4 +1,4 @@
-"""What all kinds of corpora share: their options, and the steps from texts and sets to a corpus."""
+"""The options that all kinds of corpora share, and how their texts and sets become a corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ class CorpusOptions:
         reverse: swap source and target.
         both_directions: train one model on every pair in both directions, distinguished by language tags.
         noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
-        max_train: train on a sample of this many clean pairs of each text; None: on all.
-        max_eval: use the first pairs of each validation and test set only, this many; None: all.
+        max_train: train on a sample of this many clean pairs of each text; None: all.
+        max_eval: use only this many pairs from the start of each validation and test set; None: all.
         max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
         cleaning: the rules for training pairs.
         preparation: how the training text is prepared.
-        cache_dir: folder of what is prepared.
+        cache_dir: folder of the cache.
     """
 
     reverse: bool
@@ -54,10 +54,10 @@ class CorpusOptions:
         *,
         temperature: float = 1.0,
     ) -> Corpus:
-        """Return the corpus: reverse, clean and select the training text.
+        """Clean and select the training text, apply ``reverse``, and return the corpus.
 
         Args:
-            train: the texts of a mixture, or one with the name "".
+            train: the texts of a mixture, or one text with the name "".
             valid: one set, or one for each direction.
             tests: sets by name.
             temperature: see `TrainingTexts`.
@@ -71,7 +71,7 @@ class CorpusOptions:
                 f"data.both_directions=true needs two different languages, but both are {same[0].src_lang!r}: set "
                 "data.src_lang and data.tgt_lang."
             )
-        # The whole sets, so that the training text does not depend on `max_eval`.
+        # Compare with whole sets, so that the training text does not depend on `max_eval`.
         texts = TrainingTexts(self._select(train, [*valid, *tests.values()]), temperature)
         corpus = Corpus(
             name,
@@ -84,7 +84,7 @@ class CorpusOptions:
         return corpus
 
     def _select(self, texts: Sequence[Text], held_out: Sequence[EvaluationSet]) -> list[TrainingText]:
-        """Select the training pairs of each text. Of duplicates across texts, the heaviest text keeps its own."""
+        """Select the training pairs of each text. A pair in several texts is kept in the heaviest one."""
         default = parse_noise(self.noise)
         selected: dict[str, TrainingText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
@@ -101,7 +101,7 @@ class CorpusOptions:
                 swapped=self.reverse,
                 preparation=self.preparation,
                 cache_dir=Path(self.cache_dir),
-                # Equal pairs of other languages ("OK" is "OK" in German and in French) are no duplicates.
+                # Equal pairs of different languages ("OK" in German and in French) are not duplicates.
                 heavier=[other for other in selected.values() if other.text.direction == text.direction],
             )
             if not len(found):
@@ -114,7 +114,7 @@ class CorpusOptions:
 
 
 def parse_noise(given: Mapping[str, Any] | None) -> Noise | None:
-    """Return the noise with these arguments; None for none.
+    """Return the noise with these arguments, or None without arguments.
 
     Raises:
         HeedError: if an argument is unknown or out of range.
@@ -129,6 +129,6 @@ def _check_targets(corpus: Corpus) -> None:
         if part.direction.tgt_lang not in trained:
             option = f"data.{name.replace('-', '.', 1)}" if name in corpus.valid else f"data.test.{name}"
             raise HeedError(
-                f"{option} is a set of {part.direction}, but no training text has the target language "
-                f"{part.direction.tgt_lang}: add one, with `direction: {part.direction}`, or leave the set out."
+                f"{option} has the direction {part.direction}, but no training text has the target language "
+                f"{part.direction.tgt_lang}: add one with `direction: {part.direction}`, or leave the set out."
             )

@@ -1,7 +1,7 @@
 """``data=opus``: corpora of OPUS, WMT and other collections, downloaded by mtdata (Gowda et al. 2021).
 
-mtdata is called as a program, because its requirements exclude those of heed's other extras: it may be installed in an
-environment of its own. It writes two text files for each corpus, which are read like ``data=files``.
+mtdata runs as a separate program, because its requirements conflict with heed's other extras. It may be installed in
+its own environment. It writes two text files for each corpus, which are read like ``data=files``.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from heed.options import AtLeast1, validated
 from heed.progress import announced
 
 ROLES = {"train": "train-parts", "dev": "tests", "test": "tests"}
-"""mtdata's names of training, validation and test sets, and the folders in which it writes their files."""
+"""mtdata's names of training, validation and test sets, and the folders to which it writes them."""
 
 DOWNLOAD = "download.json"
 """File of the cache that lists the files of a download."""
@@ -41,9 +41,9 @@ class OpusCorpus(CorpusOptions):
 
     Args:
         train, valid, test: lists of IDs such as OPUS-tatoeba-v20230412-deu-eng. Each test corpus is a test set; None:
-            there is none. No corpus may be in two of them.
+            no test set. No corpus may be in two lists.
         command: the program and its first arguments: "mtdata", a path to it, or "uvx mtdata".
-        num_jobs: downloads at a time.
+        num_jobs: number of parallel downloads.
         src_lang, tgt_lang: ISO 639-1 or 639-3 codes ("de" or "deu").
         Others: see `CorpusOptions`.
 
@@ -72,7 +72,7 @@ class OpusCorpus(CorpusOptions):
         self.folder = Path(self.cache_dir) / "opus" / key
 
     def load(self) -> Corpus:
-        """Download the corpora unless they have been before, read them and clean the training pairs.
+        """Download the corpora unless they are in the cache, read them, and clean the training pairs.
 
         Raises:
             HeedError: if mtdata is not installed or fails, or a file is invalid.
@@ -93,10 +93,10 @@ class OpusCorpus(CorpusOptions):
         )
 
     def _download(self, folder: Path) -> None:
-        for earlier in folder.glob("download-*"):  # of an interrupted attempt, whose mtdata may still be writing
+        for earlier in folder.glob("download-*"):  # of an interrupted attempt: its mtdata may still be writing
             shutil.rmtree(earlier, ignore_errors=True)
         download = Path(mkdtemp(prefix="download-", dir=folder))
-        # Without --merge, which writes all training text a second time; heed itself drops duplicates.
+        # No --merge: it would write all training text a second time, and heed drops duplicates itself.
         command = [*self.program, "-no-pb", "get", "--langs", f"{self.src_lang}-{self.tgt_lang}"]
         for role, ids in self.ids.items():
             command += [f"--{role}", *ids] if ids else []
@@ -116,7 +116,7 @@ class OpusCorpus(CorpusOptions):
                 f"data=opus with data.command={shlex.join(self.program)}",
                 "mtdata",
                 "opus",
-                otherwise="install mtdata in an environment of its own and set data.command to its path",
+                otherwise="install mtdata in its own environment and set data.command to its path",
             )
         corpora = f"{sum(map(len, self.ids.values()))} corpora (log: {log})"
         with announced("Downloading with mtdata", corpora, expected_seconds=60), log.open("wb") as output:
@@ -136,7 +136,7 @@ def _split_command(command: str) -> list[str]:
 
 
 def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
-    """Raise a HeedError if an ID is of another form or given twice, or if there is none for a split that needs some."""
+    """Raise a HeedError if an ID is malformed or given twice, or if training or validation has no IDs."""
     seen: dict[str, str] = {}
     for option, ids in given.items():
         if not ids and option != "data.test":
@@ -148,14 +148,14 @@ def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
                     "(`mtdata list -l de-en` lists them)."
                 )
             if name in seen:
-                raise HeedError(f"{option}: {name} is in {seen[name]} already: give every corpus once.")
+                raise HeedError(f"{option}: {name} is already in {seen[name]}: give every corpus once.")
             seen[name] = option
 
 
 def _find_files(folder: Path) -> dict[str, dict[str, list[str]]]:
     """Return the files of a download by role and ID, the source first.
 
-    mtdata 0.5 ends with mtdata.signature.txt: a command line, with standard language codes and IDs, that repeats it.
+    mtdata 0.5 writes mtdata.signature.txt last. It is a command line, with standard language codes and IDs.
 
     Raises:
         HeedError: if it wrote something else.
@@ -173,12 +173,12 @@ def _find_files(folder: Path) -> dict[str, dict[str, list[str]]]:
         return files
     except (OSError, IndexError, KeyError) as error:
         raise HeedError(
-            f"{folder} is not as mtdata 0.5 writes it ({error}): install this version, and set data.command to it."
+            f"{folder} does not have the layout of mtdata 0.5 ({error}): install it, and set data.command to it."
         ) from error
 
 
 def _pair(name: str, src_lang: str) -> list[str]:
-    """Return the source and the target file of a corpus, whose ID ends with their languages in any order."""
+    """Return the source and the target file of a corpus. Its ID ends with both languages, in any order."""
     languages = name.split("-")[-2:]
     if languages[0].split("_")[0] != src_lang.split("_")[0]:
         languages.reverse()

@@ -47,14 +47,14 @@ class SyntheticCorpus(CorpusOptions):
         self.reverse = self.reverse != (self.src_lang == "de")  # the grammar generates English sources
 
     def load(self) -> Corpus:
-        """Generate the corpus: the same one on every machine for the same seed and sizes."""
+        """Generate the corpus. It is a function of the seed and the sizes, on every machine."""
         sets = {name: EvaluationSet(text, Direction("en", "de")) for name, text in self._splits().items()}
         train, valid, test, long = (sets[name] for name in ("train", "valid", "test", "long"))
         texts = [Text([train.text], train.direction)]
         return self.build("synthetic", texts, [valid], {"test": test, "long": long})
 
     def _splits(self) -> dict[str, ParallelText]:
-        """Generate the splits, or read them where an earlier run with this version of the grammar has written them."""
+        """Return the splits, generated once per seed, sizes and version of the grammar."""
         from heed import synthetic
 
         def build(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Entries of ``data.train``, ``data.valid`` and ``data.test``: files, patterns and folders. Here a format is chosen."""
+"""Entries of ``data.train``, ``data.valid`` and ``data.test``: find their files, and choose a format by suffix."""
 
 import os.path
 import re
@@ -30,15 +30,15 @@ FORMATS: dict[str, Callable[[Path, Fields], Source]] = {
 """Formats with both sides in a file, by suffix. A compressed file has a second suffix (.tsv.gz)."""
 
 WILDCARD = r"(\*\*|\*|\?|\[[^]]+\])"
-"""A wildcard of a pattern."""
+"""A regular expression for a wildcard of a pattern."""
 
 
 def parse_entries(key: str, entries: Sequence[FileEntry]) -> list[Entry]:
     """Validate a list of entries from the command line.
 
     Args:
-        key: the option below ``data`` that is parsed, for messages.
-        entries: the value of the option.
+        key: name of the option below ``data``, for messages.
+        entries: value of the option.
 
     Raises:
         HeedError: naming the invalid entry.
@@ -54,8 +54,8 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
         raise HeedError(f"data.{key}: {entry} is not a pair of text files, '[[source file,target file]]'.")
     if len(names) == 2 and any(map(_format, names)):
         raise HeedError(
-            f"data.{key}: {names} is not a pair of text files, '[[source file,target file]]'. A table with both sides "
-            f"is given alone: '[{names[0]}]'."
+            f"data.{key}: {names} is not a pair of text files, '[[source file,target file]]'. Give a file with both "
+            f"sides alone: '[{names[0]}]'."
         )
     try:
         return tuple(str(Path(name).expanduser()) for name in names)
@@ -64,13 +64,13 @@ def _parse_entry(key: str, entry: FileEntry) -> Entry:
 
 
 def _format(name: str) -> str | None:
-    """Return the suffix of a format with both sides in a file; None for text files and folders."""
+    """Return the suffix if it is a key of `FORMATS`; None for text files and folders."""
     suffix = Path(without_compression(name)).suffix.lower()
     return suffix if suffix in FORMATS else None
 
 
 def find_sources(entry: Entry, fields: Fields) -> list[Source]:
-    """Return the sources of an entry: several for a pattern or a folder, in the order of their names.
+    """Return the sources of an entry, sorted by name: several for a pattern or a folder.
 
     Raises:
         HeedError: if nothing matches, the matches of a pair of patterns do not correspond, or a folder cannot be read.
@@ -84,25 +84,25 @@ def find_sources(entry: Entry, fields: Fields) -> list[Source]:
 
 
 def _pair_files(src: str, tgt: str) -> list[Source]:
-    """Return pairs of text files. Of two patterns, the files correspond in the order of their names."""
+    """Return pairs of text files. The matches of two patterns are paired in the order of their names."""
     src_files, tgt_files = _expand(src), _expand(tgt)
     if len(src_files) != len(tgt_files):
         raise HeedError(
-            f"{src} matches {len(src_files):,} files and {tgt} {len(tgt_files):,}: each source file needs its target "
-            "file, in the order of their names."
+            f"{src} matches {len(src_files):,} files and {tgt} matches {len(tgt_files):,}: each source file needs one "
+            "target file, in the order of their names."
         )
     for src_file, tgt_file in zip(src_files, tgt_files, strict=True):
         found = _wildcard_text(src, src_file), _wildcard_text(tgt, tgt_file)
         if len(found[0]) == len(found[1]) and found[0] != found[1]:
             raise HeedError(
-                f"{src_file} would be paired with {tgt_file}, but what {src} and {tgt} match in their names differs: "
-                "each source file needs its target file."
+                f"{src_file} would be paired with {tgt_file}, but the wildcards of {src} and {tgt} match different "
+                "text: each source file needs its target file."
             )
     return [TextFiles(*files) for files in zip(src_files, tgt_files, strict=True)]
 
 
 def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
-    """Return what each wildcard of a pattern stands for in a path that it matches; nothing for other paths."""
+    """Return the text that each wildcard of a pattern matches in a path; empty if the pattern does not match."""
     expressions = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
     expression = ""
     for number, piece in enumerate(re.split(WILDCARD, Path(pattern).as_posix())):
@@ -113,7 +113,7 @@ def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
 
 
 def _expand(name: str) -> list[Path]:
-    """Return the paths that a pattern matches, or the path. As in a shell, "*" matches no hidden file."""
+    """Return the paths that a pattern matches, or a plain path itself. As in a shell, "*" skips hidden files."""
     if not re.search(WILDCARD, name) or Path(name).exists():
         return [Path(name)]
     root = Path(Path(name).anchor)
@@ -140,10 +140,10 @@ def _open(path: Path, fields: Fields) -> list[Source]:
 def _open_folder(folder: Path, fields: Fields) -> list[Source]:
     """Return the files with both sides in a folder, and its pairs of text files NAME.SRC_LANG and NAME.TGT_LANG.
 
-    Hidden files are skipped, such as those that macOS adds.
+    Hidden files, which macOS adds, are skipped.
 
     Raises:
-        HeedError: if a text file has no other side, or nothing is found.
+        HeedError: if a text file has no counterpart, or nothing is found.
     """
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     found: list[Source] = [FORMATS[suffix](file, fields) for file in files if (suffix := _format(file.name))]
@@ -163,6 +163,6 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
 
 
 def _files_by_stem(files: Sequence[Path], language: str | None) -> dict[str, Path]:
-    """Return the files whose suffix is a language by their names without it."""
+    """Return the files with a language as suffix, by their names without the suffix."""
     names = [(without_compression(file.name).rpartition("."), file) for file in files]
     return {stem: file for (stem, _, suffix), file in names if stem and suffix == language}

@@ -18,10 +18,10 @@ class Fields:
     """The fields of a file with both sides.
 
     Args:
-        src, tgt: names of the fields, or in a TSV or CSV file without header their numbers from 1 ("1", "2").
+        src, tgt: names of the fields, or column numbers from 1 in a TSV or CSV file without header ("1", "2").
             "translation.de" is a field of a nested mapping.
-        score: field of the score; None: there is none.
-        languages: language codes of source and target, which choose the sides of a TMX file.
+        score: field of the score; None: no scores.
+        languages: language codes of source and target, to select the sides of a TMX file.
     """
 
     src: str
@@ -31,7 +31,7 @@ class Fields:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All fields that are read."""
+        """All fields to read."""
         return (self.src, self.tgt) if self.score is None else (self.src, self.tgt, self.score)
 
     def values(self, record: Any) -> list[Any]:
@@ -43,16 +43,16 @@ class Fields:
         return [_get_field(record, name) for name in self.names]
 
     def check(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values of the fields as they are stored: sentences of one line, and a number.
+        """Return the values of the fields as single-line sentences and a number.
 
         Raises:
-            ValueError: if one is not text or not a number, or has a lone surrogate.
+            ValueError: if a sentence is not text or has a lone surrogate, or the score is not a number.
         """
         src, tgt, *scores = values
         for name, value in ((self.src, src), (self.tgt, tgt)):
             if not isinstance(value, str):
-                raise HeedError(f"field {name!r} is {value!r:.40}, which is not text.")
-            value.encode()  # a lone surrogate, which JSON can contain, raises UnicodeEncodeError
+                raise HeedError(f"field {name!r} is not text: {value!r:.40}.")
+            value.encode()  # raises UnicodeEncodeError for a lone surrogate, as JSON may contain
         return [one_line(src), one_line(tgt), *(_parse_score(score, str(self.score)) for score in scores)]
 
 
@@ -76,7 +76,7 @@ class RecordFile:
 
 
 def one_line(text: str) -> str:
-    """Return the text without a line end, and with a space for every line break inside."""
+    """Strip line ends, and replace line breaks inside the text by spaces."""
     return text.rstrip("\r\n").replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
@@ -90,9 +90,9 @@ def read_records(
     """Yield the pairs of records.
 
     Args:
-        records: their numbers, for messages, and their content.
-        parse: returns the values of the fields of a record, or None for one that is skipped. It may raise ValueError.
-        where: what is numbered: "a.tsv, line".
+        records: number, for messages, and content of each record.
+        parse: returns the values of a record's fields, or None to skip the record. It may raise ValueError.
+        where: prefix of the record's number in messages, such as "a.tsv, line".
 
     Raises:
         HeedError: naming the record that is invalid.
@@ -121,16 +121,16 @@ def _get_field(record: Any, field: str) -> Any:
         if not isinstance(value, Mapping) or key not in value:
             found = f"{', '.join(map(str, value)):.200}" if isinstance(value, Mapping) else f"{value!r:.40}"
             raise HeedError(
-                f"no field {field!r} (found: {found}); data.src_field, data.tgt_field and data.score_field choose the "
-                "fields."
+                f"no field {field!r} (found: {found}): set data.src_field, data.tgt_field and data.score_field to "
+                "existing fields."
             )
         value = value[key]
     return value
 
 
 def _parse_score(value: Any, field: str) -> float:
-    """Return a score. A missing one is NaN, which is below every threshold."""
+    """Return a score. A missing score is NaN and fails every threshold."""
     try:
         return math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError):
-        raise HeedError(f"field {field!r} is {value!r:.40}, which is not a number.") from None
+        raise HeedError(f"field {field!r} is not a number: {value!r:.40}.") from None

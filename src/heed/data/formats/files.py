@@ -1,4 +1,4 @@
-"""Input files as bytes. Compressed files are recognised by their first bytes and decompressed."""
+"""Read files as bytes. Compressed files are recognised by their first bytes and decompressed."""
 
 import bz2
 import lzma
@@ -17,24 +17,24 @@ COMPRESSIONS = {
     "gzip": rb"\x1f\x8b\x08",
     "xz": rb"\xfd7zXZ\x00",
     "bzip2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
-    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",  # a frame, or one that is skipped, with which pzstd starts
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",  # a frame, or the skippable frame that pzstd writes first
     "lz4": rb"\x04\x22\x4d\x18",
     "zip": rb"PK\x03\x04",
 }
-"""Compressed formats: a regular expression for the first bytes."""
+"""A regular expression for the first bytes of each compressed format."""
 
 UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
-"""Formats that are not read, and the command that decompresses them."""
+"""Unsupported formats, and the command that decompresses each."""
 
 SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
 """Suffixes of compressed files."""
 
 CHUNK = 2**16
-"""Bytes that are read from the disk at a time."""
+"""Bytes read from the disk at a time."""
 
 
 def file_identity(*files: Path) -> tuple[Any, ...]:
-    """Return paths, sizes and times of files: as long as they are the same, the content is assumed to be.
+    """Return paths, sizes and modification times of files. If these are equal, the content is assumed to be equal.
 
     Raises:
         HeedError: see `find_compression`.
@@ -75,25 +75,22 @@ def find_compression(file: Path) -> str | None:
     found = next((name for name, magic in COMPRESSIONS.items() if re.match(magic, start)), None)
     if found in UNSUPPORTED:
         raise HeedError(
-            f"{file} is compressed with {found}, which is not supported: decompress it first, for instance: "
+            f"{file} is compressed with {found}, an unsupported format: decompress it first, for instance: "
             f"{UNSUPPORTED[found]} {shlex.quote(str(file))}"
         )
     return found
 
 
 def without_compression(name: str) -> str:
-    """Return a file name without the suffix of a compressed file."""
+    """Return a file name without a suffix of `SUFFIXES`."""
     return name[: -len(Path(name).suffix)] if name.lower().endswith(SUFFIXES) else name
 
 
 def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
     """Yield the content of a file, decompressed, in chunks.
 
-    Args:
-        advance: is called with the number of bytes read from the disk.
-
     Raises:
-        HeedError: naming the file, if it is damaged.
+        HeedError: if the file is damaged.
     """
     compression = find_compression(file)
     try:
@@ -110,7 +107,7 @@ def read_bytes(file: Path, advance: Advance) -> Iterator[bytes]:
 
 
 def _decompressor(compression: str, file: Path) -> Callable[[], Any]:
-    """Return a function that returns a decompressor of one stream of a file."""
+    """Return a function that creates a decompressor for one stream."""
     if compression == "zstd":
         zstandard = require("zstandard", f"{file} is compressed, and reading it", "zstd")
         return zstandard.ZstdDecompressor().decompressobj
@@ -120,10 +117,10 @@ def _decompressor(compression: str, file: Path) -> Callable[[], Any]:
 
 
 def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Iterator[bytes]:
-    """Yield the content of a compressed file: of one stream or of several, with zeros between and after them.
+    """Yield the decompressed content of one or several streams, with zeros between and after them.
 
-    The readers of the standard library and of zstandard take some damaged files for shorter ones: they ignore
-    everything from the first bzip2 or xz stream on that is not valid, and a zstd file that ends too early.
+    The standard library and zstandard would silently cut some damaged files short: they ignore everything after an
+    invalid bzip2 or xz stream, and accept a truncated zstd file.
 
     Raises:
         OSError: if the file is damaged.
@@ -134,7 +131,7 @@ def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Itera
             stream = stream or new_stream()
             try:
                 content = stream.decompress(chunk)
-            except Exception as error:  # each library has a class of its own
+            except Exception as error:  # each library has its own class
                 raise OSError(first_line(error)) from error
             yield content
             chunk = stream.unused_data

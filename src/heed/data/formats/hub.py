@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub."""
+"""Read datasets of the Hugging Face hub."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TRANSLATION = "translation"
-"""Column whose fields are the sentences by language, in the datasets of WMT and OPUS."""
+"""Column of WMT and OPUS datasets that holds a mapping from languages to sentences."""
 
 
 def load_split(repository: str, split: str, *, config: str | None, revision: str | None, otherwise: str) -> "Dataset":
-    """Return a split of a dataset, downloaded unless it has been before.
+    """Return a split of a dataset. It is downloaded once.
 
     Args:
-        repository: of the hub, or the path of a local copy.
+        repository: a hub repository, or the path of a local copy.
         config: configuration; None: the only one.
         revision: commit; None: the newest.
-        otherwise: what the user can do if the hub cannot be reached, for the message.
+        otherwise: advice for the error message: what to do if the hub cannot be reached.
 
     Raises:
         HeedError: if it cannot be loaded.
@@ -38,7 +38,7 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
     if not reports_on_terminal():
         disable_progress_bars()  # datasets would write its bars to a log file
     try:
-        # Without network, load_dataset retries for long before it looks for an earlier download or fails.
+        # Without network, load_dataset retries for a long time before it uses an earlier download or fails.
         download = Path(settings.HF_DATASETS_CACHE, repository.replace("/", "___"))
         is_local = download.is_dir() or Path(repository).is_dir()
         if not is_local:
@@ -49,7 +49,7 @@ def load_split(repository: str, split: str, *, config: str | None, revision: str
             return load_dataset(repository, config, split=split, revision=revision)
     except Exception as error:  # the class depends on the versions of several HTTP libraries
         cause = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
-        # All lines of the message, because only the second one names the configurations to choose from.
+        # Keep all lines of the message: the second one names the configurations.
         reason = " ".join(str(cause).split()) or type(cause).__name__
         raise HeedError(
             f"{repository} could not be loaded from the Hugging Face hub ({reason:.300}): choose another data.config "
@@ -63,7 +63,7 @@ class DatasetSource:
 
     Args:
         dataset: the split, memory-mapped.
-        repository: its name.
+        repository: name of the dataset.
         languages: columns of source and target, or fields of the column "translation".
     """
 
@@ -93,10 +93,10 @@ class DatasetSource:
             advance(self.size * len(src) // len(sides))
 
     def _column(self, language: str, features: Mapping[str, Any]) -> str:
-        """Return the column of a language: of its name, or a field of the column "translation".
+        """Return the column named after a language, or the field of "translation" with this name.
 
         Raises:
-            HeedError: if there is none, or it does not hold text.
+            HeedError: if there is no such column, or it does not hold text.
         """
         column = language if language in features else f"{TRANSLATION}.{language}"
         if column not in features:
@@ -105,5 +105,5 @@ class DatasetSource:
                 f"{', '.join(name.removeprefix(f'{TRANSLATION}.') for name in features)}."
             )
         if (kind := getattr(features[column], "dtype", "nested")) not in ("string", "large_string"):
-            raise HeedError(f"{self.repository}, column {column}: it holds {kind} values but must hold text.")
+            raise HeedError(f"{self.repository}, column {column} must hold text, but holds {kind} values.")
         return column

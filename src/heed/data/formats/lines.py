@@ -1,4 +1,4 @@
-"""Lines of text files."""
+"""Read the lines of text files."""
 
 import shlex
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ def read_lines(file: Path, advance: Advance) -> Iterator[str]:
     """Yield the lines of a file. Only "\\n" ends a line; Python's text mode would also split at "\\r".
 
     Raises:
-        HeedError: naming the file, and the line that is not UTF-8.
+        HeedError: naming the line that is not UTF-8.
     """
     return chain.from_iterable(_read(file, advance))
 
@@ -44,14 +44,7 @@ def _whole_lines(file: Path, advance: Advance) -> Iterator[bytes]:
 
 
 def _decode(content: bytes, file: Path, first: int) -> str:
-    """Return the text of some lines.
-
-    Args:
-        first: lines before them.
-
-    Raises:
-        HeedError: naming the line that is not UTF-8 text.
-    """
+    """Decode lines that follow the first ``first`` lines of a file; raise a HeedError unless they are UTF-8 text."""
     try:
         if b"\0" not in content:
             return content.decode()

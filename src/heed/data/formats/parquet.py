@@ -32,12 +32,12 @@ class ParquetFile(RecordFile):
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        """Yield the open file, and turn the errors of Arrow, which has several classes, into a HeedError."""
+        """Yield the open file, and turn errors of Arrow into a HeedError."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            # An open file, because Arrow opens only UTF-8 paths. Checksums are verified if the file contains them.
+            # Arrow opens only UTF-8 paths, so Python opens the file. Checksums are verified if the file has them.
             with self.file.open("rb") as stream, pq.ParquetFile(stream, page_checksum_verification=True) as table:
                 yield table
         except HeedError:

@@ -15,7 +15,7 @@ from heed.errors import HeedError, first_line
 from heed.progress import print_line
 
 DEFAULT_NAMES = ("src", "tgt")
-"""The default of data.src_field and data.tgt_field, see conf/data/files.yaml."""
+"""Defaults of data.src_field and data.tgt_field, see conf/data/files.yaml."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class JsonLines(RecordFile):
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the fields of a table are.
+    """The columns of a table that hold the fields.
 
     Args:
-        indices: of source, target and score.
-        header: number of columns that the first line names; None: there is no such line.
+        indices: column indices of source, target and score.
+        header: number of columns in the header line; None: no header.
     """
 
     indices: tuple[int, ...]
@@ -52,10 +52,10 @@ class Columns:
             return None
         if len(row) <= max(self.indices):
             raise HeedError(
-                f"{len(row)} columns, but column {max(self.indices) + 1} is needed (data.src_field, data.tgt_field and "
-                "data.score_field choose the columns)."
+                f"{len(row)} columns, but column {max(self.indices) + 1} is needed: check data.src_field, "
+                "data.tgt_field and data.score_field."
             )
-        if self.header and any(row[self.header :]):  # part of a sentence may be in the wrong column
+        if self.header and any(row[self.header :]):  # part of a sentence may be in the next column
             raise HeedError(
                 f"{len(row)} columns, but the first line names {self.header} (a separator inside a sentence?)."
             )
@@ -63,36 +63,36 @@ class Columns:
 
 
 def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
-    """Return the columns of a table: by number, or by the names in the first line.
+    """Return the columns of a table, found by number or by name in the first line.
 
-    A table of two columns that has neither of the default names is read as source and target, with a line that says so.
+    A table of two columns without either default name is read as source and target, and a line on stderr says so.
 
     Raises:
-        HeedError: if there is no column of this name, or several.
+        HeedError: if no column has a field's name, or several have it.
     """
     if all(name.isdecimal() and int(name) > 0 for name in fields.names):
         return Columns(tuple(int(name) - 1 for name in fields.names), header=None)
     names = [name.strip() for name in header]
     if len(names) == 2 and fields.names == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
-        print_line(f"{file}: no column is called src or tgt, so its two columns are source and target from line 1 on.")
+        print_line(f"{file}: no column is called src or tgt: reading columns 1 and 2 as source and target.")
         return Columns((0, 1), header=None)
     if missing := [name for name in fields.names if name not in names]:
         raise HeedError(
             f"{file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field and "
             "data.tgt_field (and data.score_field) to column names of the first line, or to column numbers such as 1 "
-            "and 2 if the first line is no header."
+            "and 2 if there is no header."
         )
     if repeated := [name for name in fields.names if names.count(name) > 1]:
         raise HeedError(
             f"{file}, line 1: several columns are called {repeated[0]!r}: rename all but one, or delete this line and "
-            "choose columns by their numbers."
+            "choose columns by number."
         )
     return Columns(tuple(names.index(name) for name in fields.names), header=len(names))
 
 
 @dataclass(frozen=True)
 class TsvFile(RecordFile):
-    """A table with tabs between columns and without quotes: one pair per line. Empty lines are skipped."""
+    """A table with tabs between columns and without quoting: one pair per line. Empty lines are skipped."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         rows = self._rows(advance)
@@ -102,7 +102,7 @@ class TsvFile(RecordFile):
         yield from read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
 
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows, each with the number of its first line. An empty one has no columns."""
+        """Yield each row with the number of its first line. An empty row has no columns."""
         rows = (line.rstrip("\r") for line in read_lines(self.file, advance))
         return enumerate((row.split("\t") if row else [] for row in rows), 1)
 

@@ -35,7 +35,7 @@ class TextFiles:
         if self.src.samefile(self.tgt):
             raise HeedError(
                 f"{self.src} is given for both sides: give a source file and a target file, or one table with both "
-                "columns as '[table.tsv]' (to train on identical sides on purpose, give a copy of the file)."
+                "columns as '[table.tsv]' (to train on identical sides, give a copy of the file)."
             )
         src_lines, tgt_lines, count = read_lines(self.src, advance), read_lines(self.tgt, advance), 0
         while True:

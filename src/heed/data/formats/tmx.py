@@ -1,4 +1,4 @@
-"""TMX: translation memories."""
+"""Read TMX files (translation memories)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from heed.errors import HeedError, first_line
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 CODES = ("bpt", "ept", "ph", "it", "ut", "sub")
-"""Elements in a sentence that are not text."""
+"""Formatting codes: elements in a sentence that are not text."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TmxFile(RecordFile):
             raise HeedError(f"{self.file} has no unit in both {wanted} (its languages: {known}).")
 
     def _units(self, advance: Advance) -> Iterator[Element]:
-        """Yield the units one by one, so that memory does not grow with the file."""
+        """Yield the units one by one, in constant memory."""
         parser: Any = XMLPullParser(("start", "end"))
         body = Element("body")
         try:
@@ -69,7 +69,7 @@ def _text(element: Element) -> str:
 
 
 def _find_language(texts: Mapping[str, Element | None], wanted: str) -> Element | None:
-    """Return the text in a language: "en", or otherwise a variant of it such as "en-us"."""
+    """Return the text in a language such as "en", or else in a variant such as "en-us"."""
     codes = {_normal_code(code): text for code, text in texts.items()}
     variants = (text for code, text in codes.items() if code.split("-")[0] == wanted)
     return codes.get(wanted, next(variants, None))

@@ -1,4 +1,4 @@
-"""Clean text: the pairs of a training text that pass the cleaning rules, without duplicates, as Arrow files."""
+"""Clean a training text: write the pairs that pass the cleaning rules as Arrow files, and select among them."""
 
 import json
 import os
@@ -32,23 +32,22 @@ from heed.files import replacing
 from heed.progress import progress_bar
 
 SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
-"""The clean pairs of a block, in the order of the text: position, digest, and both sides."""
+"""The clean pairs of a block, in the order of the text: position, digest and both sides."""
 
 SELECTION = "selection.npy"
-"""File with two rows: the positions of the selected pairs among the clean ones, in ascending order, and their keys."""
+"""File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides which pairs are selected.
+    """The rules that select pairs.
 
     Args:
         cleaning: the cleaning rules.
-        min_score: see `Cleaning.violations`.
-        held_out: digests of held-out sentences, see `Cleaning.violations`.
-        swapped: whether source and target are swapped.
-        at_most: size of the sample with the smallest digests. It does not depend on the order of the text, which may be
-            sorted by length, and smaller samples are subsets of larger ones. None: all clean pairs.
+        min_score, held_out: see `Cleaning.violations`.
+        swapped: swap source and target.
+        at_most: sample this many pairs, those with the smallest digests; None: all clean pairs. The sample does not
+            depend on the order of the text, and smaller samples are subsets of larger ones.
     """
 
     cleaning: Cleaning
@@ -59,19 +58,15 @@ class Rules:
 
 
 class CleanText:
-    """The selected pairs of a training text, as files that `write_clean_text` wrote.
-
-    Args:
-        folder: of the files.
-    """
+    """The selected pairs of a training text, in a folder that `write_clean_text` wrote."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         content = json.loads((folder / "text.json").read_text(encoding="utf-8"))
         self.digest: str = content["digest"]
-        """Digest of the selected pairs, whatever their order in the text."""
+        """Digest of the selected pairs, independent of their order in the text."""
         self.chars: int = content["chars"]
-        """Characters of both sides of the clean pairs, with duplicates."""
+        """Characters of both sides of the clean pairs, including duplicates."""
         self.bound: int = content["bound"]
         """Exclusive upper bound of the digests of the selected pairs."""
         self.report = CleaningReport(
@@ -87,7 +82,7 @@ class CleanText:
 
     @property
     def blocks(self) -> range:
-        """The numbers of the blocks that the text was read in."""
+        """The numbers of the text's blocks."""
         return range(len(self._first_row) - 1)
 
     @cached_property
@@ -96,11 +91,11 @@ class CleanText:
         return rows.view(np.int64), keys
 
     def read(self, number: int, low: int = 0, high: int = DIGEST_LIMIT) -> tuple[Block, Digests]:
-        """Return the selected pairs of a block, in the order of the text, and the digests that order them.
+        """Return the selected pairs of a block, in the order of the text, and their keys.
 
         Args:
-            number: of the block.
-            low, high: only pairs with digests from ``low`` to below ``high``.
+            number: number of the block.
+            low, high: return only pairs with keys from ``low`` to ``high`` - 1.
         """
         rows, keys = self._selection
         first, stop = self._first_row[number : number + 2]
@@ -111,7 +106,7 @@ class CleanText:
             return Block(pairs["src"].to_pylist(), pairs["tgt"].to_pylist()), keys[chosen][inside]
 
     def digests(self) -> Digests:
-        """Return the sorted digests of all clean pairs, with duplicates."""
+        """Return the sorted digests of all clean pairs, including duplicates."""
         return np.sort(_read_digests(self.folder, self.blocks))
 
 
@@ -122,14 +117,12 @@ def write_clean_text(
     workers: Workers,
     heavier: Sequence[CleanText],
 ) -> None:
-    """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are not cleaned again.
+    """Clean a text and select its training pairs. Blocks that an interrupted call has cleaned are reused.
 
     Args:
-        folder: where the files are written.
-        sources: the text.
-        rules: decide which pairs are selected.
-        workers: clean the blocks.
-        heavier: texts whose pairs are duplicates here.
+        folder: folder to write to.
+        sources: inputs of the text.
+        heavier: other texts. A pair that occurs in one of them is a duplicate.
 
     Raises:
         HeedError: if the text is invalid or has no sentences.
@@ -163,7 +156,7 @@ def write_clean_text(
     dropped = dict(zip(RULES, np.sum([block.violations for block in cleaned], axis=0).tolist(), strict=False))
     content = {
         "digest": set_digest(selected.keys),
-        # For people; the names of files need not be UTF-8.
+        # For people to read. File names need not be UTF-8.
         "inputs": {os.fsencode(source.name).decode(errors="replace"): source.size for source in sources},
         "total": total,
         "clean": clean,
@@ -181,10 +174,10 @@ def write_clean_text(
 
 @dataclass(frozen=True)
 class CleanedBlock:
-    """What the cleaning found in a block."""
+    """The result of cleaning a block."""
 
     violations: list[int]
-    """Pairs for which each of ``RULES`` is the first that they violate, and clean pairs at the end."""
+    """Number of pairs whose first violated rule is each of ``RULES``, then the number of clean pairs."""
     chars: int
     """Characters of both sides of the clean pairs."""
     examples: Mapping[str, list[DroppedPair]]
@@ -192,11 +185,7 @@ class CleanedBlock:
 
 
 def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> CleanedBlock:
-    """Write the clean pairs of a block to ``path``, unless an interrupted preparation has done so.
-
-    Args:
-        first: pairs of the text before the block.
-    """
+    """Write the clean pairs of the block after ``first`` pairs, unless an interrupted preparation has done so."""
     done = path.with_suffix(".json")
     if done.exists():
         return CleanedBlock(**json.loads(done.read_text(encoding="utf-8")))
@@ -243,11 +232,7 @@ def _read_digests(folder: Path, numbers: Sequence[int]) -> Digests:
 
 
 def _read_pairs(folder: Path, rows: Rows, first_rows: Rows) -> list[DroppedPair]:
-    """Return the pairs in some rows of all clean pairs.
-
-    Args:
-        first_rows: clean pairs before each block.
-    """
+    """Return the clean pairs in these rows, given the number of clean pairs before each block."""
     pairs = []
     for row, number in zip(rows, np.searchsorted(first_rows, rows, side="right") - 1, strict=True):
         with _open_block(folder, number) as clean:

@@ -1,4 +1,4 @@
-"""Token ids of the selected pairs of a training text, in the order of their digests, as Arrow files."""
+"""Write the token ids of a training text's selected pairs, sorted by digest, as Arrow files."""
 
 from functools import partial
 from itertools import pairwise
@@ -17,11 +17,11 @@ from heed.files import remove
 from heed.progress import progress_bar
 
 SHARD = 100_000
-"""Average number of pairs of a file, which a process encodes and sorts in memory."""
+"""Average number of pairs of a file. One process encodes and sorts them in memory."""
 
 
 def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Workers) -> None:
-    """Write the ids of a text for `StoredPairs`. Files that an interrupted call has written are kept."""
+    """Write the ids of a text for `StoredPairs`. Files that an interrupted call has written are reused."""
     tokenizer_folder, chunk = folder / "tokenizer", chunk_size(len(text))
     tokenizer.save(tokenizer_folder)
     shards = max(1, round(len(text) / SHARD))
@@ -38,11 +38,11 @@ def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Wo
 
 
 def _write_shard(file: Path, text: Path, tokenizer_folder: Path, low: int, high: int, chunk: int) -> int:
-    """Write the ids of the pairs with digests from ``low`` to below ``high``, and return how many it wrote."""
+    """Write the ids of the pairs with keys from ``low`` to ``high`` - 1, and return the number of pairs written."""
     if file.exists():
         return 0
     clean = CleanText(text)
-    tokenizer = Tokenizer.load(tokenizer_folder, threads=1)  # there is a process for each core
+    tokenizer = Tokenizer.load(tokenizer_folder, threads=1)  # one process per core
     ids = pa.list_(id_type(tokenizer))
     digests, batches = [], []
     for number in clean.blocks:

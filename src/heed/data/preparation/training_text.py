@@ -1,4 +1,4 @@
-"""A training text and what is prepared from it, in the cache: its clean pairs, and their token ids."""
+"""Prepare a training text in the cache: its clean pairs and their token ids."""
 
 import hashlib
 import shutil
@@ -24,22 +24,22 @@ from heed.options import AtLeast1, Positive, validated
 from heed.progress import progress_bar
 
 SMALL = 2**25
-"""Largest text, in bytes, that is prepared without worker processes, because starting them takes longer."""
+"""Largest text, in bytes, that is prepared without worker processes: starting them would take longer."""
 
 SAMPLED_PAIRS = 1000
 """Pairs from which the number of tokens is estimated before they are written."""
 
 ROOM = 1.2
-"""Free disk space that a preparation asks for, in multiples of what it will probably write."""
+"""Required free disk space, as a multiple of the estimated size of the files."""
 
 
 @validated("data.preparation.")
 class Preparation:
-    """How training text is prepared. It does not change what is prepared.
+    """How training text is prepared. These options do not change the result.
 
     Args:
         num_proc: number of worker processes; "auto": one for each core.
-        wait_minutes: how long to wait for another process that prepares the same text, such as the first one of a run
+        wait_minutes: time to wait for another process that prepares the same text, such as the first process of a run
             on several devices.
     """
 
@@ -48,7 +48,7 @@ class Preparation:
         self.wait_minutes = wait_minutes
 
     def workers_for(self, size: int) -> int:
-        """Return the number of worker processes for a text of this many bytes; none for a small one."""
+        """Return the number of worker processes for a text of ``size`` bytes; 0 for a small text."""
         return 0 if size <= SMALL else self.processes
 
 
@@ -57,12 +57,9 @@ class TrainingText:
     """A training text whose pairs are cleaned and selected (`prepare`).
 
     Args:
-        text: the text.
-        directions: in which it is used: as it is, and if there are two, swapped too.
+        directions: the text's direction, and a second one if it is also used swapped.
         clean: its selected pairs.
-        key: digest of what decides which pairs are selected.
-        preparation: how it is prepared.
-        cache_dir: folder of the cache.
+        key: digest of everything that determines the selected pairs.
     """
 
     text: Text
@@ -86,15 +83,12 @@ class TrainingText:
         cache_dir: Path,
         heavier: "Sequence[TrainingText]" = (),
     ) -> "TrainingText":
-        """Read and clean a text, and select its pairs, unless the cache has them.
+        """Read and clean a text, and select its pairs, unless they are in the cache.
 
         Args:
-            held_out: digests of the sentences of the validation and test sets, see `Cleaning.violations`.
-            cleaning: the cleaning rules.
-            at_most: size of the sample, see `Rules`.
-            swapped: swap the source and target of its inputs.
-            heavier: texts of the mixture with a larger weight, or that come first. A pair that one of them has is
-                dropped here.
+            held_out, cleaning, at_most, swapped: see `Rules`.
+            heavier: texts of the mixture with a larger weight, or an equal weight and an earlier place. A pair that
+                occurs in one of them is dropped here.
 
         Raises:
             HeedError: if the text is invalid, or changes while it is read.
@@ -108,7 +102,7 @@ class TrainingText:
         def check_unchanged() -> None:
             for source, before in zip(text.sources, identity, strict=True):
                 if source.identity() != before:
-                    raise HeedError(f"{source.name} changed while it was read: start again when nothing writes to it.")
+                    raise HeedError(f"{source.name} changed while it was read: start again when it is complete.")
 
         def build(folder: Path) -> None:
             try:
@@ -127,12 +121,12 @@ class TrainingText:
 
     @property
     def digest(self) -> str:
-        """Digest of the selected pairs, whatever their order and the format of the files."""
+        """Digest of the selected pairs, independent of their order and of the file format."""
         return self.clean.digest
 
     @property
     def report(self) -> CleaningReport:
-        """What the cleaning rules dropped."""
+        """The pairs dropped by each cleaning rule."""
         return self.clean.report
 
     def blocks(self) -> Iterator[Block]:
@@ -150,7 +144,7 @@ class TrainingText:
         return counts
 
     def encode(self, tokenizer: Tokenizer) -> StoredPairs:
-        """Return the token ids of all pairs, from the cache if they are there.
+        """Return the token ids of all pairs. They are written to the cache once.
 
         Raises:
             HeedError: if there is too little room on the disk.
@@ -186,7 +180,7 @@ def _digest(*content: Any) -> str:
 
 
 def _count_words(text: Path, number: int, bound: int) -> WordCounts:
-    """Return the word counts of the pairs of a block with digests below the bound."""
+    """Return the word counts of the pairs of a block with keys below ``bound``."""
     counts = WordCounts()
     counts.add(CleanText(text).read(number, high=bound)[0])
     return counts

@@ -1,4 +1,4 @@
-"""Worker processes."""
+"""Run functions in worker processes that end with their parent."""
 
 import multiprocessing
 import os
@@ -17,7 +17,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 SPAWN = multiprocessing.get_context("spawn")
-"""A fork of a process with threads (torch has some) may hang."""
+"""Forking a process with threads, such as torch's, may hang."""
 
 
 class Workers:
@@ -30,19 +30,19 @@ class Workers:
     def __init__(self, processes: int) -> None:
         self._pool = start_pool(processes) if processes else None
         self._waiting = 2 * processes
-        """Tasks that are sent to the workers before the results are needed, so that none waits for work."""
+        """Tasks submitted in advance, so that no worker is idle."""
 
     @classmethod
     @contextmanager
     def started(cls, processes: int) -> "Iterator[Workers]":
-        """Start the processes, and end them with the block."""
+        """Start the processes, and end them when the block ends."""
         workers = cls(processes)
         try:
             yield workers
         except BaseException as error:
             if workers._pool is not None:
                 for process in (workers._pool._processes or {}).values():
-                    process.terminate()  # what they were writing is written again
+                    process.terminate()  # their unfinished files are written again
             if isinstance(error, BrokenProcessPool):
                 raise MachineError(
                     "A process that prepares the training text was killed, probably for lack of memory: start again "
@@ -54,7 +54,7 @@ class Workers:
                 workers._pool.shutdown(cancel_futures=True)
 
     def map(self, tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-        """Yield the results of picklable functions, in their order. Only a few of them are held at a time."""
+        """Yield the results of picklable functions in order, holding only a few at a time."""
         if self._pool is None:
             for task in tasks:
                 yield task()
@@ -68,12 +68,12 @@ class Workers:
             yield future.result()
 
     def call(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
-        """Return the result of one call, in a worker if there are any: its memory is freed with the worker's."""
+        """Return the result of one call, in a worker if there are any, so that its memory is freed with the worker."""
         return function(argument) if self._pool is None else self._pool.submit(function, argument).result()
 
 
 def start_pool(processes: int, initializer: Callable[..., None] | None = None, *arguments: Any) -> ProcessPoolExecutor:
-    """Return a pool of processes that end with this one. The initializer is called in each process."""
+    """Return a pool of processes that end with this one. Each calls the initializer."""
     return ProcessPoolExecutor(processes, SPAWN, _start_process, (initializer, *arguments))
 
 
@@ -85,7 +85,7 @@ def _start_process(initializer: Callable[..., None] | None, *arguments: Any) -> 
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent dies, even of SIGKILL; otherwise it would wait for work forever."""
+    """End this process when its parent dies, even by SIGKILL. Otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
