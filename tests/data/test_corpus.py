@@ -345,7 +345,11 @@ def test_the_same_language_twice_is_refused(name: str, languages: tuple[str, str
 
 
 @pytest.mark.parametrize(
-    ("column", "says"), [([1, 2], "column en must hold text, but holds int64 values"), ([["a"], ["b"]], "column en must hold text, but holds nested")]
+    ("column", "says"),
+    [
+        ([1, 2], "column en must hold text, but holds int64 values"),
+        ([["a"], ["b"]], "column en must hold text, but holds nested"),
+    ],
 )
 def test_a_column_of_a_repository_that_is_not_text_is_refused(folder: Path, column: list[object], says: str) -> None:
     for split in ("train", "validation", "test"):

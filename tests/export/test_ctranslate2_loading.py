@@ -67,7 +67,7 @@ def test_the_export_is_made_once_for_the_same_model(tmp_path: Path, translate: H
     model = write_model(tmp_path / "model", transformer())
     err = translate(model)[2]
     assert "exporting" in err
-    assert "it is not compared with heed, because" in err
+    assert "the export is not checked, because" in err
     assert "export" not in translate(model)[2]
     (export,) = (path for path in (model / "ctranslate2").iterdir() if path.is_dir())
     (export / "model.bin").write_bytes(b"damaged")

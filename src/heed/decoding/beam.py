@@ -27,7 +27,7 @@ from heed.options import AtLeast1, validated
 from heed.symbols import BOS, EOS, PAD
 
 EMPTY = Hypothesis(tokens=[], log_prob=-math.inf, score=-math.inf, finished=False)
-"""Returned where every continuation has probability 0 or NaN."""
+"""The result if every continuation has probability 0 or NaN."""
 
 
 @validated("search.")
@@ -43,9 +43,8 @@ class BeamSearch(Search):
     favours short translations; larger values favour longer ones. If fewer than ``n_best`` are finished at the length
     limit, the best unfinished ones follow.
 
-    Ties: among extensions with equal log p the one of the earlier prefix in the beam is kept first, among those of one
-    prefix the one with the lower token id. Hypotheses with equal scores are ordered by length, then by position in the
-    beam. So the result does not depend on the batch.
+    Ties: extensions with equal log p are ordered by their prefix's position in the beam, then by token id. Hypotheses
+    with equal scores are ordered by length, then by position in the beam. So the result does not depend on the batch.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class BeamSearch(Search):
         penalties = self._penalties(max(limits), device)
         history = History(len(limits), device)
         state = model.start(model.encode(src, src_mask))
-        # N sentences are not done, each with K prefixes: one at first, then ``beam``.
+        # There are N unfinished sentences with K prefixes each: one at first, then ``beam``.
         beams = Beams.start(limits, self.n_best, penalties.to(device))
         for length in range(1, max(limits) + 1):
             output, state = model.step(beams.token.flatten(), state)
@@ -139,7 +138,7 @@ class BeamSearch(Search):
 
 
 def _trace(tokens: list[list[int]], parents: list[list[int]], step: int, place: int) -> list[int]:
-    """Return the tokens of the prefix in this place of the beam after this step, from the first to the last."""
+    """Return the tokens of the prefix at position ``place`` of the beam after a step."""
     prefix = []
     for t in range(step, -1, -1):
         prefix.append(tokens[t][place])
@@ -155,7 +154,7 @@ class Beams:
     """The last token of each prefix."""
     log_prob: Float[Tensor, "N K"]
     finished_scores: Float[Tensor, "N n"]
-    """Of the ``n_best`` best finished hypotheses so far, in descending order; -inf where there are fewer."""
+    """Scores of the ``n_best`` best finished hypotheses so far, in descending order, padded with -inf."""
     limit: Int[Tensor, " N"]
     penalties: Float[Tensor, " T"]
     """The denominator of the score for each length."""
@@ -176,7 +175,7 @@ class Beams:
         """Return the ``beam`` most probable extensions of each sentence's prefixes, and the index of each one's prefix.
 
         Args:
-            logits: of the next token, a row for each prefix.
+            logits: logits of the next token, one row per prefix.
         """
         N, V = len(self.token), logits.shape[1]
         log_prob = token_log_probs(logits).add_(self.log_prob.view(-1, 1)).view(N, -1)
@@ -187,7 +186,7 @@ class Beams:
         return replace(self, token=choice % V, log_prob=log_prob), parent
 
     def finish(self, length: int) -> "Beams":
-        """Score the prefixes that end in EOS; deactivate these, and those at their length limit."""
+        """Score the prefixes that end in EOS; deactivate them and those at the length limit."""
         ends = self.token == EOS
         score = torch.where(ends, self.log_prob, -torch.inf).to(self.penalties.dtype) / self.penalties[length]
         scores = torch.cat((self.finished_scores, score), 1).topk(self.finished_scores.shape[1]).values

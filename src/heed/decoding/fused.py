@@ -26,12 +26,12 @@ Prepare = Callable[..., LinearMap]
 
 
 def for_search(model: Seq2Seq, prepare: Prepare = kernels.prepared_linear) -> Seq2Seq:
-    """Return a model with the results of ``model`` and faster search steps; ``model`` itself where there are none.
+    """Return a model with equal results and faster search steps, or ``model`` itself if it cannot be fused.
 
-    It copies weights, so it is for one use without gradient: make a new one when weights may have changed.
+    The result holds copies of weights. Use it without gradient, and create a new one after weights have changed.
 
     Args:
-        prepare: makes the products with weights.
+        prepare: returns the function that multiplies by given weights.
     """
     if torch.is_grad_enabled() or torch.is_autocast_enabled(model.device.type) or is_plain():
         return model
@@ -43,7 +43,7 @@ def for_search(model: Seq2Seq, prepare: Prepare = kernels.prepared_linear) -> Se
 
 
 def _can_fuse(model: Transformer) -> bool:
-    """Return whether the decoder consists of unmodified modules in the order that is fused.
+    """Return whether the decoder has the layer order and module classes that `FusedLayer` implements.
 
     This excludes post-norm, no norm, no residual connections, and self-attention that is parameter-free or has
     relative positions.
@@ -76,7 +76,7 @@ def _classes_of_new_layer(config: TransformerConfig) -> dict[str, type[nn.Module
 class FusedTransformer(Transformer):
     """A transformer that shares all modules with ``model`` and has fused search steps, without gradient.
 
-    For a single sentence, the calls of the modules take as long as the matrix products. A fused step has one call per
+    For a single sentence, calling the modules takes as long as the matrix products. A fused step has one call per
     layer, and one product for queries, keys and values.
     """
 
@@ -89,7 +89,7 @@ class FusedTransformer(Transformer):
 
     def start(self, memory: Memory) -> TransformerState:
         state = super().start(memory)
-        # Every step reads the keys and values of the source: make each head contiguous once.
+        # Make each head contiguous once, because every step reads the keys and values of the source.
         layers = tuple(KeyValue(layer.key.contiguous(), layer.value.contiguous()) for layer in state.memory)
         return replace(state, memory=layers)
 
@@ -112,7 +112,7 @@ class FusedTransformer(Transformer):
 class FusedLayer:
     """A `DecoderLayer` for one new position, in the pre-norm order: x + f(norm(x)) for each sublayer f.
 
-    It uses the weights of ``layer``, in products that ``prepare`` makes.
+    ``prepare`` returns the functions that multiply by the weights of ``layer``.
     """
 
     def __init__(self, layer: DecoderLayer, prepare: Prepare) -> None:

@@ -25,15 +25,15 @@ from heed.options import AtLeast0, AtLeast1, Positive, validated
 from heed.symbols import BOS, EOS, PAD
 
 UNITS = 2**52
-"""Integers into which a probability of 1 is divided to sample a token. Float64 is exact up to 2**53."""
+"""The integer that stands for probability 1. Float64 is exact up to 2**53."""
 
 
 @validated("search.")
 class SampleSearch(Search):
     """Sample ``n_best`` translations of every sentence, token by token.
 
-    Scores are log p of the model, without temperature and truncation. Samples may be equal. They depend on ``seed`` and
-    the sentence's tokens only: not on the batch, and the first samples of a larger ``n_best`` are the same.
+    Scores are log p of the model, without temperature and truncation. Samples may be equal. They depend only on
+    ``seed`` and the sentence's tokens. A larger ``n_best`` starts with the same samples.
 
     Args:
         temperature: divides the logits. Below 1 the distribution is sharper, towards greedy search.
@@ -66,7 +66,7 @@ class SampleSearch(Search):
         self, model: Seq2Seq, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"]
     ) -> list[list[Hypothesis]]:
         model = for_search(model)
-        # One row per sample; those of a sentence are consecutive.
+        # One row per sample. The samples of a sentence are consecutive.
         limits = [limit for limit in self.limits(model, src_mask) for _ in range(self.n_best)]
         uniform = self._uniform(src, src_mask, limits).to(_float64_device(src.device))
         state = model.start(model.encode(src, src_mask))
@@ -80,7 +80,7 @@ class SampleSearch(Search):
     def _uniform(
         self, src: Int[Tensor, "B S"], src_mask: Bool[Tensor, "B S"], limits: Sequence[int]
     ) -> Float[Tensor, "N T"]:
-        """Return random numbers in [0, 1), for each of the N samples as many as its limit."""
+        """Return random numbers in [0, 1): ``limits[n]`` numbers for sample n."""
         uniform = torch.zeros(len(limits), max(limits), dtype=torch.float64)
         sources = src.tolist()
         lengths = src_mask.sum(1).tolist()
@@ -93,17 +93,17 @@ class SampleSearch(Search):
     def _draw(
         self, uniform: Float[Tensor, "N T"], logits: Float[Tensor, "R V"], rows: Int[Tensor, " R"], length: int
     ) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
-        """Sample by inversion of the cumulative distribution over tokens in the order of their ids.
+        """Sample by inverting the cumulative distribution over token ids.
 
-        In an order by probability, rounding could exchange two tokens with almost equal probabilities.
+        Tokens are not sorted by probability, because rounding could swap two almost equal probabilities.
         """
         probs = self.probabilities(logits)
         total = probs.sum(1, keepdim=True)
-        # In integers, because a cumulative sum of floats is not deterministic on CUDA.
+        # Use integers, because a cumulative sum of floats is not deterministic on CUDA.
         cumulative = (probs / total * UNITS).long().cumsum(1)
         below = uniform[rows.to(uniform.device), length - 1] * cumulative[:, -1]
         token = (cumulative <= below[:, None]).sum(1)
-        # Probabilities of 0 or NaN only: end the sentence.
+        # End the sentence if all probabilities are 0 or NaN.
         token = torch.where(total[:, 0] > 0, token, EOS).to(logits.device)
         return token_log_probs(logits).gather(1, token[:, None]).squeeze(1), token
 

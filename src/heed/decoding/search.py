@@ -15,7 +15,7 @@ from heed.models.seq2seq import DecoderState, Seq2Seq
 from heed.options import validated
 from heed.symbols import BOS, EOS, PAD
 
-# The upper bounds are far above useful values. They keep a typo from using all memory or time.
+# The upper bounds are far above useful values. They prevent a typo from exhausting memory or time.
 LengthFactor = Annotated[float, Interval(ge=0, le=100)]
 LengthExtra = Annotated[int, Interval(ge=0, le=10_000)]
 BeamSize = Annotated[int, Interval(ge=1, le=1_000)]
@@ -35,7 +35,7 @@ class Hypothesis:
     score: float
     """The value by which the search ranks."""
     finished: bool
-    """Whether it ends with EOS; otherwise it was cut at the length limit."""
+    """Whether it ends with EOS, instead of being cut at the length limit."""
 
 
 @validated("search.")
@@ -65,7 +65,7 @@ class Search(ABC):
         """Return the hypotheses of each sentence, best first, at least one."""
 
     def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "Search":
-        """Return this search with a function from token ids to text, for searches that compare texts (`MBRSearch`)."""
+        """Return a search that converts ids to text by ``decode``, if it compares texts (`MBRSearch`); else itself."""
         return self
 
     def limits(self, model: Seq2Seq, src_mask: Bool[Tensor, "B S"]) -> list[int]:
@@ -77,17 +77,17 @@ class Search(ABC):
 
         Args:
             src_length: source tokens, EOS included.
-            maximum: that of the model, if it has one.
+            maximum: the model's limit, if it has one.
         """
         limit = max(1, self.max_length_factor * src_length + self.max_length_extra)
         return int(limit if maximum is None else min(maximum, limit))
 
 
 def steps_between_stop_checks(device: torch.device) -> int:
-    """Return the number of steps between two checks of which hypotheses are finished.
+    """Return the number of steps between two checks for finished hypotheses.
 
-    On an accelerator, a check synchronizes the host with the device, which costs more than a few steps for finished
-    hypotheses. On a CPU a check is free, and unnecessary steps are not.
+    On an accelerator, a check synchronizes the host with the device. That costs more than a few unnecessary steps. On a
+    CPU a check is free.
     """
     return 1 if device.type == "cpu" else 8
 
@@ -98,15 +98,15 @@ def decode_rows(
     limits: Sequence[int],
     choose: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]],
 ) -> list[Hypothesis]:
-    """Decode one hypothesis for every row, with one token per step. Its score is its log-probability.
+    """Decode one hypothesis per row, one token per step. Its score is its log-probability.
 
-    Finished rows continue until the next check (see `steps_between_stop_checks`); their tokens after EOS are dropped.
+    Finished rows continue until the next check (see `steps_between_stop_checks`). Their tokens after EOS are dropped.
 
     Args:
         state: the state before the first step, with one row per sentence.
         limits: the maximal number of tokens of each row, EOS included.
-        choose: called with the logits "R V" of the unfinished rows, their row numbers " R" and the length after this
-            step; returns the log-probability " R" and the id " R" of the next token of each row.
+        choose: maps the logits "R V" of the unfinished rows, their row numbers " R" and the length after this step to
+            the log-probability " R" and the id " R" of each row's next token.
     """
     device = model.device
     history = History(len(limits), device)
@@ -165,11 +165,11 @@ class History:
         self._steps.append(tuple(self._all(choice) for choice in choices))
 
     def keep(self, rows: Int[Tensor, " R2"]) -> None:
-        """Drop all rows except ``rows``; row r is then the former row ``rows[r]``."""
+        """Keep only ``rows``: row r is then the former row ``rows[r]``."""
         self._rows = self._rows[rows]
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return all choices, "N T …" for N rows at the first step; zeros after the last step of a row."""
+        """Return all choices, "N T …" for the N rows of the first step, with zeros after the last step of a row."""
         return tuple(torch.stack(steps, 1) for steps in zip(*self._steps, strict=True))
 
     def _all(self, choice: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ class History:
 def token_log_probs(logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
     """Return the log-probability of every next token, in at least float32, as a new tensor.
 
-    They are normalised over the whole vocabulary and never above 0, also after rounding. PAD, BOS, and every token of a
+    They are normalised over the whole vocabulary and never above 0, even after rounding. PAD, BOS, and all tokens of a
     row with NaN have -inf.
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)

@@ -1,11 +1,11 @@
-"""Export models to other engines. Importing the package imports no module of it."""
+"""Export models to other engines. Importing the package imports none of its modules."""
 
 from functools import partial
 
 from heed import errors
 
 TARGETS = ("ctranslate2", "huggingface", "argos", "onnx")
-"""The engines; module ``to_NAME`` writes for one."""
+"""The engines. The module ``to_NAME`` exports to each."""
 
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
 """CTranslate2's types of weights, besides float32."""

@@ -1,4 +1,4 @@
-"""Transformers as CTranslate2 has them."""
+"""Convert transformers to CTranslate2's model format."""
 
 from importlib import import_module
 from pathlib import Path
@@ -17,11 +17,11 @@ POSITIONS = 2048
 """Positions of a sinusoidal table. heed's own translator accepts 1,024 subwords by default."""
 
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
-"""Of torch's LayerNorm and of `heed.layers.norms.RMSNorm`."""
+"""Epsilon of torch's LayerNorm and of heed's RMSNorm."""
 
 
 def check_supported(model: Seq2Seq) -> Transformer:
-    """Return the model if CTranslate2 can compute it, else raise a HeedError that says what it does not have."""
+    """Return the model if CTranslate2 can compute it; otherwise raise a HeedError naming the missing parts."""
 
     def lacks(config: TransformerConfig) -> dict[str, bool]:
         positions = config.positions.kind
@@ -98,7 +98,7 @@ def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) ->
     merge = getattr(positions, "merge", None)
     side.scale_embeddings = merge is None
     if merge is not None:
-        # W [x; p] = W_x x + W_p p: W_x is applied to the whole table beforehand, W_p in `absolute_position_vectors`.
+        # W [x; p] = W_x x + W_p p: apply W_x to the whole table here; `absolute_position_vectors` applies W_p.
         width = table.shape[1]
         table = width**0.5 * table @ merge.weight[:, :width].T
     embedding.weight = _array(table)
@@ -148,5 +148,5 @@ def _copy_norm(spec: Any, norm: Any) -> None:
 
 
 def _array(tensor: Tensor) -> Any:
-    # Copied, because the converter works in place.
+    # Copy, because the converter works in place.
     return tensor.detach().float().clone().numpy()

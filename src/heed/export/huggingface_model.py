@@ -1,4 +1,4 @@
-"""Transformers as models of Hugging Face transformers: Marian for post-norm, Pegasus (the same with pre-norm)."""
+"""Convert transformers to Hugging Face models: Marian for post-norm, Pegasus for pre-norm."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS, EOS, PAD
 
 POSITIONS = 1024
-"""Positions of the table of sinusoids."""
+"""Positions of the sinusoidal table."""
 
 
 def check_supported(model: Seq2Seq) -> Transformer:
-    """Return the model if Marian or Pegasus can compute it, else raise a HeedError that says what they do not have."""
+    """Return the model if Marian or Pegasus can compute it; otherwise raise a HeedError naming the missing parts."""
 
     def lacks(config: TransformerConfig) -> dict[str, bool]:
         positions = (config.positions.kind, config.positions.merge)
@@ -37,7 +37,7 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
     """Return a new model of the same size, with random weights.
 
     Args:
-        shared: source and target share one embedding.
+        shared: whether source and target share one embedding.
         options: further options of the configuration.
     """
     transformers = require("transformers")
@@ -81,7 +81,7 @@ def convert(model: Transformer) -> Any:
         tgt_vocab=model.tgt_embedding.num_embeddings,
         shared=model.src_embedding is model.tgt_embedding,
     ).eval()
-    # Their sinusoids are all sines, then all cosines, and are computed when a model is loaded. heed's alternate.
+    # Their sinusoids are all sines, then all cosines, computed when a model is loaded. heed alternates sine and cosine.
     order = torch.cat((torch.arange(0, model.config.d_model, 2), torch.arange(1, model.config.d_model, 2)))
     theirs = target.model
     theirs.encoder.embed_tokens.weight.copy_(model.src_embedding.weight[:, order])
@@ -123,7 +123,7 @@ def _copy_feed_forward(layer: Any, residual: Any, order: Tensor) -> None:
 
 
 def _copy_output(theirs: nn.Linear, ours: nn.Linear, order: Tensor) -> None:
-    """Copy a layer whose outputs are added to the residual stream."""
+    """Copy a layer whose output is added to the residual stream."""
     theirs.weight.copy_(ours.weight[order])
     theirs.bias.copy_(ours.bias[order])
 

@@ -22,33 +22,33 @@ from heed.runs.folder import validation_files
 from heed.symbols import BOS, EOS
 
 SENTENCES = 200
-"""Sentences of a check, at most."""
+"""Largest number of sentences in a check."""
 
 SCORE_TOLERANCE = 1e-3
 """Largest difference of a log-probability, in nats."""
 
 TIE = 1e-3
-"""Two next tokens whose logits differ by less are a tie: rounding decides which one greedy search chooses."""
+"""Two tokens whose logits differ by less than this are a tie: rounding decides which one greedy search chooses."""
 
 DESCRIPTION = "heed.json"
-"""File of an exported folder that says what the folder holds."""
+"""File of an exported folder that describes its content."""
 
 Ids = list[list[int]]
 
 
 class ExportedEngine(Engine):
-    """An exported model. The check needs greedy search only."""
+    """An exported model. Checks need only its greedy search."""
 
     def check(self, search: Search) -> None:
         assert isinstance(search, GreedySearch)
 
     @abstractmethod
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
-        """Return log p(target, EOS | source) in nats of a pair, given as ids without EOS."""
+        """Return log p(target, EOS | source) in nats. Source and target are ids without EOS."""
 
 
 def greedy_hypotheses(rows: Iterable[Sequence[int]], limits: Sequence[int]) -> list[list[Hypothesis]]:
-    """Return the hypothesis of each row of greedy search: its ids until EOS or the limit, without scores."""
+    """Return the hypothesis of each row of greedy search: its ids up to EOS or the limit, without scores."""
     cut = [[*row[:limit]] for row, limit in zip(rows, limits, strict=True)]
     ends = [row.index(EOS) if EOS in row else None for row in cut]
     return [
@@ -64,7 +64,7 @@ class CheckSet:
     sources: list[str]
     references: list[str] | None
     name: str
-    """Where they come from, for the report, which is published with the export: no path."""
+    """Name of the set in the report. It is published with the export, so it contains no path."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Report:
     equal: int
     """Sentences with the same greedy translation."""
     ties: int
-    """Sentences in which the first different token is a tie (`TIE`)."""
+    """Sentences whose first different token is a tie (`TIE`)."""
     score_difference: float
     """Largest difference of log p of heed's beam search results, in nats."""
     bleu: tuple[float, float] | None
-    """BLEU of greedy translations, of heed and of the export; None without references."""
+    """BLEU of greedy translations by heed and by the export; None without references."""
     sentences_per_second: dict[str, float]
-    """Greedy search of "heed" and of the "export", one batch of similar lengths at a time."""
+    """Speed of greedy search by "heed" and "export", in batches of similar lengths."""
 
     def lines(self) -> list[str]:
         """Return the report as text."""
@@ -106,22 +106,22 @@ def validation_set(run: Path, directions: Sequence[str]) -> CheckSet:
 
     Args:
         run: a run, or its model folder.
-        directions: of the model; the export is for the first one.
+        directions: the model's directions. The export has the first one.
 
     Raises:
-        HeedError: the run has none.
+        HeedError: if the run has no validation set.
     """
     files = validation_files(run, directions).get(directions[0])
     if files is None:
         raise HeedError(
-            f"{run} has no validation set of {directions[0]} (translations/valid.src), with which an export is "
-            "checked: give sentences with --check FILE."
+            f"{run} has no validation set of {directions[0]} (translations/valid.src) to check the export with: give "
+            "sentences with --check FILE."
         )
     return check_set("the validation set", *(file.read_text(encoding="utf-8").split("\n") for file in files))
 
 
 def check_set(name: str, sources: Sequence[str], references: Sequence[str] | None = None) -> CheckSet:
-    """Return the first sentences that are not blank; a HeedError if there are none."""
+    """Return the first sentences that are not blank; raise a HeedError if there are none."""
     rows = [row for row in zip(sources, references or sources, strict=False) if row[0].strip()][:SENTENCES]
     if not rows:
         raise HeedError(f"{name} has no sentence to check the export with.")
@@ -131,11 +131,11 @@ def check_set(name: str, sources: Sequence[str], references: Sequence[str] | Non
 def compare_engines(
     translator: Translator, engine: ExportedEngine, check: CheckSet, *, is_exact: bool = True
 ) -> Report:
-    """Translate the sentences on both sides and compare.
+    """Translate and score the sentences with both engines, and compare the results.
 
     Raises:
-        HeedError: if translations differ that are not ties, or scores by more than `SCORE_TOLERANCE`. Without
-            ``is_exact``, for quantized weights, they may.
+        HeedError: with ``is_exact`` (weights are not quantized), if translations differ and are not ties, or if scores
+            differ by more than `SCORE_TOLERANCE`.
     """
     sources = translator.tokenizer.encode_src(check.sources)
     limits: Any = {name: getattr(translator.search, name) for name in LENGTH_LIMITS}
@@ -155,13 +155,13 @@ def compare_engines(
     if is_exact and (report.equal + report.ties < len(sources) or not report.score_difference <= SCORE_TOLERANCE):
         raise HeedError(
             f"The export was not written: its translations or scores differ from heed's ({report.lines()[0]}). This is "
-            "a bug of heed: please report it with the model's config.yaml."
+            "a bug in heed: please report it with the model's config.yaml."
         )
     return report
 
 
 def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple[Ids, float]:
-    """Return the best hypotheses, and the seconds that the search took after a warm-up."""
+    """Return the best hypotheses, and the search time in seconds after a warm-up."""
     translator.translate_ids(sources[:4], search=search)
     start = perf_counter()
     found = translator.translate_ids(sources, search=search)
@@ -169,9 +169,9 @@ def _timed_search(translator: Translator, sources: Ids, search: Search) -> tuple
 
 
 def _score_difference(translator: Translator, engine: ExportedEngine, sources: Ids, beam: Search) -> float:
-    """Return the largest difference between heed's and the engine's log p of heed's beam search results."""
+    """Return the largest difference between both engines' log p of heed's beam search results."""
     best = [n_best[0] for n_best in translator.translate_ids(sources, search=beam)]
-    # A result that was cut at the length limit is scored as if it ended before its last token.
+    # Score a result that was cut at the length limit as if it ended before its last token.
     targets = [each.tokens if each.finished else each.tokens[:-1] for each in best]
     pairs = [(source, target) for source, target in zip(sources, targets, strict=True) if source]
     ours = translator.score_ids([[*source, EOS] for source, _ in pairs], [[*target, EOS] for _, target in pairs])
@@ -180,7 +180,7 @@ def _score_difference(translator: Translator, engine: ExportedEngine, sources: I
 
 @torch.inference_mode()
 def _is_tie(translator: Translator, source: list[int], ours: list[int], theirs: list[int]) -> bool:
-    """Return whether heed's logits of the first different tokens differ by less than `TIE`."""
+    """Return whether heed's logits of the first two different tokens differ by less than `TIE`."""
     ours, theirs = [*ours, EOS], [*theirs, EOS]
     first = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
     if first is None:  # cut at different lengths
@@ -200,7 +200,7 @@ def _bleu(translator: Translator, sides: tuple[Ids, Ids], references: list[str] 
 
 
 def write_description(folder: Path, target: str, translator: Translator, **facts: Any) -> None:
-    """Write ``heed.json``: the engine, the version of heed, the languages, the search, and further facts."""
+    """Write ``heed.json``: the engine, heed's version, the languages, the search, and further facts."""
     content = {
         "to": target,
         "heed": __version__,
@@ -220,5 +220,7 @@ def read_description(folder: Path, target: str) -> dict[str, Any]:
     except (OSError, ValueError, TypeError, RecursionError):
         content = {}
     if content.get("to") != target:
-        raise HeedError(f"{folder} was not written by `heed export --to {target}`, as its {DESCRIPTION} must say.")
+        raise HeedError(
+            f"{folder} was not written by `heed export --to {target}`: its {DESCRIPTION} is missing or says otherwise."
+        )
     return content

@@ -1,4 +1,4 @@
-"""``heed export --to argos``: packages of Argos Translate, which LibreTranslate installs."""
+"""``heed export --to argos``: packages of Argos Translate, for LibreTranslate."""
 
 import json
 import zipfile
@@ -12,18 +12,18 @@ from heed.inference.languages import language_name
 from heed.inference.translator import Translator
 
 PACKAGE_VERSION = "100.0"
-"""The version of packages. It is above those in the index of Argos Translate, because LibreTranslate replaces an
-installed package by one of the same languages and a higher version."""
+"""The version of packages. It is higher than any in the index of Argos Translate, so that LibreTranslate does not
+replace an installed package by one from the index."""
 
 ARGOS_VERSION = "1.0"
-"""The version of Argos Translate that packages need at least."""
+"""Lowest version of Argos Translate that packages need."""
 
 
 def package_name(translator: Translator) -> str:
     """Return the name of the package's folder, as Argos Translate writes it.
 
     Raises:
-        HeedError: a language of the model is unknown.
+        HeedError: if a language of the model is unknown.
     """
     if not (translator.src_lang and translator.tgt_lang):
         raise HeedError(
@@ -41,7 +41,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         quantization: see `to_ctranslate2.export`.
 
     Raises:
-        HeedError: an Argos package cannot hold the model, or the check fails.
+        HeedError: if an Argos package cannot hold the model, or the check fails.
     """
     if translator.tokenizer.tags:
         raise HeedError(
@@ -53,7 +53,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
             "An Argos package has one SentencePiece model for both languages, and this model has two: train with "
             "tokenizer.joint=true, or use `--to ctranslate2`."
         )
-    # If the process is killed, `replacing` later removes the folder with the temporary file ``out``, by its name.
+    # The folder is named after the temporary file ``out``, so that `replacing` removes it after a kill.
     with TemporaryDirectory(dir=out.parent, prefix=f"{out.stem}.", suffix=".partial") as folder:
         package = Path(folder) / package_name(translator)
         package.mkdir()

@@ -34,17 +34,17 @@ ADVICE = "Leave out --engine ctranslate2 to translate with heed's own engine."
 class CTranslate2Engine(ExportedEngine):
     """CTranslate2 with the tokenizer and the length limits of the exported model.
 
-    Greedy search finds the hypotheses of heed's own engine. Beam search explores by CTranslate2's rules and ranks what
-    it finds by heed's score, so it may find others. Log-probabilities are normalised without <pad> and <s>, which makes
-    them a little larger (some 0.001 nats a token for a trained model).
+    Greedy search finds the same hypotheses as heed's own engine. Beam search follows CTranslate2's rules and ranks the
+    results by heed's score, so it may find other hypotheses. Log-probabilities are normalised without <pad> and <s>,
+    so they are slightly larger (about 0.001 nats per token for a trained model).
 
     Args:
-        folder: what ``heed export --to ctranslate2`` wrote, or a copy.
+        folder: a folder that ``heed export --to ctranslate2`` wrote, or a copy.
         device: "cpu", "cuda", "cuda:1" or "auto".
         threads: threads of one translation; 0: CTranslate2's default.
 
     Raises:
-        HeedError: the folder was not exported by heed, or CTranslate2 is not installed or cannot load it.
+        HeedError: if heed did not export the folder, or CTranslate2 is not installed or cannot load it.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu", threads: int = 0) -> None:
@@ -70,7 +70,7 @@ class CTranslate2Engine(ExportedEngine):
         limits = [search.limit(len(ids) + 1, self.positions) for ids in sources]
         results = self._translate_batch(sources, beam, max(limits))
         for row, (result, limit) in enumerate(zip(results, limits, strict=True)):
-            # A batch shares its largest limit: a sentence that went beyond its own is translated again, alone.
+            # A batch shares its largest limit. A sentence that exceeded its own limit is translated again, alone.
             if any(len(pieces) > limit for pieces in result.hypotheses):
                 (results[row],) = self._translate_batch([sources[row]], beam, limit)
         return [self._ranked(result, penalty)[:n_best] for result in results]
@@ -91,7 +91,7 @@ class CTranslate2Engine(ExportedEngine):
         return found
 
     def _ranked(self, result: Any, length_penalty: float) -> list[Hypothesis]:
-        """Return what CTranslate2 found for one source, best first by heed's score, finished ones first."""
+        """Return the hypotheses of one source: finished ones first, then by heed's score."""
         found = []
         for pieces, log_prob in zip(result.hypotheses, result.scores, strict=True):
             finished = pieces[-1:] == [EOS_PIECE]
@@ -107,14 +107,14 @@ class CTranslate2Engine(ExportedEngine):
 
 
 def export(translator: Translator, out: Path, check: CheckSet, *, quantization: str | None = None) -> Report:
-    """Write a folder for `CTranslate2Engine`, which also CTranslate2 alone can load.
+    """Write a folder for `CTranslate2Engine`. CTranslate2 can also load it without heed.
 
     Args:
-        out: the folder, which is created if it does not exist.
-        quantization: one of `heed.export.QUANTIZATIONS`; None: float32, for which the check must succeed.
+        out: the folder. It is created if it does not exist.
+        quantization: one of `heed.export.QUANTIZATIONS`; None: float32, and the check must succeed.
 
     Raises:
-        HeedError: CTranslate2 is not installed or cannot compute the model, or the check fails.
+        HeedError: if CTranslate2 is not installed or cannot compute the model, or the check fails.
     """
     facts = convert(translator, out, quantization=quantization)
     report = compare_engines(translator, CTranslate2Engine(out), check, is_exact=quantization is None)
@@ -139,13 +139,13 @@ def convert(translator: Translator, folder: Path, *, quantization: str | None = 
 
 
 def load(*paths: str | Path, device: str | None = None, direction: str | None = None, **options: Any) -> Translator:
-    """Load a trained model for CTranslate2, after exporting it into its folder if it is used for the first time.
+    """Load a trained model for CTranslate2. At the first use, export it into the model folder.
 
     Args:
         paths, device, direction, options: see `heed.inference.loading.load`.
 
     Raises:
-        HeedError: CTranslate2 is not installed or cannot compute the model, there are several models, the model's
+        HeedError: if CTranslate2 is not installed or cannot compute the model, there are several models, the model's
             search is not beam search, or see `heed.inference.loading.load`.
     """
     if len(paths) > 1:
@@ -161,13 +161,13 @@ def load(*paths: str | Path, device: str | None = None, direction: str | None = 
 
 
 def cached_export(path: Path, translator: Translator) -> Path:
-    """Return the folder ``ctranslate2/DIGEST`` in a model folder, after exporting the model to it if it is missing.
+    """Return the folder ``ctranslate2/DIGEST`` in a model folder. If it is missing, export the model to it.
 
-    The digest is that of the model's files and of the versions of heed and CTranslate2. The export is checked on the
-    run's validation sentences; without them a line on stderr says that it is not checked.
+    The digest covers the model's files and the versions of heed and CTranslate2. The export is checked on the run's
+    validation sentences. Without them, a line on stderr says that the export is unchecked.
 
     Raises:
-        HeedError: CTranslate2 cannot compute the model, or the folder cannot be written.
+        HeedError: if CTranslate2 cannot compute the model, or the folder cannot be written.
     """
     try:
         ctranslate2_model.check_supported(translator.model)
@@ -177,14 +177,14 @@ def cached_export(path: Path, translator: Translator) -> Path:
     facts = f"heed {__version__}, ctranslate2 {require('ctranslate2').__version__}, {model_folder.digest(folder)}"
     cache = folder / "ctranslate2" / hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
     if not os.access(cache.parent if cache.parent.exists() else folder, os.W_OK):
-        raise HeedError(f"{folder} cannot be written, and the engine ctranslate2 keeps its export there. {ADVICE}")
+        raise HeedError(f"{folder} cannot be written, but the engine ctranslate2 stores its export there. {ADVICE}")
 
     def write(partial: Path) -> None:
         print(f"heed: exporting {folder} to CTranslate2, once.", file=sys.stderr)
         try:
             check = validation_set(path, translator.directions)
         except HeedError:  # a model folder without its run
-            print("heed: it is not compared with heed, because the run's validation set is not there.", file=sys.stderr)
+            print("heed: the export is not checked, because the run's validation set is missing.", file=sys.stderr)
             convert(translator, partial)
         else:
             export(translator, partial, check)

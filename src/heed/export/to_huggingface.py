@@ -1,4 +1,4 @@
-"""``heed export --to huggingface``."""
+"""``heed export --to huggingface``: a folder for transformers, and its upload to the hub."""
 
 import json
 import warnings
@@ -50,7 +50,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         out: the new folder.
 
     Raises:
-        HeedError: transformers is not installed or has no class for the model, or the check fails.
+        HeedError: if transformers is not installed or has no class for the model, or the check fails.
     """
     logging = require("transformers").logging
     logging.set_verbosity_error()
@@ -71,7 +71,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     report = compare_engines(translator, engine, check)
     card = out / "README.md"
     card.write_text(_model_card(translator, report), encoding="utf-8")
-    # safetensors lets only the owner read its file. The mode of the card follows the umask.
+    # safetensors makes its file readable by the owner only. Use the mode of the card, which follows the umask.
     (out / "model.safetensors").chmod(card.stat().st_mode)
     return report
 
@@ -83,13 +83,13 @@ def check_token() -> None:
 
 
 def push(folder: Path, repository: str) -> str:
-    """Upload an exported folder to a repository of the Hugging Face hub, which is created private if it is new.
+    """Upload an exported folder to a repository of the Hugging Face hub. A new repository is private.
 
     Returns:
         The URL of the commit.
 
     Raises:
-        HeedError: the hub cannot be reached or refuses the upload.
+        HeedError: if the hub cannot be reached or refuses the upload.
     """
     hub = require("huggingface_hub")
     api = hub.HfApi()
@@ -101,18 +101,18 @@ def push(folder: Path, repository: str) -> str:
 
 
 class HuggingFaceEngine(ExportedEngine):
-    """``transformers`` with an exported folder."""
+    """Runs an exported folder with ``transformers``."""
 
     def __init__(self, folder: Path) -> None:
         transformers = require("transformers")
         self.model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, local_files_only=True).eval()
         with warnings.catch_warnings():
-            # It recommends a punctuation normaliser that it does not use.
+            # transformers recommends a punctuation normaliser that it does not use.
             warnings.filterwarnings("ignore", message=".*sacremoses")
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
     def check_tokenizer(self, tokenizer: Tokenizer, sentences: list[str]) -> None:
-        """Raise a HeedError, which names a sentence, unless both tokenizers do the same to each sentence."""
+        """Raise a HeedError unless both tokenizers encode and decode every sentence alike."""
         encoded = [[*ids, EOS] for ids in tokenizer.encode_src(sentences)]
         targets = [ids for ids in tokenizer.encode_tgt(sentences) if UNK not in ids]
         texts = tokenizer.decode_tgt(targets)
@@ -121,8 +121,8 @@ class HuggingFaceEngine(ExportedEngine):
         for sentence, own, other in zip([*sentences, *texts], ours, theirs, strict=True):
             if own != other:
                 raise HeedError(
-                    "The export was not written: the tokenizer of transformers encodes or decodes another way, for "
-                    f"example {sentence!r}. This is a bug of heed: please report it."
+                    "The export was not written: the tokenizer of transformers encodes or decodes differently, for "
+                    f"example {sentence!r}. This is a bug in heed: please report it."
                 )
 
     @torch.inference_mode()

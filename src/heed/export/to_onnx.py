@@ -40,16 +40,16 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
         out: the new folder.
 
     Raises:
-        HeedError: ONNX is not installed, the model is no transformer, or the check fails.
+        HeedError: if ONNX is not installed, the model is not a transformer, or the check fails.
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         require(package)
-    # The exporter warns of packages and code that heed does not use.
+    # Silence warnings about packages and code that heed does not use.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     model = translator.model
     if not isinstance(model, Transformer):
         raise HeedError(
-            "ONNX export is for transformers: the graph of a recurrent network would hold for one sentence length only."
+            "ONNX export is for transformers only: the graph of an RNN would be valid for a single sentence length."
         )
     out.mkdir()
     with warnings.catch_warnings():
@@ -62,7 +62,7 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
 
 
 class OnnxEncoder(nn.Module):
-    """Source ids to the keys and values that the decoder layers read."""
+    """Maps source ids to the keys and values that the decoder layers read."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -76,13 +76,13 @@ class OnnxEncoder(nn.Module):
             src_mask: True for tokens, False for padding, "B S".
         """
         states = self.model.encode(src, src_mask).states
-        # Not `start`: it takes len() of a tensor, which would fix the batch size in the graph.
+        # `start` would fix the batch size in the graph, because it takes len() of a tensor.
         layers = [layer.project(states) for layer in layers_of(self.model.decoder)]
         return torch.stack([layer.key for layer in layers]), torch.stack([layer.value for layer in layers])
 
 
 class OnnxDecoderStep(nn.Module):
-    """The next target position."""
+    """Computes the next target position."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class OnnxDecoderStep(nn.Module):
         Args:
             tokens: the last target ids, " B"; BOS at first.
             src_mask: see `OnnxEncoder`.
-            memory_key, memory_value: what the encoder returned.
+            memory_key, memory_value: the results of `OnnxEncoder`.
             past_key, past_value: the cache of P positions, "L B Hs P Es"; P = 0 at first.
         """
         layers = tuple(KeyValue(key, value) for key, value in zip(memory_key, memory_value, strict=True))
@@ -157,7 +157,7 @@ def _write_graph(
 
 
 class OnnxEngine(ExportedEngine):
-    """ONNX Runtime with the two graphs of a model, which is given for its sizes."""
+    """Runs the two graphs of a model with ONNX Runtime. The model itself only provides sizes."""
 
     def __init__(self, folder: Path, model: Transformer) -> None:
         runtime = require("onnxruntime")

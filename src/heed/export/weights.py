@@ -1,4 +1,4 @@
-"""Transformers for other engines: what these support, and weights as they expect them."""
+"""Check what other engines support, and convert weights for them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,16 +16,16 @@ from heed.models.transformer_config import TransformerConfig
 def require_transformer(
     model: Seq2Seq, engine: str, lacks: Callable[[TransformerConfig], Mapping[str, bool]], *, otherwise: str = ""
 ) -> Transformer:
-    """Return a transformer that an engine can compute.
+    """Return the model if it is a transformer that an engine can compute.
 
     Args:
-        lacks: returns parts that only this engine lacks, and whether the model has them.
+        lacks: maps the configuration to the parts that this engine lacks, and whether the model has each.
 
     Raises:
-        HeedError: the model is no transformer, or has parts that the engine lacks. They are named.
+        HeedError: if the model is not a transformer, or naming the parts that the engine lacks.
     """
     if not isinstance(model, Transformer):
-        raise HeedError(f"{engine} has no recurrent encoder-decoder with attention: only a transformer is exported.")
+        raise HeedError(f"{engine} has no recurrent encoder-decoder with attention: export a transformer.")
     kind, scores = model.config.self_attention.kind, (model.config.self_attention, model.config.cross_attention)
     unsupported = {
         "layers without a norm (model.norm=none)": model.config.norm == "none",
@@ -40,23 +40,23 @@ def require_transformer(
 
 
 def layers_of(stack: nn.ModuleList) -> list[Any]:
-    """Return the layers of an encoder or decoder without their static type, whose attributes mypy does not know."""
+    """Return the layers of an encoder or decoder as Any, because mypy does not know their attributes."""
     return list(stack)
 
 
 def query_projection(attention: Any) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of the queries, for an engine that divides every score by √E."""
+    """Return weight and bias of the query projection, for an engine that divides every score by √E."""
     scale = 1.0 if attention.score.scaled else (attention.query.weight.shape[0] / attention.num_heads) ** 0.5
     return scale * attention.query.weight, scale * attention.query.bias
 
 
 @torch.no_grad()
 def absolute_position_vectors(positions: Any, config: TransformerConfig, length: int) -> Tensor:
-    """Return what is added to the embedding at each position, "N D": zeros for a model without positions.
+    """Return the vectors to add to the embedding at each position, "N D": zeros for a model without positions.
 
     Args:
         positions: ``src_positions`` or ``tgt_positions`` of the model.
-        length: the number of positions; learned positions have their own.
+        length: number of positions. Learned positions define it themselves.
     """
     if config.positions.merge is None:
         return torch.zeros(length, config.d_model)

@@ -1,4 +1,4 @@
-"""What the command line of a search asks for: its options, its space, and the studies to make of it."""
+"""Parse the command line of a search: its options, its space, and its studies."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ from heed.sweep.space import Option, Point, Space, corners, grid_values, read_sp
 from heed.sweep.study import FORMAT, quiet
 
 WORKER_OPTIONS = ("sweep.", "cache_dir=", "data.root=", "logger=", "trainer=", "trainer.devices=")
-"""Options in which the workers of a study may differ."""
+"""Options that may differ between the workers of a study."""
 GRID = "optuna.samplers.BruteForceSampler"
-"""The sampler of sweep/sampler=grid. heed lists the points itself (`Space.points`): it needs their number."""
+"""The sampler of sweep/sampler=grid. heed enumerates the points itself (`Space.points`), to know their number."""
 
 
 @validated("sweep.")
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings:
-    """What a study optimises, in which space and how. conf/sweep/default.yaml describes the options."""
+    """The options of a search, described in conf/sweep/default.yaml."""
 
     objective: str | Sequence[str]
     n_trials: AtLeast1
@@ -64,24 +64,24 @@ class SweepSettings:
 
     @property
     def directions(self) -> list[StudyDirection]:
-        """Which way each objective is better."""
+        """Whether to minimize or maximize each objective."""
         return [DIRECTIONS[name] for name in self.objectives]
 
     @property
     def confirmation(self) -> tuple[int, int]:
-        """The number of configurations to train again, and of seeds for each."""
+        """The number of configurations to train again, and the number of seeds for each."""
         best, _, seeds = (self.confirm or "0x0").partition("x")
         return int(best), int(seeds)
 
 
 class Plan:
-    """A search as the command line describes it."""
+    """A search, parsed from the command line."""
 
     def __init__(self, arguments: Sequence[str], *, config: Any, config_loader: Any) -> None:
         """
         Args:
             arguments: the overrides of the command line, without options of Hydra.
-            config, config_loader: Hydra's.
+            config, config_loader: Hydra's objects.
 
         Raises:
             HeedError: if an option is wrong, or the space cannot be read.
@@ -102,7 +102,7 @@ class Plan:
         self.pruner = build_pruner(self.settings)
         build_sampler(self.settings, seed=0)
         self.grids: dict[str, list[Point]] = {}
-        """The points of each arm, for the sampler that takes all of them; else empty."""
+        """The points of each arm if the sampler tries all of them, otherwise empty."""
         if self.settings.sampler.get("_target_") == GRID:
             self.grids = {arm: list(space.points(grid_values, self.default)) for arm, space in self.arms.items()}
 
@@ -112,7 +112,7 @@ class Plan:
         return str(choices[name]) if name in choices else format_value(OmegaConf.select(self.config, name))
 
     def attributes(self, arm: str) -> dict[str, Any]:
-        """Return what describes the study of an arm. A worker with other attributes cannot join it."""
+        """Return the attributes of an arm's study. A worker with other attributes cannot join it."""
         share = -(-self.settings.n_trials // len(self.arms))
         return {
             "format": FORMAT,
@@ -128,7 +128,7 @@ class Plan:
 
     @contextmanager
     def compose(self, overrides: Sequence[str]) -> Iterator[Any]:
-        """Compose the configuration of a run, a DictConfig, which is Hydra's current one within the block."""
+        """Yield the composed DictConfig of a run. Within the block it is Hydra's current configuration."""
         cfg = self._config_loader.load_sweep_config(self.config, [*self.fixed, *overrides])
         HydraConfig.instance().set_config(cfg)  # read by interpolations such as ${hydra:runtime.choices.model}
         with open_dict(cfg):
@@ -147,7 +147,7 @@ class Plan:
         for arm in self.arms.values():
             messages: dict[tuple[str, Any], str] = {}
             valid: set[tuple[str, Any]] = set()
-            for shift in (0, 1):  # other combinations of the values that were in no valid run
+            for shift in (0, 1):  # the second pass combines the values of invalid runs differently
                 for point, overrides in corners(arm, self.default, shift=shift):
                     try:
                         with self.compose(overrides) as cfg:
@@ -157,12 +157,10 @@ class Plan:
                         messages |= dict.fromkeys(point.items(), str(error))
                 if not messages.keys() - valid:
                     break
-            if not valid:  # the cause is not the value of one range
+            if not valid:  # the cause is not a single value
                 raise HeedError(next(iter(messages.values())))
             for name, value in sorted(messages.keys() - valid, key=str):
-                raise HeedError(
-                    f"The search space holds {name}={value}, which makes no valid run: {messages[name, value]}"
-                )
+                raise HeedError(f"{name}={value} in the search space makes no valid run: {messages[name, value]}")
 
 
 def _split(space: Space, key: str | None) -> dict[str, Space]:

@@ -32,24 +32,24 @@ from heed.sweep.verdict import write_verdict
 from heed.sweep.workers import ignore_repeated_sigterm, run_workers
 
 MAX_FAILURES = 5
-"""A worker stops after this many failed trials in a row: the cause is probably not the values of one trial."""
+"""A worker stops after this many failed trials in a row, because their values are probably not the cause."""
 POLL_SECONDS = 5.0  # between two checks for trials of other workers
 PAGE = "sweep.html"
 TOP = 10  # trials that are printed at the end
 
 Train = Callable[..., list[float] | None]
-"""`heed.launch.train`: takes the configuration and ``report``; returns the objectives, or None if pruned."""
+"""`heed.launch.train`: maps a configuration and ``report`` to the objectives, or to None if pruned."""
 
 
 def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_function: Train, config: Any) -> None:
-    """Run the remaining trials of a study, together with its other workers, and write the verdict.
+    """Run the remaining trials of a study together with other workers, and write the verdict.
 
     Args:
         arguments: the overrides of the command line, without options of Hydra.
-        hydra_context, task_function, config: as Hydra passes them to a sweeper.
+        hydra_context, task_function, config: Hydra's arguments for a sweeper.
 
     Raises:
-        HeedError: if an option is wrong, the study exists with other options, or this is one of several processes.
+        HeedError: if an option is wrong, the study exists with other options, or several processes run this search.
     """
     ignore_repeated_sigterm()
     launch = detect_launch()
@@ -70,17 +70,13 @@ def search(arguments: Sequence[str], *, hydra_context: HydraContext, task_functi
 
 
 class StudyWorker:
-    """One worker of a study: it claims trials and trains their runs, and the first to finish writes the verdict."""
+    """A worker of a study: it claims trials and trains their runs. The first to finish writes the verdict."""
 
     def __init__(self, plan: Plan, hydra_context: HydraContext, train: Train) -> None:
-        """Create the study in its storage, or join it.
-
-        Raises:
-            HeedError: if it exists with other options, or the storage cannot be reached.
-        """
+        """Create or join the study; raise a HeedError if its options differ or the storage cannot be reached."""
         self.plan, self.settings, self.hydra_context, self.train = plan, plan.settings, hydra_context, train
         self.best, self.seeds = plan.settings.confirmation
-        self.first_seed = int(plan.config.seed) + 1  # of the confirmation; the seed itself chose the configurations
+        self.first_seed = int(plan.config.seed) + 1  # of the confirmation; the search used the seed itself
         plan.folder.mkdir(parents=True, exist_ok=True)
         self.storage = open_storage(plan.folder, self.settings.storage, heartbeat=self.settings.heartbeat)
         self.arms = {arm: self._join(f"{plan.name} {arm}".strip(), plan.attributes(arm)) for arm in plan.arms}
@@ -119,7 +115,7 @@ class StudyWorker:
     def _claim(self) -> tuple[SharedStudy, Trial] | None:
         """Claim a trial of the search or, after it, of the confirmation."""
         with lock(self.plan.folder):
-            # The arms take turns, so that they have equally many trials at any time.
+            # The arms take turns, so that they have the same number of trials at any time.
             for study in [*sorted(self.arms.values(), key=SharedStudy.used), *self._confirmation()]:
                 if claimed := study.claim(self._make_sampler):
                     trial, number = claimed
@@ -133,11 +129,11 @@ class StudyWorker:
     def _make_sampler(self, number: int) -> BaseSampler:
         if self.plan.grids:
             return RandomSampler()  # `_describe` fixes what it draws
-        # A seed of each trial's own: workers must not draw the same values.
+        # Each trial has its own seed, so that workers do not draw the same values.
         return build_sampler(self.settings, seed=(self.plan.config.seed * 1_000_003 + number) % 2**32)
 
     def _describe(self, study: SharedStudy, trial: Trial, number: int) -> tuple[str, list[str]]:
-        """Return the folder of a trial, relative to the study's, and the overrides with its values."""
+        """Return the folder of a trial, relative to the study's folder, and its overrides."""
         place = study.used(before=number)
         if study in self.arms.values():
             if points := self.plan.grids.get(study.arm):
@@ -149,9 +145,9 @@ class StudyWorker:
         return f"confirm/{_folder(one.arm, one.number)}_seed{seed}", [*one.overrides, f"seed={seed}"]
 
     def _run(self, study: SharedStudy, trial: Trial) -> str:
-        """Train the run of a trial, which ends complete, pruned or failed. Return why it failed, or "".
+        """Train the run of a trial, record its end, and return why it failed, or "".
 
-        If this process is stopped, the next worker continues the trial.
+        If this process is stopped, another worker continues the trial.
         """
         results = self.plan.folder / trial.user_attrs["folder"] / RESULTS
         try:
@@ -162,7 +158,7 @@ class StudyWorker:
                     values = self._launch(study, trial)
             study.study.tell(trial, values, state=TrialState.PRUNED if values is None else TrialState.COMPLETE)
         except UpdateFinishedTrialError:
-            print_line(f"{results.parent} was silent for so long that another worker has taken it over.")
+            print_line(f"{results.parent} sent no heartbeat for too long: another worker has taken it over.")
         except Exception as error:
             reason = failure_reason(error)
             fail(study.study, trial, reason)
@@ -173,10 +169,10 @@ class StudyWorker:
         return ""
 
     def _launch(self, study: SharedStudy, trial: Trial) -> list[float] | None:
-        """Train the run of a trial as a job of Hydra, and return its objectives; None if it was pruned."""
+        """Train the run of a trial as a Hydra job, and return its objectives, or None if it was pruned."""
 
         def report(step: int, value: float) -> bool:
-            with quiet():  # a continued trial repeats the steps after its last checkpoint, which Optuna ignores
+            with quiet():  # Optuna ignores the steps that a continued trial repeats
                 trial.report(value, step)
             return trial.should_prune()
 
@@ -201,12 +197,12 @@ class StudyWorker:
         return values
 
     def print_ended_trials(self) -> None:
-        """Print how trials of all workers have ended since the last call."""
+        """Print how the trials that have ended since the last call ended, for all workers."""
         used = sum(study.used() for study in self.arms.values())
         budget = sum(study.budget for study in self.arms.values())
         for line in self._ends():
             if line not in self._printed:
-                print_line(f"{line} (search: {used} of {budget} trials begun)")
+                print_line(f"{line} (search: {used} of {budget} trials started)")
                 self._printed.add(line)
 
     def _ends(self) -> Iterator[str]:
@@ -224,7 +220,7 @@ class StudyWorker:
     # ---- the best configurations with other seeds
 
     def candidates(self) -> list[Configuration]:
-        """Return the best configurations of each arm, which are trained again with other seeds."""
+        """Return the best configurations of each arm, to be trained again with other seeds."""
         maximize = self.settings.directions[0] == "maximize"
         return [
             Configuration(trial.number, arm, trial.values[0], trial.overrides)
@@ -233,7 +229,7 @@ class StudyWorker:
         ]
 
     def _confirmation(self) -> list[SharedStudy]:
-        """Return the study whose trials train the best configurations again; none before the search has ended."""
+        """Return the study that trains the best configurations again, as a list; empty before the search has ended."""
         if not self.best or not self.has_searched() or not (candidates := self.candidates()):
             return []
         name = " ".join([self.plan.name, "confirm", *(_folder(one.arm, one.number) for one in candidates)])
@@ -241,7 +237,7 @@ class StudyWorker:
         return [self._join(name, {**attributes, "n_trials": len(candidates) * self.seeds})]
 
     def conclude(self) -> None:
-        """Write the verdict, unless another worker has, and the page; raise a HeedError if no trial is complete."""
+        """Write the page and, unless another worker has, the verdict; raise a HeedError if no trial is complete."""
         folder = self.plan.folder
         with lock(folder):
             for confirmation in self._confirmation():

@@ -1,4 +1,4 @@
-"""The search space of a study: options with ranges in Hydra's grammar, some of them under a condition."""
+"""The search space of a study: options with ranges in Hydra's grammar, optionally under conditions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from heed.errors import HeedError, first_line
 from heed.options import format_value
 
 Point = dict[str, Any]
-"""A value for each option with a range, as far as its conditions hold."""
+"""A value for each option with a range whose conditions hold."""
 
 Default = Callable[[str], str]
-"""Returns, as text, the value of an option or group that the space does not set."""
+"""Returns the value of an option or group that the space does not set, as text."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Option:
 
 
 class Space:
-    """The options of a search. Those that depend on others come after them."""
+    """The options of a search. Options with conditions come after those that they depend on."""
 
     def __init__(self, options: Iterable[Option]) -> None:
         self.options = sorted(options, key=lambda option: len(option.conditions))
@@ -43,7 +43,7 @@ class Space:
         return {option.name: option.range for option in self.options if option.range is not None}
 
     def to_plain(self) -> dict[str, str]:
-        """Return the ranges as they were written, by option: ``model.dropout`` or ``model/attention if model=rnn``."""
+        """Return the ranges as written, by option: ``model.dropout`` or ``model/attention if model=rnn``."""
         return {" if ".join(filter(None, (one.name, " and ".join(one.conditions)))): one.text for one in self.options}
 
     def without(self, name: str) -> "Space":
@@ -51,7 +51,7 @@ class Space:
         return Space(option for option in self.options if option.name != name)
 
     def resolve(self, point: Point, default: Default) -> tuple[list[str], Option | None]:
-        """Return the overrides of a point, and the first option whose range has no value there, if there is one."""
+        """Return the overrides of a point, and the first applicable option without a value, if any."""
         values: dict[str, str] = {}
         for option in self.options:
             names = {condition: condition.partition("=")[0] for condition in option.conditions}
@@ -74,7 +74,7 @@ class Space:
 
 
 def draw(space: Space, trial: Trial, default: Default) -> list[str]:
-    """Return the overrides of a point that the sampler of the trial's study chooses."""
+    """Let the study's sampler choose a point, and return its overrides."""
     point: Point = {}
     while option := space.resolve(point, default)[1]:
         name, range_ = option.name, option.range
@@ -87,9 +87,9 @@ def draw(space: Space, trial: Trial, default: Default) -> list[str]:
 
 
 def corners(space: Space, default: Default, *, shift: int) -> Iterator[tuple[Point, list[str]]]:
-    """Yield points, with their overrides, that together hold every choice and both ends of every range.
+    """Yield points with their overrides that together cover every choice and both ends of every range.
 
-    ``shift``, 0 or 1, gives other combinations of the same values.
+    ``shift``, 0 or 1, selects different combinations of the same values.
     """
     conditions = {condition.partition("=")[0] for option in space.options for condition in option.conditions}
     switches = Space(option for option in space.options if option.range and option.name in conditions)
@@ -110,10 +110,10 @@ def grid_values(option: Option) -> list[Any]:
     low, high, step = option.range.low, option.range.high, option.range.step
     if step is None:
         raise HeedError(
-            f"{option.name} has a continuous range, which sweep/sampler=grid cannot enumerate: give choice(…) or "
+            f"{option.name} has a continuous range, and sweep/sampler=grid cannot enumerate it: give choice(…) or "
             "range(…)."
         )
-    # Rounded, because 0.1 + 2 × 0.1 is not 0.3.
+    # Round, because 0.1 + 2 × 0.1 is not 0.3.
     return [round(low + i * step, 12) for i in range(round((high - low) / step) + 1)]
 
 
@@ -123,7 +123,7 @@ def _ends(option: Option) -> list[Any]:
 
 
 def _to_text(value: Any) -> str:
-    # The choices are text in Hydra's grammar already.
+    # Choices are already text in Hydra's grammar.
     return value if isinstance(value, str) else format_value(value)
 
 
@@ -131,14 +131,14 @@ def _to_text(value: Any) -> str:
 
 
 def read_space(node: Any, arguments: Sequence[str]) -> tuple[Space, list[str]]:
-    """Return the space of a study, and the overrides that all of its trials share.
+    """Return the space of a study, and the overrides that all trials share.
 
     Args:
         node: ``sweep.space`` as plain data: ranges by option, and mappings of more ranges by condition.
         arguments: overrides of the command line. They replace the ranges in ``node``.
 
     Raises:
-        HeedError: if a range cannot be read, is empty, or if there is none.
+        HeedError: if there is no range, or a range is empty or cannot be read.
     """
     space, fixed = Space(_read_options(node or {}, "sweep.space")), []
     for argument in arguments:
@@ -190,4 +190,4 @@ def _to_distribution(override: Override, where: str) -> BaseDistribution:
             return kind(min(values), max(values), step=abs(value.step), log="log" in value.tags)
         return CategoricalDistribution(list(override.sweep_string_iterator()))
     except ValueError as error:
-        raise HeedError(f"{where}: {override.input_line} is no range: {first_line(error)}.") from error
+        raise HeedError(f"{where}: {override.input_line} is not a range: {first_line(error)}.") from error

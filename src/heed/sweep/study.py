@@ -1,4 +1,4 @@
-"""A study that any number of workers share: its storage, its budget, and trials whose worker died."""
+"""A study that several workers share: its storage, its budget, and trials whose worker died."""
 
 import math
 import time
@@ -27,11 +27,11 @@ STUDY_FILE = "study.db"  # SQLite database of the trials, in the folder of the s
 VERDICT = "verdict.json"
 """The best configurations over seeds and the winner, in the folder of the study."""
 ATTRIBUTES = "heed"
-"""The user attribute of a study that describes it."""
+"""The user attribute of a study that holds its description."""
 REASON = "reason"
-"""The user attribute of a trial that failed. Without it, the worker died or was stopped, and the trial is continued."""
+"""The user attribute of a failed trial. A trial without it, whose worker died or was stopped, is continued."""
 MISSED_HEARTBEATS = 3  # after which a trial counts as dead
-MAX_DEATHS = 3  # of workers, after which their trial is not started again: it may be the cause
+MAX_DEATHS = 3  # of workers, after which their trial is not restarted: it may be the cause
 
 
 def lock(folder: Path) -> FileLock:
@@ -40,14 +40,14 @@ def lock(folder: Path) -> FileLock:
 
 
 def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None) -> RDBStorage:
-    """Open the Optuna storage of a study: of the database ``url`` or, without one, ``study.db`` in its folder.
+    """Open the Optuna storage of a study: the database ``url`` or, without one, ``study.db`` in its folder.
 
     Args:
-        heartbeat: seconds between two heartbeats of a trial; its tables are created if they are missing. None to read
-            a storage that exists.
+        heartbeat: seconds between two heartbeats of a trial. Missing tables are created. None: open an existing storage
+            for reading.
 
     Raises:
-        HeedError: if it cannot be reached, its driver is missing, or it is to be read and does not exist.
+        HeedError: if the storage cannot be reached, its driver is missing, or there is nothing to read.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
@@ -65,7 +65,7 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
     def connect() -> RDBStorage:
         return RDBStorage(
             address.render_as_string(hide_password=False),
-            # A busy SQLite file is tried again for a minute.
+            # Retry a busy SQLite file for a minute.
             engine_kwargs={"connect_args": {"timeout": 60}} if file else {"pool_pre_ping": True},
             heartbeat_interval=heartbeat,
             grace_period=heartbeat and MISSED_HEARTBEATS * heartbeat,
@@ -78,14 +78,14 @@ def open_storage(folder: Path, url: str | None, *, heartbeat: int | None = None)
     with _explaining(address.render_as_string(hide_password=True) if url else str(file)):
         try:
             return connect()
-        except DBAPIError:  # another worker may have created the tables in the same moment
+        except DBAPIError:  # another worker may be creating the tables
             time.sleep(1)
             return connect()
 
 
 @contextmanager
 def _explaining(database: str) -> Iterator[None]:
-    """Turn an error of a database within the block into a HeedError."""
+    """Turn database errors within the block into a HeedError."""
     try:
         with quiet():
             yield
@@ -94,7 +94,7 @@ def _explaining(database: str) -> Iterator[None]:
         if "psycopg" in driver:
             raise missing_package(database, driver, "postgresql") from error
         raise HeedError(f"{database} needs the Python package {driver}: install it with pip.") from error
-    # RuntimeError: the tables are of another version of Optuna.
+    # RuntimeError: another version of Optuna wrote the tables.
     except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
@@ -102,19 +102,21 @@ def _explaining(database: str) -> Iterator[None]:
         reason = first_line(cause)
         if "version_info" in reason:  # the table that Optuna reads first
             raise HeedError(f"{database} is not an Optuna storage: it has no table version_info.") from error
-        raise HeedError(f"{database} cannot be used ({reason}): check the URL, and that the database runs.") from error
+        raise HeedError(
+            f"{database} cannot be used ({reason}): check the URL, and that the database is running."
+        ) from error
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Ignore Optuna's notices about interfaces that may change, and about heartbeats outside Study.optimize."""
+    """Suppress Optuna's warnings about experimental interfaces and about heartbeats outside Study.optimize."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 class SharedStudy:
-    """One Optuna study with a budget of trials that its workers claim one by one."""
+    """An Optuna study with a budget of trials that its workers claim one by one."""
 
     def __init__(self, study: optuna.Study, attributes: Mapping[str, Any]) -> None:
         """Wrap a study with its attributes: ``arm``, ``n_trials``, and whether a failed trial uses up the budget."""
@@ -132,7 +134,7 @@ class SharedStudy:
         directions: Sequence[StudyDirection],
         pruner: optuna.pruners.BasePruner,
     ) -> "SharedStudy":
-        """Create the study, or join it; raise a HeedError if it has other attributes, except n_trials."""
+        """Create or join the study; raise a HeedError if attributes other than n_trials differ."""
         study = optuna.create_study(
             storage=storage, study_name=name, directions=list(directions), pruner=pruner, load_if_exists=True
         )
@@ -148,19 +150,19 @@ class SharedStudy:
         return cls(study, attributes)
 
     def trials(self) -> list[TrialSummary]:
-        """Return the trials. All attempts at a trial are one."""
+        """Return the trials, each with all its attempts."""
         attempts: dict[int, list[FrozenTrial]] = {}
         for trial in self.study.get_trials(deepcopy=False):
             attempts.setdefault(original_number(trial), []).append(trial)
         return [_summarize(chain, self.arm) for chain in attempts.values()]
 
     def used(self, *, before: float = math.inf) -> int:
-        """Return how many trials with lower numbers than ``before`` use up the budget."""
+        """Return the number of trials numbered below ``before`` that count towards the budget."""
         trials = [trial for trial in self.trials() if trial.number < before]
         return sum(self.attributes.get("counts_failed") or not trial.reason for trial in trials)
 
     def to_start(self) -> int:
-        """Return how many trials are still to be started or to be continued."""
+        """Return the number of trials still to be started or continued."""
         return max(self.budget - self.used(), 0) + sum(trial.state == "waiting" for trial in self.trials())
 
     def is_finished(self) -> bool:
@@ -168,10 +170,10 @@ class SharedStudy:
         return not self.to_start() and all(trial.state != "running" for trial in self.trials())
 
     def claim(self, make_sampler: Callable[[int], BaseSampler]) -> tuple[Trial, int] | None:
-        """Claim a trial to run: one to be continued if there is one, else a new one. The caller holds the `lock`.
+        """Claim a trial to continue or, if there is none, a new trial. The caller must hold the `lock`.
 
         Args:
-            make_sampler: takes the number of attempts so far; returns the sampler that draws the values of a new trial.
+            make_sampler: maps the number of attempts so far to the sampler for a new trial.
 
         Returns:
             The trial and the number of its first attempt; None if the budget is used up.
@@ -187,10 +189,10 @@ class SharedStudy:
             return trial, original_number(storage.get_trial(trial._trial_id))
 
     def _queue_dead_trials(self) -> None:
-        """Queue the trials whose worker died, so that the next worker continues them."""
+        """Queue the trials whose worker died, so that another worker continues them."""
         with quiet():
             fail_stale_trials(self.study)
-        # Optuna ignores a worker that died before its first heartbeat.
+        # Optuna does not notice a worker that died before its first heartbeat.
         interval: int = self.study._storage.get_heartbeat_interval()  # type: ignore[attr-defined]
         silent = datetime.now() - timedelta(seconds=2 * MISSED_HEARTBEATS * interval)
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -199,14 +201,14 @@ class SharedStudy:
 
 
 def fail(study: optuna.Study, trial: Trial, reason: str) -> None:
-    """Mark a trial as failed for a reason, so that it is not continued."""
+    """Mark a trial as failed with a reason, so that it is not continued."""
     with suppress(optuna.exceptions.UpdateFinishedTrialError):  # another worker has taken it over
         trial.set_user_attr(REASON, reason)
         study.tell(trial, state=TrialState.FAIL)
 
 
 def release(study: optuna.Study, trial_id: int) -> None:
-    """Queue a running trial whose worker stops or is dead, so that the next worker continues it."""
+    """Queue a running trial whose worker stops or died, so that another worker continues it."""
     storage = study._storage
     with suppress(optuna.exceptions.UpdateFinishedTrialError), quiet():  # another worker was faster
         if storage.set_trial_state_values(trial_id, state=TrialState.FAIL):
@@ -214,7 +216,7 @@ def release(study: optuna.Study, trial_id: int) -> None:
 
 
 def original_number(trial: FrozenTrial) -> int:
-    """Return the number of the trial that this one continues, or its own."""
+    """Return the number of a trial's first attempt."""
     with quiet():
         number = RetryHeartbeatStaleTrialCallback.retried_trial_number(trial)
     return trial.number if number is None else number
@@ -222,7 +224,7 @@ def original_number(trial: FrozenTrial) -> int:
 
 def _summarize(attempts: Sequence[FrozenTrial], arm: str) -> TrialSummary:
     last = attempts[-1]
-    # A resumed trial goes on from a checkpoint, so that its curve starts with an earlier attempt.
+    # A resumed trial continues from a checkpoint: its curve starts with an earlier attempt.
     curve = {step: value for attempt in attempts for step, value in attempt.intermediate_values.items()}
     attributes = {name: value for attempt in attempts for name, value in attempt.user_attrs.items()}
     is_failed = last.state == TrialState.FAIL

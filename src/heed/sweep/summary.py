@@ -1,4 +1,4 @@
-"""Read a study: its trials from an Optuna storage, the verdict from the study's folder."""
+"""Read a study: its trials from an Optuna storage, and its verdict from its folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ from heed.sweep.study import ATTRIBUTES, FORMAT, VERDICT, SharedStudy, open_stor
 
 
 def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
-    """Return the study of a folder.
+    """Return the study in a folder.
 
     Args:
-        storage: URL of the Optuna storage; None for ``study.db`` in the folder.
+        storage: URL of the Optuna storage; None: ``study.db`` in the folder.
 
     Raises:
         HeedError: if there is no study, or its storage or verdict cannot be read.
@@ -28,7 +28,7 @@ def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
     try:
         arms, confirmations = _find_studies(opened, folder, is_local=storage is None)
         first, attributes = arms[0].study, arms[0].attributes
-        # A search that went on after its end may have several confirmations; the last one counts.
+        # A search that was extended may have several confirmations. The last one counts.
         confirmed = [trial.state for trial in confirmations[-1].trials()] if confirmations else []
         spaces = {arm.arm: arm.attributes["space"] for arm in arms}
         return StudySummary(
@@ -53,7 +53,7 @@ def read_study(folder: Path, *, storage: str | None = None) -> StudySummary:
 
 
 def read_verdict(file: Path) -> Verdict | None:
-    """Return the verdict of a study; None if it has none yet. Raise a HeedError if the file is damaged."""
+    """Return the verdict of a study, or None if it has none yet; raise a HeedError if the file is damaged."""
     if not file.is_file():
         return None
     try:
@@ -69,9 +69,9 @@ def read_verdict(file: Path) -> Verdict | None:
 
 
 def _find_studies(storage: RDBStorage, folder: Path, *, is_local: bool) -> tuple[list[SharedStudy], list[SharedStudy]]:
-    """Return the studies of a search, one for each arm, and those that confirm its best configurations.
+    """Return the studies of a search, one per arm, and its confirmation studies.
 
-    They have the name of the folder. A database in the folder holds only one search, so that a folder may be renamed.
+    They are named after the folder. A local database holds only one search, so its folder may be renamed.
     """
     described = {study.study_name: study.user_attrs.get(ATTRIBUTES) for study in storage.get_all_studies()}
     found = {name: made for name, made in described.items() if isinstance(made, dict) and "study" in made}

@@ -1,4 +1,4 @@
-"""The end of a study: the best configurations with other seeds, compared, and the winner as a preset."""
+"""Conclude a study: compare the best configurations over other seeds, and write the winner as a preset."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ from heed.sweep.study import VERDICT
 from heed.sweep.summary import read_verdict
 
 LEFT_OUT = ("name", "seed", "test", "logger", "resume", "experiment", "sweep")
-"""Options that belong to a run, not to a recipe."""
+"""Options of a single run, left out of a preset."""
 MARK = "# Written by a search: "
 
 
@@ -39,11 +39,11 @@ def write_verdict(
 ) -> None:
     """Write the verdict, unless another worker has written it.
 
-    The winner of each arm translates the test sets, the configurations are compared on a page, and the best one becomes
-    a preset.
+    The winner of each arm translates the test sets, a page compares the configurations, and the best one becomes a
+    preset.
 
     Args:
-        trials: trainings of the candidates with other seeds, ordered by candidate, then by seed.
+        trials: runs of the candidates with other seeds, ordered by candidate, then by seed.
 
     Raises:
         HeedError: if every run failed.
@@ -55,7 +55,7 @@ def write_verdict(
     sign = 1 if plan.settings.directions[0] == "maximize" else -1
     scored = sorted((one for one in configurations if one.valid), key=lambda one: -sign * one.mean)
     if not scored:
-        raise HeedError(f"Every run that was to confirm the best configurations failed: {configurations[0].failed[0]}")
+        raise HeedError(f"Every run to confirm the best configurations failed: {configurations[0].failed[0]}")
     winners = [one for place, one in enumerate(scored) if one.arm not in {better.arm for better in scored[:place]}]
     path, command = _write_preset(plan, winners[0])
     verdict = Verdict(
@@ -94,7 +94,7 @@ def confirmed(
 
 
 def pooled_deviation(configurations: Sequence[Configuration]) -> float | None:
-    """Return the standard deviation over seeds, pooled over the configurations; None without two seeds of any."""
+    """Return the standard deviation over seeds, pooled over configurations; None if none has two seeds."""
     several = [one.valid for one in configurations if len(one.valid) > 1]
     if not several:
         return None
@@ -133,7 +133,7 @@ def _test_scores(folder: Path, winner: Configuration) -> dict[str, dict[str, Any
 
 
 def _compare(folder: Path, scored: Sequence[Configuration], winners: Sequence[Configuration]) -> str | None:
-    """Write the comparison page of the configurations or, if there are arms, of their winners on the test set."""
+    """Write a page that compares the configurations or, with several arms, their winners on the test set."""
     sides = winners if len(winners) > 1 else scored
     if len(sides) < 2:
         return None
@@ -146,9 +146,9 @@ def _compare(folder: Path, scored: Sequence[Configuration], winners: Sequence[Co
 
 
 def _write_preset(plan: Plan, winner: Configuration) -> tuple[Path, list[str]]:
-    """Write the winner to ``conf/experiment`` of the working directory; return the path, and the command to train it.
+    """Write the winner to ``conf/experiment`` of the working directory; return the path and the command to train it.
 
-    A preset that a user wrote is not replaced: the new one gets another name.
+    If the user has written a preset of this name, the new one gets another name.
     """
     headline = (
         f"trial {winner.number} of the study {plan.name}; {plan.settings.objectives[0]} {format_score(winner.found)} "

@@ -1,4 +1,4 @@
-"""Several workers of a study on this machine, each a separate process with a part of the devices."""
+"""Run several workers of a study on this machine, each a process with a part of the devices."""
 
 import os
 import signal
@@ -18,25 +18,25 @@ POLL_SECONDS = 2.0
 
 
 def run_workers(count: int, folder: Path, *, watch: Callable[[], None]) -> None:
-    """Start the command line of this process ``count`` times with one worker each, and wait for them.
+    """Start this process's command ``count`` times with one worker each, and wait for the workers.
 
-    They print to ``worker-N.log`` in the study's folder. The others take over the trial of a worker that is killed.
-    ``watch`` is called every few seconds, and prints the trials that have ended.
+    They print to ``worker-N.log`` in the study's folder. If a worker is killed, another one takes over its trial.
+    ``watch`` is called every few seconds to print the trials that have ended.
 
     Raises:
-        HeedError: if every worker failed, with the last line that one of them printed.
+        HeedError: if every worker failed, with the last line of one log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     logs = [folder / f"worker-{number}.log" for number in range(count)]
-    print_line(f"{count} workers print to {logs[0]} and so on; this terminal shows how trials end.")
+    print_line(f"{count} workers print to {logs[0]} and so on. This terminal shows the results of trials.")
     workers = [_start(number, count, log) for number, log in enumerate(logs)]
     try:
         while any(worker.poll() is None for worker in workers):
             time.sleep(POLL_SECONDS)
             watch()
     except BaseException as error:
-        # Ctrl-C in a terminal reaches the workers, too. They count both signals as one, save a checkpoint and queue
-        # their trials. On Windows, terminate() would kill them before that.
+        # Ctrl-C in a terminal reaches the workers too. They count both signals as one, save a checkpoint and queue
+        # their trials. On Windows, terminate() would kill them first.
         if not (WINDOWS and isinstance(error, KeyboardInterrupt)):
             for worker in workers:
                 worker.terminate()
@@ -63,7 +63,7 @@ def _start(number: int, count: int, log: Path) -> "subprocess.Popen[bytes]":
 
 
 def ignore_repeated_sigterm() -> None:
-    """Let a process of `run_workers` ignore SIGTERM after a Ctrl-C, as `StopOnSignal` does while a run trains."""
+    """Make a worker ignore SIGTERM after a Ctrl-C, as `StopOnSignal` does during training."""
 
     def interrupt(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -111,7 +111,7 @@ REFUSED: list[tuple[str, Callable[[Path], object], dict[str, str], list[str]]] =
     ("UTF-16 without mark", content("a.en", "a ü\n".encode("utf-16-le")), source("a.en"), ["line 1", "UTF-16"]),
     ("zero byte", content("a.en", b"a\nb\0c\n"), source("a.en"), ["a.en, line 2", "zero bytes"]),
     ("surrogate", content("a.en", b"a\n\xed\xa0\x80\n"), source("a.en"), ["a.en, line 2", "not UTF-8", "0xed"]),
-    ("one file twice", content("a.tsv", b"a\tb\n"), {"train": "[[{}/a.tsv,{}/a.tsv]]"}, ["not a pair", "both sides alone"]),
+    ("one file twice", content("a.tsv", b"a\tb\n"), {"train": "[[{}/a.tsv,{}/a.tsv]]"}, ["not a pair", "alone"]),
     ("one file under two paths", content("x.en", b"a\n"), {"train": "[[{}/x.en,{}/./x.en]]"},
      ["x.en is given for both sides", "table.tsv"]),
     ("one file under two names", lambda f: (f / "a.de").hardlink_to(f / "train.en"),
