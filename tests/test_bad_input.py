@@ -296,7 +296,7 @@ def test_model_folders_that_are_damaged_or_foreign(
         ("model.safetensors", b"", "model.safetensors is damaged or cut off"),
         ("config.yaml", b"", "config.yaml is damaged or was not written by heed"),
         ("config.yaml", b"\xff\xfe", "config.yaml is damaged or was not written by heed"),
-        ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "names the model family cnn; known are"),
+        ("config.yaml", yaml.safe_dump(config | {"family": "cnn"}).encode(), "the model family cnn is unknown: "),
         ("config.yaml", yaml.safe_dump(config | {"model": {"layers": 3}}).encode(), "model.cell must be given"),
         ("config.yaml", yaml.safe_dump(config | {"model": "big"}).encode(), "model=big must be a mapping"),
         ("tokenizer.model", b"pieces", "tokenizer.model is not a SentencePiece model"),

@@ -94,7 +94,7 @@ def model(**changes: Any) -> Callable[[Path], object]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "family list": (config(lambda c: c.update(family=["transformer"])), "names the model family ['transformer']"),
+    "family list": (config(lambda c: c.update(family=["transformer"])), "the model family ['transformer'] is unknown"),
     "no model": (config(lambda c: c.pop("model")), "it has no model"),
     "model text": (config(lambda c: c.update(model="x")), "model=x must be a mapping"),
     "size text": (model(d_ff="x"), "model.d_ff=x must be an integer"),

@@ -87,7 +87,7 @@ def test_a_run_cannot_be_resumed_twice_at_once(tmp_path: Path) -> None:
     (run / "checkpoints" / "last-0000006.ckpt").rename(run / "checkpoints" / "last-0000003.ckpt")
     (resumed, _), (refused, why) = sorted(wait_for([start(tmp_path, [*command, "resume=true"]) for _ in range(2)]))
     assert (resumed, refused) == (0, 2)
-    assert "another process trains in it" in why or "no unfinished run" in why
+    assert "is in use by another training process" in why or "no unfinished run" in why
     assert (run / "results.json").exists()
 
 

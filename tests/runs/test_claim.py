@@ -55,7 +55,7 @@ def test_a_lock_keeps_others_out_until_its_process_dies(tmp_path: Path) -> None:
     holder = FORK.Process(target=_hold, args=(tmp_path / "run", held))
     holder.start()
     held.wait()
-    with pytest.raises(HeedError, match="another process trains in it"), locked(tmp_path / "run"):
+    with pytest.raises(HeedError, match="in use by another training process"), locked(tmp_path / "run"):
         pass
     holder.kill()
     holder.join()

@@ -1,11 +1,10 @@
 """Translate text with trained models: model folders, search settings, the translator, minimum Bayes risk decoding.
 
-Importing the package loads no module of it: the command line shows these defaults without torch.
+Importing the package imports none of its modules, so that the command line shows these defaults without torch.
 """
 
 BATCH_TOKENS = 4096
 """Default padded source tokens of a batch."""
 
 MAX_TOKENS = 1024
-"""Default limit of a sentence in subwords: longer lines are rarely sentences, and even a small model needs seconds for
-one."""
+"""Default limit of a sentence in subwords. Longer lines are rarely sentences and take seconds each."""

@@ -1,4 +1,4 @@
-"""Word alignments from the attention maps of a sentence pair."""
+"""Align words by the attention maps of a sentence pair."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from heed.inference.outputs import Attended
 def word_maps(pair: Attended) -> AttentionMap:
     """Return every cross-attention map over words that an `Extraction` can select: "2 L H T S".
 
-    Words are separated by white space. A model without cross-attention raises a HeedError.
+    Words are separated by white space. Raise a HeedError if the model has no cross-attention.
     """
     words = split_words(pair.source), split_words(pair.target)
     return candidate_maps(_cross_attention(pair), pair.src_pieces, pair.tgt_pieces, *words)
@@ -33,9 +33,9 @@ def choose_extraction(
 
     Args:
         saved: the ``alignment`` section of a model folder's config: the map chosen on validation data. None: the mean
-            of the heads of the second last layer, output row (Garg et al. 2019).
-        pair: any sentence pair attended by the model.
-        layer, head, row: another map, see `Translator.align`.
+            over heads of the second last layer, output row (Garg et al. 2019).
+        pair: attention maps of the model for any sentence pair.
+        layer, head, row: override the saved map, see `Translator.align`.
 
     Raises:
         HeedError: if the model has no such layer, head or row, or no cross-attention.

@@ -1,4 +1,4 @@
-"""Token ids → hypotheses, with heed's own model or an export of it; log-probabilities and attention maps of pairs."""
+"""Engines, which search for hypotheses of token ids; log-probabilities and attention maps of pairs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -33,11 +33,11 @@ class Engine(ABC):
         """Return the hypotheses of each source of a batch, best first.
 
         Args:
-            sources: token ids without EOS, at least one each.
+            sources: token ids without EOS, at least one per source.
         """
 
     def ready(self) -> AbstractContextManager["Engine"]:
-        """Return a context with an engine that may `search` as long as the weights do not change."""
+        """Return a context manager for an engine that may `search` while the weights do not change."""
         return nullcontext(self)
 
 
@@ -45,7 +45,7 @@ class TorchEngine(Engine):
     """heed's own model and searches.
 
     Args:
-        packed: lay out copies of the decoder's weights as is faster on this CPU (`heed.kernels.packing`).
+        packed: copy the decoder's weights into the fastest layout for this CPU (`heed.kernels.packing`).
     """
 
     def __init__(self, model: Seq2Seq, *, packed: bool = False) -> None:
@@ -78,7 +78,7 @@ class TorchEngine(Engine):
 
 
 def log_probs(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]) -> list[float]:
-    """Return log p(target | source) of each pair of a batch in nats, given with ids that end with EOS."""
+    """Return log p(target | source) in nats for each pair of a batch. Sources and targets end with EOS."""
     src, src_mask = pad(src_ids, model.device)
     tgt_in, _ = pad([[BOS, *ids[:-1]] for ids in tgt_ids], model.device)
     tgt_out, tgt_mask = pad(tgt_ids, model.device)
@@ -89,7 +89,7 @@ def log_probs(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[li
 
 
 def attention_maps(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]) -> list[PairMaps]:
-    """Return the cross, encoder and decoder self-attention of each pair, without padding; see `log_probs`."""
+    """Return the cross, encoder and decoder self-attention of each pair, without padding. Arguments as `log_probs`."""
     src, src_mask = pad(src_ids, model.device)
     tgt_in, _ = pad([[BOS, *ids[:-1]] for ids in tgt_ids], model.device)
     maps = model.decode(tgt_in, model.encode(src, src_mask, maps=True), maps=True).attention
@@ -101,15 +101,14 @@ def attention_maps(model: Seq2Seq, src_ids: Sequence[list[int]], tgt_ids: Sequen
 
 
 def _unpad(maps: Float[Tensor, "L H B Q K"] | None, row: int, queries: int, keys: int) -> Map:
-    """Return a copy of one pair's maps without padding, which does not keep the batch in memory."""
+    """Copy one pair's maps without padding, so that the batch is freed."""
     return None if maps is None else maps[:, :, row, :queries, :keys].float().cpu().numpy().copy()
 
 
 def length_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
     """Yield batches of indices into ``lengths``, longest first, so that each batch has similar lengths.
 
-    Each batch has at most ``batch_tokens`` padded tokens (rows × longest length), except that an index whose length
-    alone exceeds this has a batch of its own.
+    A batch has at most ``batch_tokens`` padded tokens (rows × longest length). A longer sentence is a batch by itself.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     while order:

@@ -1,4 +1,4 @@
-"""Languages: their English names, and the directions that a model has from one to another."""
+"""Languages: their English names, and the translation directions of a model."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -27,7 +27,7 @@ NAMES = {
     "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "uz": "Uzbek", "vi": "Vietnamese", "wo": "Wolof", "xh": "Xhosa",
     "yi": "Yiddish", "yo": "Yoruba", "zh": "Chinese", "zu": "Zulu",
 }  # fmt: skip
-"""By ISO 639 code."""
+"""English names by ISO 639 code."""
 
 
 def language_name(code: str) -> str:
@@ -42,11 +42,11 @@ def language_name(code: str) -> str:
 def choose_direction(tokenizer: Tokenizer, known: Sequence[Direction], name: str) -> Direction:
     """Return the direction with a name.
 
-    A model with language tags can also be asked for a direction in which it was not trained, from one of its languages
-    to one of its target languages (zero-shot translation, Johnson et al. 2017, §4.5).
+    A model with language tags also accepts untrained directions from one of its languages to one of its target
+    languages (zero-shot translation, Johnson et al. 2017, §4.5).
 
     Args:
-        known: the directions in which the model was trained, the one it is used for by default first.
+        known: the directions in which the model was trained, the default direction first.
         name: for example "de-en", or only the target language, "en".
 
     Raises:

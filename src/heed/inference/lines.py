@@ -1,4 +1,4 @@
-"""Sentences and sentence pairs as token ids, and errors that name a line."""
+"""Convert sentences to token ids, with errors that name a line."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ class LineError(HeedError):
     """An error in one line of the input. Its message starts with ``Line N``.
 
     Args:
-        number: the line, counted from 1.
+        number: line number, counted from 1.
         problem: the message after ``Line N``.
     """
 
@@ -25,7 +25,7 @@ class LineError(HeedError):
 
 @contextmanager
 def renumbered(number: Callable[[int], int]) -> Iterator[None]:
-    """Change the line number in errors, for input that was cut or divided before it was translated."""
+    """Map line numbers in errors, for input that was split before translation."""
     try:
         yield
     except LineError as error:
@@ -33,25 +33,25 @@ def renumbered(number: Callable[[int], int]) -> Iterator[None]:
 
 
 def as_list(sentences: str | Iterable[str]) -> list[str]:
-    """Return a single string as a list of one sentence, not of its characters."""
+    """Return sentences as a list; a single string is one sentence."""
     return [sentences] if isinstance(sentences, str) else list(sentences)
 
 
 def check_pairs(sources: Sequence[str], targets: Sequence[str]) -> None:
-    """Check that there are as many targets as sources."""
+    """Raise a HeedError unless the numbers of sources and targets are equal."""
     if len(sources) != len(targets):
-        raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give equally many.")
+        raise HeedError(f"{len(sources)} sources and {len(targets)} targets are not pairs: give one target per source.")
 
 
 def encode_lines(
     encode: Callable[[Sequence[str]], list[list[int]]], lines: list[str], *, first_line: int, max_tokens: int | None
 ) -> list[list[int]]:
-    """Return the ids of lines, after checking that every line is accepted.
+    """Return the ids of lines.
 
     Args:
         encode: a method of the tokenizer.
         first_line: number of the first line in error messages.
-        max_tokens: the longest accepted line in subwords; None for no limit.
+        max_tokens: the longest accepted line in subwords; None: no limit.
 
     Raises:
         LineError: if a line contains a lone surrogate or is too long.

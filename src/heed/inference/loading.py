@@ -20,21 +20,21 @@ def load(
 ) -> Translator:
     """Load a trained model, or several as an ensemble.
 
-    The folders need not be trusted: loading runs no code that they contain.
+    Loading is safe for untrusted folders: it runs no code from them.
 
     Args:
-        paths: a run (``runs/NAME/TIME``), a model folder, or a copy of either. The tokenizer, the languages and the
-            search settings of an ensemble are those of the first.
+        paths: a run (``runs/NAME/TIME``), a model folder, or a copy of either. An ensemble uses the tokenizer, the
+            languages and the search settings of the first.
         device: "cpu", "cuda", "cuda:1", "mps"; None: cuda if available, otherwise cpu.
-        direction: for example "de-en", or the target language "en", for a model of several directions; None: the first
-            one.
+        direction: one of several directions of the model, such as "de-en", or its target language "en"; None: the
+            first.
         batch_tokens, max_tokens: see `Translator`.
 
     Raises:
         HeedError: if a folder cannot be loaded, the tokenizers of an ensemble differ, the model does not have the
             direction, or the device cannot be used.
     """
-    found = find_device(device)  # reports a wrong device before the models are read
+    found = find_device(device)  # report a wrong device before reading the models
     if not paths:
         raise HeedError("There is no model to load: give a run or a model folder.")
     first, *others = map(model_folder.load, paths)
@@ -61,7 +61,7 @@ def find_device(name: str | None) -> torch.device:
     """Return the device with this name, after a test computation on it.
 
     Args:
-        name: for example "cpu" or "cuda:1". None: the GPU if there is one, else the CPU.
+        name: for example "cpu" or "cuda:1". None: the GPU if there is one, otherwise the CPU.
 
     Raises:
         HeedError: if the device cannot be used.
@@ -71,7 +71,7 @@ def find_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
         torch.ones(1, device=device).add(1).item()
-    # The exception depends on the device: unknown names, devices that torch was not built for, "meta" without values.
+    # The exception class differs for unknown names, devices that torch was not built for, and "meta".
     except (RuntimeError, AssertionError, ValueError, TypeError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split()).partition(". ")[0][:200]
         raise HeedError(f"{argument('device', name)} cannot be used: {reason}.") from error

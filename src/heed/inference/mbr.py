@@ -31,9 +31,9 @@ class MBRSearch(Search):
     (Kumar & Byrne 2004). The utility u is sentence-level chrF or BLEU of the detokenised text, computed by sacreBLEU
     (BLEU with tokenizer 13a and effective order).
 
-    The score of a hypothesis is its expected utility. Candidates with the same text count once. Among candidates with
-    equal scores, those of the beam come first, in its order. The cost is that of both searches plus
-    candidates × pseudo-references evaluations of the utility.
+    The score of a hypothesis is its expected utility. Candidates with the same text count once. Ties are resolved in
+    favour of beam search, in beam order. The cost is both searches plus candidates × pseudo-references evaluations of
+    the utility.
 
     Args:
         utility: "chrf" or "bleu".
@@ -41,7 +41,7 @@ class MBRSearch(Search):
         length_penalty: see `BeamSearch`.
         samples: number of samples per sentence; 0 for none.
         temperature, top_k, top_p, seed: see `SampleSearch`.
-        n_best: largest number of hypotheses to return per sentence; fewer if candidates have the same text.
+        n_best: maximum number of hypotheses per sentence. There are fewer if candidates have the same text.
         max_length_factor, max_length_extra: see `Search`.
 
     Raises:
@@ -83,7 +83,7 @@ class MBRSearch(Search):
         self.decode: Callable[[Sequence[Sequence[int]]], list[str]] | None = None
 
     def with_text(self, decode: Callable[[Sequence[Sequence[int]]], list[str]]) -> "MBRSearch":
-        """Return a copy of this search that detokenises hypotheses with ``decode``. Required before calling it."""
+        """Return a copy that detokenises hypotheses with ``decode``. Only such a copy can be called."""
         search = copy(self)
         search.decode = decode
         return search
@@ -110,7 +110,7 @@ class MBRSearch(Search):
         log_p = torch.tensor([hypothesis.log_prob for hypothesis in references], dtype=torch.float64)
         if not samples and torch.isfinite(log_p).any():
             weights = log_p.softmax(0).tolist()
-        reference_weights: dict[str, float] = {}  # equal texts are scored once, with the sum of their weights
+        reference_weights: dict[str, float] = {}  # score equal texts once, with the sum of their weights
         for text, weight in zip(self.decode([h.tokens for h in references]), weights, strict=True):
             reference_weights[text] = reference_weights.get(text, 0.0) + weight
         metric = {"chrf": CHRF, "bleu": partial(BLEU, effective_order=True)}[str(self.utility)]()

@@ -33,7 +33,7 @@ from heed.options import find_wrong_values, format_value, from_plain, raise_prob
 WEIGHTS, CONFIG = "model.safetensors", "config.yaml"
 
 DIGEST = "weights_digest"
-"""The key of ``config.yaml`` with the SHA-256 of ``model.safetensors``. Without it, the weights are not checked."""
+"""The key of ``config.yaml`` with the SHA-256 digest of ``model.safetensors``. Without it, weights are not checked."""
 
 FORMAT = 3
 """The ``format`` of the folders that `save` writes, and the only one that `load` reads."""
@@ -68,7 +68,7 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
         with replacing(folder / WEIGHTS, durable=True) as file:
             file.write_bytes(weights)
         tokenizer.save(folder)
-        # The config is written last: an incomplete folder has none, so `find` does not accept it.
+        # Write the config last, so that `find` does not accept an incomplete folder.
         with replacing(folder / CONFIG, durable=True) as file:
             file.write_text(yaml_text(config), encoding="utf-8")
 
@@ -84,7 +84,7 @@ def find(path: Path) -> Path:
             if (folder / WEIGHTS).exists() and (folder / CONFIG).exists():
                 return folder
         exists = path.exists()
-    except OSError as error:  # for example no permission, or a name that the file system does not allow
+    except OSError as error:  # for example no permission, or a name that is too long
         raise HeedError(f"{path} cannot be read: {error.strerror}.") from error
     if not exists:
         raise HeedError(f"There is no folder {path}: give a run (runs/NAME/TIME), its model folder, or a copy of it.")
@@ -102,7 +102,7 @@ def find(path: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    """Return the digest of the files of a run's or model folder's model: config, weights and tokenizer."""
+    """Return the digest of a model's config, weights and tokenizer. ``path`` is a run or a model folder."""
     total = hashlib.blake2b(digest_size=16)
     folder = find(path)
     for name in (CONFIG, WEIGHTS, *sorted(file.name for file in folder.glob("*.model"))):
@@ -114,8 +114,8 @@ def digest(path: Path) -> str:
 def load(path: str | Path) -> ModelFolder:
     """Load a model, in eval mode on the CPU, with its tokenizer and configuration.
 
-    The folder need not be trusted: loading imports nothing that the folder names, and checks that the configuration,
-    the tokenizer and the weights match before it allocates memory for the model.
+    Loading is safe for untrusted folders. It imports nothing that the folder names, and checks that the configuration,
+    the tokenizer and the weights match before allocating memory for the model.
 
     Args:
         path: a run, its model folder, or a copy of either.
@@ -131,7 +131,7 @@ def load(path: str | Path) -> ModelFolder:
     )
     saved = _read_shapes(folder / WEIGHTS)
     values = sum(tensor.numel() for tensor in saved.values())
-    if architecture.depth > len(saved) or architecture.width > values:  # even an empty model would take long to build
+    if architecture.depth > len(saved) or architecture.width > values:  # building the model would be slow
         raise HeedError(
             f"{folder / CONFIG} describes a model with {architecture.depth:,} layers and sizes up to "
             f"{architecture.width:,}, but {WEIGHTS} has {len(saved):,} tensors with {values:,} values: "
@@ -151,12 +151,12 @@ def load(path: str | Path) -> ModelFolder:
 
 
 def read_architecture(folder: Path) -> ModelConfig:
-    """Return the architecture of the model in a model folder, after checking its ``config.yaml``."""
+    """Check ``config.yaml`` of a model folder, and return the architecture in it."""
     return _read_config(folder)[1]
 
 
 def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
-    """Return whether a model's weights have the names and shapes of those in a model folder."""
+    """Return whether a model folder holds weights with the names and shapes of a model's weights."""
     return not _different_weights(_read_shapes(folder / WEIGHTS), _parameters(model))
 
 
@@ -164,8 +164,7 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     """Copy the weights of a model folder into a model of the same architecture.
 
     Raises:
-        HeedError: if the architectures differ, the file was damaged since it was written, or a weight is NaN or
-            infinite.
+        HeedError: if the architectures differ, the file is damaged, or a weight is NaN or infinite.
     """
     path = folder / WEIGHTS
     parameters = _parameters(model)
@@ -198,7 +197,7 @@ def check_architecture(weights: Mapping[str, Tensor], expected: Mapping[str, Ten
 def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
     """Raise a HeedError if a weight read from ``path`` is NaN or infinite."""
     for name, tensor in weights.items():
-        # The sum is cheaper than isfinite() and not finite if any value is not.
+        # The sum is not finite if any value is not, and is cheaper than isfinite().
         if not tensor.sum().isfinite() and (wrong := int((~tensor.isfinite()).sum())):
             raise HeedError(
                 f"{path} is unusable: {wrong:,} of {tensor.numel():,} values of {name} are NaN or infinite. "
@@ -207,7 +206,7 @@ def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def _read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
-    """Return ``config.yaml`` and the architecture in it, after checking everything but the search settings."""
+    """Return ``config.yaml`` and the architecture in it. Check everything except the search settings."""
     path = folder / CONFIG
     config = read_yaml(path)
     if missing := [key for key in ("format", "family", "model") if key not in config]:
@@ -219,7 +218,9 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
         )
     family = config["family"]
     if not isinstance(family, str) or family not in FAMILIES:
-        raise HeedError(f"{path} names the model family {format_value(family)}; known are: {', '.join(FAMILIES)}.")
+        raise HeedError(
+            f"{path}: the model family {format_value(family)} is unknown: choose from {', '.join(FAMILIES)}."
+        )
     languages = {"src_lang": str, "tgt_lang": str, "directions": list[Annotated[list[str], Len(2, 2)]]}
     try:
         raise_problems(find_wrong_values(languages, config, where=""))
@@ -231,7 +232,7 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
 
 
 def _read_shapes(path: Path) -> dict[str, Tensor]:
-    """Return the weights of a file as tensors on the meta device; only the file's header is read."""
+    """Return the weights of a file as tensors on the meta device. Only the file's header is read."""
     check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -246,15 +247,15 @@ def _read_shapes(path: Path) -> dict[str, Tensor]:
 
 
 def _different_weights(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> set[str]:
-    """Return the names of the weights that only one side has, or that have different shapes."""
+    """Return the names of weights that are on one side only, or have different shapes."""
     shared = first.keys() & second.keys()
     return first.keys() ^ second.keys() | {name for name in shared if first[name].shape != second[name].shape}
 
 
 class _WithoutMemory(TorchFunctionMode):
-    """Create parameters on the meta device, and do not initialise them.
+    """Create parameters on the meta device without initialising them.
 
-    With ``torch.device("meta")`` instead, operations such as `torch.arange` import torch._dynamo, which takes a second.
+    Unlike ``torch.device("meta")``, it does not make operations such as `torch.arange` import torch._dynamo (a second).
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -273,6 +274,6 @@ def _format_shape(tensor: Tensor | None) -> str:
 def _parameters(model: Seq2Seq) -> dict[str, Tensor]:
     """Return all parameters and buffers by name. A tied tensor appears once, under its first name."""
     first_names: dict[int, str] = {}
-    # keep_vars: tied parameters are then the same object, also on the meta device.
+    # With keep_vars, tied parameters are the same object, even on the meta device.
     state = model.state_dict(keep_vars=True)
     return {name: tensor.detach() for name, tensor in state.items() if first_names.setdefault(id(tensor), name) == name}

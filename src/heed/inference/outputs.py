@@ -1,4 +1,4 @@
-"""What a `Translator` returns: translations and attention maps; files of attention maps."""
+"""The results of a `Translator`: translations and attention maps, and files of attention maps."""
 
 import zipfile
 from base64 import b64encode
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Attended:
     """A sentence pair with the model's attention weights over its pieces, without padding.
 
-    Each row of a map is a distribution over its columns. Both piece lists end with EOS, except for a translation that
-    reached the length limit of the search.
+    Each row of a map is a distribution over its columns. Both piece lists end with EOS, unless the translation was cut
+    at the length limit of the search.
     """
 
     source: str
@@ -36,12 +36,11 @@ class Attended:
     src_pieces: list[str]
     tgt_pieces: list[str]
     cross: Float[np.ndarray, "Ld H T S"] | None
-    """Cross-attention; row t is that of the decoder state that predicts ``tgt_pieces[t]``."""
+    """Cross-attention. Row t belongs to the decoder state that predicts ``tgt_pieces[t]``."""
     encoder_self: Float[np.ndarray, "Le Hs S S"] | None
-    """Encoder self-attention; rows and columns are ``src_pieces``."""
+    """Encoder self-attention. Rows and columns are ``src_pieces``."""
     decoder_self: Float[np.ndarray, "Ld Hs T T"] | None
-    """Decoder self-attention; rows and columns are the decoder's input, `read_pieces`. Row t predicts
-    ``tgt_pieces[t]``."""
+    """Decoder self-attention. Rows and columns are `read_pieces`. Row t predicts ``tgt_pieces[t]``."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{maps.kind} {' × '.join(map(str, maps.weights.shape))}" for maps in self.map_sets)
@@ -64,7 +63,7 @@ class Attended:
 
     @property
     def map_sets(self) -> list[MapSet]:
-        """The maps of each kind of attention that the model has, with the pieces along their sides."""
+        """The maps of each kind of attention in the model, with the pieces of their axes."""
         kinds = (
             ("cross", self.cross, self.tgt_pieces, self.src_pieces),
             ("encoder_self", self.encoder_self, self.src_pieces, self.src_pieces),
@@ -73,13 +72,13 @@ class Attended:
         return [MapSet(kind, weights, rows, columns) for kind, weights, rows, columns in kinds if weights is not None]
 
     def plot(self, **options: Any) -> "Axes":
-        """Draw one map on matplotlib axes; the options are those of `heed.plot.attention`."""
+        """Draw one map on matplotlib axes, see `heed.plot.attention` for the options."""
         return attention(self, **options)
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation with the numbers and pictures that explain it."""
+    """A translation with its scores and, on request, its alignment and attention maps."""
 
     text: str
     score: float
@@ -87,7 +86,7 @@ class Translation:
     log_prob: float
     """log p(text | source) in nats, summed over subwords and end of sentence."""
     finished: bool
-    """Whether the model ended the sentence; otherwise it was cut at the length limit of the search."""
+    """Whether the model ended the sentence, instead of the search's length limit."""
     alignment: list[Link] | None = None
     """Links (source word, target word), as by `Translator.align`; None unless ``alignments=True``."""
     maps: Attended | None = None
@@ -98,8 +97,8 @@ class Translation:
 def attention_archive(path: Path, *, compress: bool) -> Iterator[Callable[[str, Attended], None]]:
     """Create an .npz file; yield a function ``add(name, pair)`` that writes the maps of one sentence pair to it.
 
-    The arrays of a pair are ``NAME.src`` and ``NAME.tgt`` (pieces), and those of ``NAME.cross``, ``NAME.encoder_self``
-    and ``NAME.decoder_self`` that the model has. Unlike with `numpy.savez`, only one pair is in memory at a time.
+    The arrays of a pair are ``NAME.src`` and ``NAME.tgt`` (pieces), and ``NAME.cross``, ``NAME.encoder_self`` and
+    ``NAME.decoder_self`` if the model has them. Unlike with `numpy.savez`, only one pair is in memory at a time.
     """
     compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     with replacing(path, into_devices=True) as file, zipfile.ZipFile(file, "w", compression) as archive:

@@ -1,6 +1,6 @@
 """Searches of model folders: default settings, saved settings, and changes by the user.
 
-Importing this file loads no torch, so that ``heed --help`` can show the defaults.
+This file does not import torch, so that ``heed --help`` can show the defaults.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class SearchOptions(TypedDict, total=False):
     sample: bool
     """Sample translations instead of beam search."""
     temperature: float | None
-    """Of sampling; lower values favour likely subwords."""
+    """Temperature of sampling; lower values favour likely subwords."""
     top_k: int | None
     """Sample from the k likeliest subwords."""
     top_p: float | None
@@ -44,7 +44,7 @@ class SearchOptions(TypedDict, total=False):
     mbr: bool
     """Minimum Bayes risk decoding: choose the candidate that is most similar to the others."""
     samples: int | None
-    """Sampled candidates of minimum Bayes risk decoding, besides those of ``beam``."""
+    """Number of sampled candidates of minimum Bayes risk decoding, in addition to ``beam``."""
     utility: Literal["chrf", "bleu"] | None
     """Similarity for minimum Bayes risk decoding."""
 
@@ -55,8 +55,8 @@ def build_search(
     """Build the search of a model folder, with changes by the user.
 
     Args:
-        saved: the ``search`` section of a model folder's config; None for heed's defaults.
-        sample, mbr, changes: see `SearchOptions`; also ``n_best``.
+        saved: the ``search`` section of a model folder's config; None: heed's defaults.
+        sample, mbr, changes: see `SearchOptions`. ``n_best`` is allowed too.
 
     Raises:
         HeedError: if a setting does not exist, does not apply to this kind of search, or is out of range.
@@ -74,8 +74,8 @@ def resolve_search(
 ) -> tuple[SearchKind, Settings]:
     """Return the kind of search and all its settings, see `build_search`.
 
-    Without ``sample`` and ``mbr`` the kind is beam search if ``changes`` has a beam, else the saved kind. Changes that
-    are None are ignored.
+    Without ``sample`` and ``mbr`` the kind is beam search if ``changes`` has a beam, otherwise the saved kind. Changes
+    that are None are ignored.
     """
     if saved is not None and not isinstance(saved, Mapping):
         raise HeedError(
@@ -100,14 +100,14 @@ def resolve_search(
 
 
 def search_settings(saved: Mapping[str, Any] | None, kind: SearchKind) -> Settings:
-    """Return the settings of this kind of search: the saved ones, and the defaults for those that are not saved.
+    """Return the settings of this kind of search: saved settings, completed by the defaults.
 
-    ``n_best`` is 1 whatever is saved.
+    ``n_best`` is always 1.
     """
     defaults = DEFAULTS[kind]
     if saved is None:
         return dict(defaults)
-    # Settings without a beam were saved by greedy search. (`_target_` is not used: it could name any Python object.)
+    # Settings without a beam belong to greedy search. `_target_` is ignored, because it could name any Python object.
     greedy = {"beam": 1} if kind == "beam" else {}
     known = {name: saved[name] for name in defaults if name in saved}
     return {**defaults, **greedy, **known, "n_best": 1}

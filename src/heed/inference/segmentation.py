@@ -1,4 +1,4 @@
-"""Translate lines of several sentences: split them, translate the sentences, and join the translations."""
+"""Translate lines with several sentences: split lines, translate the sentences, and join the translations."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -15,16 +15,16 @@ from heed.inference.searches import SearchOptions
 from heed.inference.translator import Translator
 
 WITHOUT_SPACES = frozenset({"zh", "ja", "th", "lo", "km", "my"})
-"""Languages in which no space separates sentences."""
+"""Languages that are written without spaces between sentences."""
 
 CLAUSE_END = (",", ";", ":", ".", "!", "?", ")", "–", "—", "،", "؛", "、", "，", "；", "：", "。")
-"""Marks of punctuation after which a long sentence is split."""
+"""Punctuation marks after which a long sentence may be split."""
 
 
 def sentence_rules(language: str) -> Callable[[str], list[str]]:
-    """Return a function that splits a line into sentences, whose concatenation is the line.
+    """Return a function that splits a line into sentences. Their concatenation is the line.
 
-    The rules are sentencex's. For a language that it does not know, it uses those of a related one or of English.
+    The rules come from sentencex. For an unknown language, it uses a related language or English.
 
     Raises:
         HeedError: if sentencex is not installed.
@@ -33,7 +33,7 @@ def sentence_rules(language: str) -> Callable[[str], list[str]]:
 
     def split(line: str) -> list[str]:
         found: list[str] = segment(language or "en", line)
-        # Only a partition of the line keeps its text; otherwise the line is one sentence.
+        # If the parts do not add up to the line, treat the line as one sentence.
         return found if "".join(found) == line and found else [line]
 
     return split
@@ -43,11 +43,11 @@ class SentenceSplitter:
     """Splits lines into sentences that a model accepts, and joins the translations of the sentences.
 
     Args:
-        translator: the model, with its languages and its limit of subwords.
-        by_rules: split at the ends of sentences (`sentence_rules`). Otherwise only lines that are too long are split.
+        translator: provides the languages and the limit in subwords.
+        by_rules: split at the ends of sentences (`sentence_rules`), instead of only splitting lines that are too long.
 
     Raises:
-        HeedError: if the rules are wanted and sentencex is not installed.
+        HeedError: with ``by_rules``, if sentencex is not installed.
     """
 
     def __init__(self, translator: Translator, *, by_rules: bool = True) -> None:
@@ -61,14 +61,14 @@ class SentenceSplitter:
         return [part for sentence in self._rules(line) for part in self._split_long(sentence)]
 
     def join(self, parts: Sequence[str], translations: Sequence[Translation]) -> Translation:
-        """Return the translations of a line's parts as one translation of the line.
+        """Join the translations of a line's parts.
 
-        Scores are summed. Words of alignments are counted in the line.
+        Scores are summed. Alignments use word positions in the line.
         """
         if len(translations) == 1:
             return translations[0]
         texts = [translation.text for translation in translations]
-        # Sentences without a translation, such as trailing spaces, add no space.
+        # Parts without a translation, such as trailing spaces, add no space.
         targets = [f"{text}{self._space if text and any(texts[i + 1 :]) else ''}" for i, text in enumerate(texts)]
         alignment: list[Link] | None = None
         if all(translation.alignment is not None for translation in translations):
@@ -86,7 +86,7 @@ class SentenceSplitter:
         )
 
     def _split_long(self, sentence: str) -> list[str]:
-        """Split a sentence of too many subwords: after punctuation, else at a space, else between characters."""
+        """Split a sentence with too many subwords: after punctuation, else at a space, else between characters."""
         limit = self._translator.max_tokens
         if limit is None or len(sentence) < 2 or len(self._translator.tokenizer.encode_src([sentence])[0]) <= limit:
             return [sentence]
@@ -107,7 +107,7 @@ def stream_lines(
     alignments: bool = False,
     **search: Unpack[SearchOptions],
 ) -> Iterator[list[Translation]]:
-    """Yield the translation of each line, in a list. Its sentences are translated one by one, see `Translator.stream`.
+    """Yield the translation of each line as a list of one, see `Translator.stream`. Sentences are translated singly.
 
     Raises:
         HeedError: see `Translator.translate`; or if sentencex is not installed.
@@ -132,7 +132,7 @@ def stream_lines(
 
 
 def _best_cut(sentence: str) -> int:
-    """Return the place nearest to the middle after a mark of punctuation, else after a space, else the middle."""
+    """Return the position nearest to the middle after a punctuation mark, else after a space, else the middle."""
     middle = len(sentence) // 2
     inner = range(len(sentence) // 4 or 1, len(sentence) - len(sentence) // 4)
     clauses = [place for place in inner if sentence[place - 1].isspace() and sentence[: place - 1].endswith(CLAUSE_END)]
@@ -144,7 +144,7 @@ def _first_words(parts: Sequence[str]) -> list[int]:
     """Return the index of each part's first word in the concatenation of the parts."""
     starts, prefix = [], ""
     for part in parts:
-        # Without a space between them, the last word before and the first word of the part are one.
+        # Without a space in between, the last word before the part and its first word are one word.
         is_joined = prefix[-1:].strip(" \t") and part[:1].strip(" \t")
         starts.append(len(split_words(prefix)) - bool(is_joined))
         prefix += part

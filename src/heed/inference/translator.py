@@ -28,41 +28,40 @@ Sentences = str | Sequence[str]
 """Several sentences, or one."""
 
 PAIRS_AT_ONCE = 100
-"""Sentence pairs whose attention maps are in memory at a time: the maps of one pair can take several MB."""
+"""Sentence pairs with attention maps in memory at a time, because the maps of one pair can take several MB."""
 
 
 class TranslateOptions(SearchOptions, total=False):
-    """Options of `Translator.translate`: what it returns besides texts, and changes to the model's search."""
+    """Options of `Translator.translate`: further results, and changes to the model's search."""
 
     scores: bool
     """Return each translation with its score and log-probability."""
     alignments: bool
     """Return each translation with its word alignment, and its scores."""
     maps: bool
-    """Return each translation with its attention maps, and its scores. All maps are kept in memory: pass at most some
-    hundred sentences at a time."""
+    """Return each translation with its attention maps, and its scores. All maps are kept in memory, so pass at most a
+    few hundred sentences at a time."""
 
 
 @validated("")
 class Translator:
     """A trained model with its tokenizer and search.
 
-    Results are in the order of the input. They do not depend on how sentences are batched: the model runs in eval mode
-    and without autocast (its own mode is restored afterwards). The translation of a line without text, or for which
-    the tokenizer returns no pieces, is empty.
+    Results are in the order of the input and do not depend on batching. The model runs in eval mode without autocast;
+    its own mode is restored afterwards. The translation of a line without text or pieces is empty.
 
-    Wherever a method takes sentences, a single string is one sentence; the result is a list all the same.
+    Every method that takes sentences accepts a single string as one sentence. The result is still a list.
 
     Args:
-        search: the ``search`` section of a model folder's config, which options of `translate` may change; or a search
-            that cannot be changed. None: heed's default search.
+        search: the ``search`` section of a model folder's config, or a search that options of `translate` cannot
+            change. None: heed's default search.
         alignment: the ``alignment`` section of a model folder's config: the attention map that aligns words.
         src_lang, tgt_lang: language codes, "" if unknown.
-        directions: the source and target languages of each direction in which the model was trained. Without them, a
-            model with language tags was trained in both directions of its two languages.
+        directions: source and target language of each trained direction. If empty, a model with language tags has both
+            directions of its two languages.
         batch_tokens: padded source tokens per batch. Sentences of similar length share a batch.
-        max_tokens: the longest accepted sentence in subwords without EOS; None for no limit. Time and memory grow with
-            the square of the sentence length.
+        max_tokens: the longest accepted sentence in subwords without EOS; None: no limit. Time and memory grow with the
+            square of the length.
         packed: see `TorchEngine`.
 
     Raises:
@@ -95,22 +94,22 @@ class Translator:
         self.max_tokens = max_tokens
         self._torch = TorchEngine(model, packed=packed)
         self.engine: Engine = self._torch
-        """What searches. Scores of given translations and attention maps are always computed by ``model``."""
+        """Runs the search. ``model`` always computes attention maps and scores of given translations."""
         self.saved_search = search
         self.search = self._build_search({})
         self.on_batch: Callable[[float], object] = lambda *_: None
-        """Called with the number of sentences after each batch, to report progress."""
+        """Called after each batch with its number of sentences, to report progress."""
 
     @property
     def directions(self) -> list[str]:
-        """The directions in which the model was trained, such as "en-de". This translator's own is the first."""
+        """The directions in which the model was trained, such as "en-de". This translator's direction is the first."""
         return list(dict.fromkeys(map(str, [Direction(self.src_lang, self.tgt_lang), *self._directions])))
 
     def in_direction(self, name: str | None) -> "Translator":
         """Return a translator of the same model for another direction.
 
         Args:
-            name: one of `directions`, or only its target language; None for this translator's own direction.
+            name: one of `directions`, or its target language; None: this translator's direction.
 
         Raises:
             HeedError: if the model does not have this direction, see `choose_direction`.
@@ -149,15 +148,15 @@ class Translator:
         """Translate sentences.
 
         Args:
-            n_best: return this many translations of each sentence, best first, at most as many as the search finds.
+            n_best: maximum number of translations to return for each sentence, best first.
             scores, alignments, maps, search: see `TranslateOptions`.
 
         Returns:
-            The text of the best translation of each sentence; with scores, alignments or maps a `Translation` of each;
-            with ``n_best`` a list of `Translation` for each.
+            The text of the best translation of each sentence. With scores, alignments or maps, a `Translation` per
+            sentence. With ``n_best``, a list of `Translation` per sentence.
 
         Raises:
-            HeedError: if an option is wrong, or naming a line that is too long or not valid Unicode.
+            HeedError: if an option is wrong, or a line is too long or not valid Unicode.
         """
         lines = as_list(sentences)
         explain = {"alignments": alignments, "maps": maps}
@@ -180,7 +179,7 @@ class Translator:
         """Yield the translations of each line, best first, reading ``chunk`` lines at a time.
 
         Args:
-            n_best, alignments, maps, search: see `translate`. Wrong options are reported before the first line is read.
+            n_best, alignments, maps, search: see `translate`. They are checked before the first line is read.
         """
         chosen = self._build_search({**search, "n_best": n_best})
         sentences = iter([lines] if isinstance(lines, str) else lines)
@@ -195,7 +194,7 @@ class Translator:
         return self.score_ids(*self._encode_pairs(as_list(sources), as_list(targets)))
 
     def score_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[float]:
-        """Return log p(target | source) of each pair in nats, given with ids that end with EOS."""
+        """Return log p(target | source) in nats for each pair of ids. Sources and targets end with EOS."""
         return self._teacher_force(log_probs, sources, targets)
 
     def likelihood(self, sources: Sentences, references: Sequence[Sentences]) -> tuple[float, int]:
@@ -209,11 +208,11 @@ class Translator:
     ) -> list[Attended]:
         """Return the attention maps of each sentence pair.
 
-        All maps are kept in memory: pass at most some hundred sentences at a time.
+        All maps are kept in memory, so pass at most a few hundred sentences at a time.
 
         Args:
-            targets: the translations; None for the model's own.
-            search: changes to the search for the model's own translations, see `SearchOptions`.
+            targets: the translations; None: translate with the model.
+            search: changes to this translation's search, see `SearchOptions`.
 
         Raises:
             HeedError: if there are not as many targets as sources, or a line is refused (see `translate`).
@@ -244,19 +243,20 @@ class Translator:
     ) -> list[list[Link]]:
         """Align the words of each sentence pair by cross-attention.
 
-        Words are separated by white space. By default the links are read from the attention map that was chosen on
-        validation data in training; without such a choice, from the mean of the heads of the second last layer.
+        Words are separated by white space. By default, links come from the attention map that training chose on
+        validation data, or else from the mean over heads of the second last layer.
 
         Args:
             layer: decoder layer, counted from 1.
             head: attention head, counted from 1; 0: the mean of all heads.
-            row: "output": the attention of the state that predicts a target word; "input": of the one that reads it.
+            row: "output": attention of the state that predicts a target word. "input": attention of the state that
+                reads it.
             symmetrize: align each target word ("target"), each source word ("source"), or combine both:
                 "intersection", "union", "grow-diag-final-and".
 
         Returns:
-            For each pair the links (i, j), written ``i-j`` in Pharaoh format: source word i belongs to target word j,
-            both counted from 0. Sorted.
+            The sorted links (i, j) of each pair, in Pharaoh format ``i-j``: source word i is aligned to target word j,
+            both counted from 0.
 
         Raises:
             HeedError: if the model has no cross-attention or no such map, or see `attend`.
@@ -274,7 +274,7 @@ class Translator:
             search: changes to the search, see `SearchOptions`.
 
         Raises:
-            HeedError: if there are no sentences, not as many references, or a line is refused (see `translate`).
+            HeedError: if there are no sentences, the numbers differ, or a line is refused (see `translate`).
         """
         check_pairs(sources, references)
         output = SystemOutput(
@@ -292,7 +292,7 @@ class Translator:
 
         Args:
             sources: token ids without EOS. A source without tokens has one empty hypothesis.
-            search: instead of the translator's own.
+            search: the search to use; None: the translator's search.
         """
         search = search or self.search
         self.engine.check(search)
@@ -307,7 +307,7 @@ class Translator:
             return self._in_batches(search_rows, [len(ids) + 1 for ids in sources], first_line)
 
     def _build_search(self, changes: Mapping[str, Any]) -> Search:
-        """Return the search with changes, after checking that it can be changed and that the engine has it."""
+        """Return the changed search; raise a HeedError if it cannot be changed or the engine does not support it."""
         given = [name for name, value in changes.items() if value not in (None, False)]
         if not isinstance(self.saved_search, Search):
             search = build_search(self.saved_search, **changes)
@@ -347,14 +347,14 @@ class Translator:
             first_line += len(sentences)
 
     def _links(self, pair: Attended, symmetrize: str = "target", **choice: Any) -> list[Link]:
-        """Return the word alignment of one pair, from the map that ``choice`` names, see `align`."""
+        """Return the word alignment of one pair. ``choice`` selects the map, see `align`."""
         extraction = choose_extraction(self.alignment, pair, **choice)
         return sorted(to_gold(align(word_maps(pair)[extraction.index], symmetrize)).sure)
 
     def _attend_hypotheses(
         self, sources: Sequence[str], src_ids: Sequence[list[int]], hypotheses: Sequence[Hypothesis]
     ) -> Iterator[Attended]:
-        """Yield the attention maps of sources, given with ids without EOS, and hypotheses for them."""
+        """Yield the attention maps of sources and their hypotheses. ``src_ids`` have no EOS."""
         tgt_ids = [[*each.tokens, EOS] if each.finished else each.tokens for each in hypotheses]
         targets = self.tokenizer.decode_tgt(tgt_ids)
         return self._attend_ids(sources, targets, [[*ids, EOS] for ids in src_ids], tgt_ids)
@@ -362,7 +362,7 @@ class Translator:
     def _attend_ids(
         self, sources: Sequence[str], targets: Sequence[str], src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]]
     ) -> Iterator[Attended]:
-        """Yield the attention maps of sentence pairs, given with their ids, which end with EOS."""
+        """Yield the attention maps of sentence pairs. Ids end with EOS."""
         for start in range(0, len(sources), PAIRS_AT_ONCE):
             src_block, tgt_block = (ids[start : start + PAIRS_AT_ONCE] for ids in (src_ids, tgt_ids))
             maps = self._teacher_force(attention_maps, src_block, tgt_block, first_line=1 + start)
@@ -378,7 +378,7 @@ class Translator:
         *,
         first_line: int = 1,
     ) -> list[Result]:
-        """Return the result of `log_probs` or `attention_maps` for each pair, given with ids that end with EOS."""
+        """Apply `log_probs` or `attention_maps` to each pair, in batches. Ids end with EOS."""
         with self._torch.inference_mode() as model:
 
             def compute_rows(rows: list[int]) -> list[Result]:
@@ -390,10 +390,10 @@ class Translator:
     def _in_batches(
         self, compute: Callable[[list[int]], list[Result]], lengths: Sequence[int], first_line: int
     ) -> list[Result]:
-        """Return the results of ``compute``, which gets the rows of a batch, for sentences of these lengths.
+        """Apply ``compute`` to batches of rows with similar lengths, and return the results in order.
 
         Raises:
-            LineError: if a batch is refused. It names the batch's longest sentence; the first has ``first_line``.
+            LineError: if a batch is refused. It names the batch's longest sentence, counted from ``first_line``.
         """
         results: dict[int, Result] = {}
         for rows in length_batches(lengths, self.batch_tokens):
@@ -412,6 +412,6 @@ class Translator:
         return [[*ids, EOS] for ids in src_ids], [[*ids, EOS] for ids in tgt_ids]
 
     def _encode_src(self, sentences: list[str], *, first_line: int) -> list[list[int]]:
-        """Return the ids of source sentences, without EOS; no ids for white space of any script."""
+        """Return the ids of source sentences, without EOS. White space of any script has no ids."""
         sentences = [line if line.strip() else "" for line in sentences]
         return encode_lines(self.tokenizer.encode_src, sentences, first_line=first_line, max_tokens=self.max_tokens)

@@ -16,7 +16,7 @@ from heed.runs.checkpoints import check_checkpoint_format, check_undamaged
 from heed.runs.config import changed_options, find_config
 
 EMA = "ema"
-"""Key of the state of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
+"""Key of `heed.training.callbacks.ema.EMA` under ``callbacks`` in a checkpoint."""
 
 Weights = Mapping[str, Tensor]
 """Weights by name."""
@@ -28,9 +28,9 @@ class WeightSource:
 
     path: Path
     folder: Path
-    """The model folder of these weights, or of the run that wrote the checkpoint."""
+    """The model folder that belongs to these weights."""
     ema: bool = False
-    """Take the moving average in the checkpoint."""
+    """Use the moving average in the checkpoint."""
 
     def read(self) -> Weights:
         """Read the weights to the CPU."""
@@ -56,24 +56,20 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
 def find_unrelated(folders: Sequence[Path]) -> str | None:
     """Return a warning unless all models are known to have started from the same weights ("Model soups", 2022).
 
-    Two runs are related if they were initialised with the same seed, started from the same weights, or one started from
-    the other's.
-
-    Args:
-        folders: model folders.
+    Two runs are related if they were initialised with the same seed, started from the same weights, or one started from the other.
     """
     first, *others = dict.fromkeys(folder.resolve().parent for folder in folders)
     for run in others:
         if not _origins(first) & _origins(run):
             return (
-                f"{first} and {run} may have started from different weights; then their mean translates badly: "
+                f"{first} and {run} may have started from different weights. Their mean would then translate badly: "
                 "evaluate it, or use an ensemble (heed translate --model A --model B)."
             )
     return None
 
 
 def _origins(run: Path) -> set[str]:
-    """Return the run, and the run whose weights it started from or else its seed, if they are known."""
+    """Return the run and its parent run or, without a parent, its seed, as far as they are known."""
     config = find_config(run)
     if config is None:
         return {str(run)}
@@ -87,38 +83,38 @@ def checkpoint_weights(path: Path, *, ema: bool) -> dict[str, Tensor]:
     """Read the model's weights, or (``ema``) their moving average, from a checkpoint to the CPU.
 
     Raises:
-        HeedError: if the file is not a checkpoint of heed, has another format or no moving average, or holds
-            values that are not finite.
+        HeedError: if the file is not a checkpoint of heed, has another format, no moving average, or values that are
+            not finite.
     """
     check_regular(path)
     try:
         check_undamaged(path)
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:  # of the file system, or of torch for a file that is cut off
+    except OSError as error:  # of the file system, or of torch for a truncated file
         raise HeedError(f"{path} cannot be read, or is damaged ({error.strerror}).") from error
     except Exception as error:  # a damaged pickle can raise any exception
-        raise HeedError(f"{path} is damaged, or no checkpoint of heed.") from error
+        raise HeedError(f"{path} is damaged, or not a checkpoint of heed.") from error
     if ema and EMA not in _part(checkpoint, "callbacks", path):
         raise HeedError(f"{path} holds no moving average: its run had no callbacks.ema.decay=DECAY.")
     state = _part(checkpoint["callbacks"][EMA], "weights", path) if ema else _part(checkpoint, "state_dict", path)
     weights = {str(name).removeprefix("model."): tensor for name, tensor in state.items()}
     if wrong := [name for name, tensor in weights.items() if not isinstance(tensor, Tensor)]:
-        raise HeedError(f"{path} is no checkpoint of heed: {wrong[0]} is not a tensor.")
+        raise HeedError(f"{path} is not a checkpoint of heed: {wrong[0]} is not a tensor.")
     check_checkpoint_format(checkpoint, path)
     check_finite(weights, path)
     return weights
 
 
 def _part(checkpoint: object, key: str, path: Path) -> dict[str, Any]:
-    """Return the mapping under ``key`` of a checkpoint or of a part of one."""
+    """Return the mapping under ``key`` in a checkpoint or a part of one."""
     part = checkpoint.get(key) if isinstance(checkpoint, dict) else None
     if not isinstance(part, dict):
-        raise HeedError(f"{path} is no checkpoint of heed: it has no {key}.")
+        raise HeedError(f"{path} is not a checkpoint of heed: it has no {key}.")
     return part
 
 
 def mean(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of weights of one architecture, summed in float64, with one of the states in memory at a time."""
+    """Return the mean of weights, summed in float64, with one state in memory at a time."""
     total: dict[str, Tensor] = {}
     state: Weights = {}
     for count, state in enumerate(states, start=1):  # noqa: B007

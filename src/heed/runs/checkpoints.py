@@ -18,19 +18,19 @@ from heed.runs.config import find_config
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.csv"
 BUILT_IN = ("bleu", "chrf", "loss")
-"""The metrics of every validation, in the order in which they break ties. ``metrics=`` and ``select=`` add others."""
+"""The metrics of every validation, in tie-breaking order. ``metrics=`` and ``select=`` add others."""
 MIN_BLEU = 1.0
-"""Differences between smaller scores are chance: a few matching words of a model that does not translate yet."""
+"""Below this, differences are random: a few matching words of a model that does not translate yet."""
 FORMAT_KEY = "heed_format"
-"""The entry of a checkpoint that holds `CHECKPOINT_FORMAT`."""
+"""The key of `CHECKPOINT_FORMAT` in a checkpoint."""
 CHECKPOINT_FORMAT = 2
-"""The format that this version of heed writes, and the only one that it reads.
+"""The only format that this version of heed writes and reads.
 
 Increase it when parameter names, the order of parameters in optimizer groups, or the state of a callback change.
 """
 
 
-# ---- which one is the best
+# ---- ranking
 
 
 def sign(metric: str) -> int:
@@ -40,10 +40,9 @@ def sign(metric: str) -> int:
 
 @dataclass(frozen=True)
 class Selection:
-    """Ranks validations by one metric; ties are broken by BLEU, chrF and loss, in this order.
+    """Ranks validations by one metric. BLEU, chrF and loss break ties, in this order.
 
-    A validation with less than ``MIN_BLEU`` BLEU is worse than any other one; of two such, the one with less loss is
-    better, if the metric is BLEU.
+    Validations below ``MIN_BLEU`` rank last. If the metric is BLEU, they are ranked by loss.
     """
 
     metric: str = "bleu"
@@ -55,7 +54,7 @@ class Selection:
         return (float(first == self.metric), *(value if value == value else -inf for value in values))
 
     def deciding_metric(self, scores: Mapping[str, float]) -> str:
-        """Return what decides between a validation and others that are not better than it."""
+        """Return the metric that ranks this validation against others that are not better."""
         return "loss" if self.metric == "bleu" and scores["bleu"] < MIN_BLEU else self.metric
 
 
@@ -63,27 +62,23 @@ class Selection:
 
 
 def checkpoint_step(path: Path) -> int:
-    """Return the optimizer step in a checkpoint's file name, -1 for a file of another name."""
+    """Return the optimizer step in a checkpoint's file name, or -1 for other file names."""
     match = re.fullmatch(r"\w+-(\d+)\.ckpt", path.name)
     return int(match[1]) if match else -1
 
 
 def latest_checkpoint(run: Path) -> Path | None:
-    """Return the checkpoint from which the run resumes, if it has one."""
+    """Return the checkpoint from which the run resumes, or None."""
     return max((run / CHECKPOINTS).glob("last-*.ckpt"), key=checkpoint_step, default=None)
 
 
 def last_checkpoints(run: Path, count: int) -> list[Path]:
-    """Return the ``count`` latest checkpoints of a run by step.
-
-    Raises:
-        HeedError: if the run kept fewer.
-    """
+    """Return the ``count`` latest checkpoints of a run; raise a HeedError if it kept fewer."""
     return _last_of(_kept(run, "last"), run, "last", count)
 
 
 def best_checkpoints(run: Path, count: int) -> list[Path]:
-    """Return the ``count`` best checkpoints of a run by validation, the best one last; ``select=`` names the metric.
+    """Return the ``count`` best checkpoints of a run by the metric of ``select=``, the best one last.
 
     Raises:
         HeedError: if the run kept fewer, or its metrics.csv cannot be read.
@@ -91,7 +86,7 @@ def best_checkpoints(run: Path, count: int) -> list[Path]:
     selection = Selection((find_config(run) or {}).get("select", "bleu"))
     scores = _validation_scores(run / METRICS, (*BUILT_IN, selection.metric))
     validated = [path for path in _kept(run, "best") if checkpoint_step(path) in scores]
-    # Of equal scores the earlier step is better, as in training.
+    # With equal scores, the earlier step is better, as in training.
     validated.sort(key=lambda path: (selection.key(scores[checkpoint_step(path)]), -checkpoint_step(path)))
     return _last_of(validated, run, "best", count)
 
@@ -110,7 +105,7 @@ def _last_of(paths: list[Path], run: Path, kind: Literal["best", "last"], count:
 
 
 def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[str, float]]:
-    """Return by step the validation scores of these names, as far as they were measured."""
+    """Return the measured validation scores with these names, by step."""
     check_regular(metrics)
     try:
         with metrics.open(newline="", encoding="utf-8") as file:
@@ -119,13 +114,10 @@ def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[st
         return {int(row["step"]): {metric: float(row[f"valid_{metric}"]) for metric in known} for row in rows}
     except OSError as error:
         raise HeedError(
-            f"{metrics}, which holds the validation scores, cannot be read ({error.strerror}): name the checkpoints "
-            "themselves."
+            f"The validation scores in {metrics} cannot be read ({error.strerror}): name the checkpoints themselves."
         ) from error
     except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise HeedError(
-            f"{metrics}, which holds the validation scores, is damaged: name the checkpoints themselves."
-        ) from error
+        raise HeedError(f"The validation scores in {metrics} are damaged: name the checkpoints themselves.") from error
 
 
 # ---- the format
@@ -136,10 +128,10 @@ class CheckpointFormatError(HeedError):
 
 
 def check_undamaged(path: Path) -> None:
-    """Compare the content of a checkpoint with the CRCs in its archive: torch writes them, but does not check them.
+    """Compare a checkpoint with the CRCs in its archive, because torch writes them but does not check them.
 
     Raises:
-        Exception: of many types, if the archive is damaged.
+        Exception: of various types, if the archive is damaged.
     """
     with zipfile.ZipFile(path) as archive:
         if damaged := archive.testzip():
@@ -147,14 +139,7 @@ def check_undamaged(path: Path) -> None:
 
 
 def check_checkpoint_format(checkpoint: Mapping[str, Any], path: Path) -> None:
-    """Refuse a checkpoint of another format.
-
-    Args:
-        checkpoint: the content of the file ``path``.
-
-    Raises:
-        CheckpointFormatError: if the checkpoint has another format.
-    """
+    """Raise a CheckpointFormatError if ``checkpoint``, the content of ``path``, has another format."""
     found = checkpoint.get(FORMAT_KEY)
     if not isinstance(found, int) or found != CHECKPOINT_FORMAT:
         raise CheckpointFormatError(

@@ -13,17 +13,14 @@ from heed.runs.config import CONFIG, HYDRA_FOLDER
 HYDRA_FILES = tuple(f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides"))
 
 LOCK = ".lock"
-"""A file in the run folder, locked (flock) while a process trains there. The lock ends with the process."""
+"""A file in the run folder that is locked while a process trains there. The lock ends with the process."""
 
 
 def create(parent: Path, now: str) -> Path:
-    """Create and return a new folder in ``parent``, named after the time ``now``, with a suffix if that exists.
+    """Create a new folder in ``parent``, named after ``now`` (``YYYY-MM-DD_hh-mm-ss``), with a suffix if it exists.
 
-    `creation_order` sorts these folders. If the clock was set back, the name is that of the newest folder with the next
+    `creation_order` sorts these folders. If the clock was set back, the name is the newest folder's name with the next
     suffix.
-
-    Args:
-        now: the time as ``YYYY-MM-DD_hh-mm-ss``.
     """
     with writing(parent):
         parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +29,7 @@ def create(parent: Path, now: str) -> Path:
             name = now if now > time else f"{time}-{number + 1}"
             try:
                 (parent / name).mkdir()
-            except FileExistsError:  # another process created it first
+            except FileExistsError:  # another process has created it
                 continue
             return parent / name
 
@@ -45,11 +42,7 @@ def creation_order(folder: Path) -> tuple[str, int]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the run folder's lock within the block.
-
-    Raises:
-        HeedError: if another process holds it.
-    """
+    """Hold the run folder's lock within the block; raise a HeedError if another process holds it."""
     from filelock import FileLock, Timeout
 
     try:
@@ -58,8 +51,8 @@ def locked(folder: Path) -> Iterator[None]:
             lock = FileLock(folder / LOCK, blocking=False).acquire()
     except Timeout as error:
         raise HeedError(
-            f"{folder} is in use: another process trains in it. Wait until it ends, or stop it; "
-            "or name another run with name=NAME or hydra.run.dir=DIR."
+            f"{folder} is in use by another training process: wait until it ends, stop it, or name another run with "
+            "name=NAME or hydra.run.dir=DIR."
         ) from error
     with lock:
         yield
@@ -83,7 +76,7 @@ def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():
         for file in (CONFIG, "wandb/id", LOCK, *HYDRA_FILES):
-            with suppress(PermissionError):  # Windows: the lock is held, and its release removes it
+            with suppress(PermissionError):  # on Windows, releasing the lock removes it
                 (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
         with suppress(OSError):  # not empty

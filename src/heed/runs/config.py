@@ -1,4 +1,4 @@
-"""The options of a run: ``config.yaml`` of its folder, and the overrides of its command."""
+"""The options of a run: ``config.yaml`` in its folder, and the overrides of its command."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ HYDRA_FOLDER = ".hydra"
 OVERRIDES = f"{HYDRA_FOLDER}/overrides.yaml"
 """The file with a run's overrides, a list of ``key=value``."""
 GRID = "multirun.yaml"
-"""Written by Hydra in the folder of a grid: its options, with the overrides as the user gave them."""
+"""Hydra's file in the folder of a grid: its options, with the overrides as the user gave them."""
 
 Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
 """What an option changes.
@@ -24,9 +24,9 @@ Role = Literal["harmless", "limit", "seed", "text", "model", "condition"]
 harmless: neither weights nor scores, except by rounding. A resumed run may change it.
 limit: where training starts or ends. A resumed run may change it.
 seed: random numbers. Runs of one system differ in it.
-text: where the text is. A digest tells whether the text is the same.
-model: the model, which is what `heed compare` compares.
-condition: anything else. Systems that differ in it are not compared under equal conditions.
+text: the location of text. Digests tell whether the text itself is the same.
+model: the model, the subject of `heed compare`.
+condition: anything else. A difference between systems is a confounder.
 """
 
 ROLES: Mapping[str, Role] = {
@@ -55,21 +55,17 @@ def role(name: str) -> Role:
     groups = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     if found := next((ROLES[group] for group in groups if group in ROLES), None):
         return found
-    # The other options of a text in a mixture, such as its weight, are conditions.
+    # Other options of a text in a mixture, such as its weight, are conditions.
     return "text" if name == "data.train" or parts[-1] == "files" else "condition"
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """Return a run's options.
-
-    Raises:
-        HeedError: if there is no readable config.yaml.
-    """
+    """Return a run's options; raise a HeedError without a readable config.yaml."""
     return read_yaml(run / CONFIG)
 
 
 def find_config(run: Path) -> dict[str, Any] | None:
-    """Return the options of a run, or None if the folder is not a run or its config cannot be read."""
+    """Return the options of a run, or None if ``run`` is not a run or its config cannot be read."""
     try:
         config = read_config(run)
     except HeedError:
@@ -85,7 +81,7 @@ def write_config(run: Path, config: Mapping[str, Any]) -> None:
 
 
 def read_overrides(run: Path) -> list[str]:
-    """Return the overrides of a run; none if the file is missing or cannot be read."""
+    """Return the overrides of a run, or an empty list if the file cannot be read."""
     try:
         overrides = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError):
@@ -94,7 +90,7 @@ def read_overrides(run: Path) -> list[str]:
 
 
 def read_varied_overrides(run: Path) -> list[str] | None:
-    """Return the overrides of a grid's job that the grid varies; None if the run is not a job of a grid."""
+    """Return the overrides that vary within the run's grid, or None if the run is not a job of a grid."""
     if not (run.parent / GRID).is_file():
         return None
     of_grid = read_yaml(run.parent / GRID)["hydra"]["overrides"]["task"]
@@ -102,7 +98,7 @@ def read_varied_overrides(run: Path) -> list[str] | None:
 
 
 def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the options that must not change when a run is resumed, but differ; for another class, only the object."""
+    """Return the options that differ but must not change in a resumed run. Of a new class, name only the object."""
     old, new = effective_options(before), effective_options(now)
     names = [name for name in {**new, **old} if role(name) != "limit" and old.get(name) != new.get(name)]
     others = [name.removesuffix("_target_") for name in names if name.endswith("._target_")]
@@ -128,5 +124,5 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def _class_name(config: Mapping[str, Any]) -> str:
-    """Return the class of an object without its module, because modules move between versions."""
+    """Return the class of an object without its module, because classes move between modules."""
     return str(config["_target_"]).rpartition(".")[2]

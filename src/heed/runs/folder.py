@@ -1,4 +1,4 @@
-"""The files of one run, ``runs/NAME/TIME``: start or resume it, and write what it produces."""
+"""The folder of a run, ``runs/NAME/TIME``: start or resume the run, and write its files."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from heed.runs.resume import starting_checkpoint
 from heed.runs.state import FAILURE
 
 COUNTED_PAIRS = 1_000_000
-"""Training pairs whose words are counted: enough to tell whether a word is rare."""
+"""Training pairs whose words are counted, enough to tell whether a word is rare."""
 
 
 class RunFolder:
@@ -27,20 +27,17 @@ class RunFolder:
         self.config = config
 
     def open(self, *, write: bool) -> Path | None:
-        """Check that the run can start as its config says, and write ``config.yaml``.
+        """Check that the run can start with its config, and return the checkpoint to start from, if any.
 
         Args:
-            write: write the config. Only one process of a run does.
-
-        Returns:
-            The checkpoint to start from, if any.
+            write: write ``config.yaml``. Only one process of a run does.
 
         Raises:
-            HeedError: if the options differ from those of the run to resume, or the checkpoint is missing.
+            HeedError: if options of a resumed run have changed, or the checkpoint is missing.
         """
         checkpoint = starting_checkpoint(self.path, self.config)
         if self.config["resume"]:
-            # The run still started from these weights.
+            # Keep the record of the weights that the run started from.
             self.config = {**self.config, "ckpt_path": read_config(self.path).get("ckpt_path")}
         if write:
             write_config(self.path, self.config)
@@ -48,7 +45,7 @@ class RunFolder:
         return checkpoint
 
     def write_translations(self, split: str, text: ParallelText, translations: list[str]) -> None:
-        """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and ``.meta.jsonl`` if known."""
+        """Write ``translations/<split>.{src,ref,hyp}``, one sentence per line, and annotations to ``.meta.jsonl``."""
         folder = self.path / "translations"
         folder.mkdir(exist_ok=True)
         for suffix, lines in (("src", text.src), ("ref", text.tgt), ("hyp", translations)):
@@ -57,7 +54,7 @@ class RunFolder:
             _write_lines(folder / f"{split}.meta.jsonl", text.meta)
 
     def read_translations(self, split: str) -> list[str]:
-        """Return the translations of a split, one for each sentence."""
+        """Return the translations of a split."""
         return (self.path / "translations" / f"{split}.hyp").read_bytes().decode().split("\n")[:-1]
 
     def write_word_counts(
@@ -66,7 +63,7 @@ class RunFolder:
         """Write ``translations/word_counts.tsv``: training counts of the source words of the evaluated sentences.
 
         Args:
-            training_sources: returns a sample of at most this many training sources.
+            training_sources: maps a number to a sample of at most this many training sources.
             pairs: number of training pairs.
         """
         vocabulary = {word for text in evaluated for src in text.src for word in casefolded_words(src)}
@@ -80,7 +77,7 @@ class RunFolder:
             partial.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def write_pruned(self, step: int) -> None:
-        """Write ``pruned.txt``, which says that a search ended the run early."""
+        """Write ``pruned.txt``, the mark of a run that a search ended early."""
         with replacing(self.path / PRUNED) as partial:
             partial.write_text(f"The search ended this run early, after step {step:,}.\n", encoding="utf-8")
 
@@ -92,12 +89,12 @@ def write_failure(run: Path, reason: str, error: BaseException) -> None:
 
 
 def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[Path, Path]]:
-    """Return the source and reference file of a run's validation set in each direction that has them.
+    """Return the source and reference file of a run's validation set in each direction that has one.
 
     Args:
         path: the run, or its model folder.
-        directions: the model's directions, such as "en-de". A run with a single validation set, in the first direction,
-            writes it as "valid".
+        directions: the model's directions, such as "en-de". A single validation set is called "valid" and has the first
+            direction.
     """
     names = {"valid": directions[0], **{f"valid-{direction}": direction for direction in directions}}
     found = {}

@@ -40,7 +40,7 @@ def write_model_card(
         results: the content of results.json.
         splits: the scored data sets by name, as in ``results``.
         directions: source and target language of each direction.
-        license: licence of the model, such as "cc-by-4.0"; None if it is not chosen yet.
+        license: licence of the model, such as "cc-by-4.0"; None: not chosen yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -70,7 +70,7 @@ def write_model_card(
 def _front_matter(
     directions: Sequence[tuple[str, str]], results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], license: str
 ) -> str:
-    """Return the YAML that Hugging Face's hub reads: language, licence, task, scores."""
+    """Return the YAML front matter for the Hugging Face hub: language, licence, task, scores."""
     scores = [
         {
             "task": {"type": "translation"},
@@ -91,7 +91,7 @@ def _front_matter(
 
 
 def _score_rows(name: str, split: CardSplit) -> list[dict[str, Any]]:
-    """Return the score of each metric on a data set, with the interval over its sentences."""
+    """Return the score of each metric on a data set, with its interval over sentences."""
     statistics = sentence_statistics(split.translations, split.references, tgt_lang=split.tgt_lang)
     rows = []
     for label, metric in METRICS.items():

@@ -1,4 +1,4 @@
-"""The results of a run that a hyperparameter search may optimise."""
+"""Results of a run that a hyperparameter search can optimise."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -17,15 +17,11 @@ DIRECTIONS: Mapping[str, StudyDirection] = {
     "decode_seconds.valid": "minimize",
     "params": "minimize",
 }
-"""Numbers in results.json by their path, and whether a search maximizes or minimizes them."""
+"""Whether a search maximizes or minimizes each objective, by its path in results.json."""
 
 
 def check_objectives(names: Sequence[str]) -> None:
-    """Check that every name is a result that can be optimised.
-
-    Raises:
-        HeedError: for an unknown result, and for scores of test sets.
-    """
+    """Raise a HeedError unless every name is an objective. Scores of test sets are refused."""
     if not names or len(set(names)) < len(names):
         raise HeedError(f"sweep.objective={','.join(names)} must name one result, or several different ones.")
     for name in names:
@@ -37,14 +33,7 @@ def check_objectives(names: Sequence[str]) -> None:
 
 
 def objective_values(results: Mapping[str, Any], names: Sequence[str]) -> list[float]:
-    """Return the objectives of a finished run.
-
-    Args:
-        results: the content of results.json.
-
-    Raises:
-        HeedError: if a value is missing, such as a loss that is not finite.
-    """
+    """Return the objectives in the content of results.json; raise a HeedError if one is missing or not finite."""
     values = []
     for name in names:
         value: Any = results

@@ -1,4 +1,4 @@
-"""``results.json``, written when a run is finished: its schema, and how to read and write it."""
+"""Read and write ``results.json``, the results of a finished run."""
 
 import json
 import math
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from heed.evaluation.scores import Scores
 
 RESULTS = "results.json"
-"""The last file a run writes: a run that has it is finished."""
+"""The last file that a run writes. A run with this file is finished."""
 
 PRUNED = "pruned.txt"
-"""Written instead of the results if a search ended the run early."""
+"""Replaces the results if a search ended the run early."""
 
 FACTS = "facts.json"
 """What the run trains on what, as the terminal shows it at the start."""
 
 FORMAT = 1
-"""The version of the schema, which docs/run-folder.md describes."""
+"""The version of the schema in docs/run-folder.md."""
 
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("name", "model", "data", "data_fingerprint", "tokenizer_hash", "device", "weights"), str),
@@ -40,7 +40,7 @@ FIELDS: dict[str, Any] = {
     "tests": Mapping[str, Mapping[str, Any]],
     "initial_scores": Mapping[str, Mapping[str, Any]] | None,
 }
-"""Types of the fields that are checked when results are read."""
+"""Types of the fields that `read_results` checks."""
 SCORE_FIELDS: dict[str, Any] = {
     **dict.fromkeys(("bleu", "chrf"), float),
     "loss": float | None,
@@ -57,7 +57,7 @@ def build_results(
     Args:
         facts: everything but the scores.
         evaluated: scores and loss of each split.
-        validated: the splits that are validation sets, one for each direction.
+        validated: names of the validation sets, one per direction.
     """
     tests = plain_scores(evaluated)
     sets = {split: tests.pop(split) for split in validated}
@@ -91,13 +91,13 @@ def scores_by_split(results: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def write_results(run: Path, results: Mapping[str, Any]) -> None:
-    """Write ``results.json``, which marks the run as finished."""
+    """Write ``results.json``, and so mark the run as finished."""
     with replacing(run / RESULTS, durable=True) as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, dict[str, Any]]:
-    """Return the scores and the loss of each split as plain data. JSON has no NaN: such a number becomes None."""
+    """Return the scores and the loss of each split as plain data. NaN becomes None, because JSON has no NaN."""
 
     def finite(value: float) -> float | None:
         return value if math.isfinite(value) else None
@@ -110,7 +110,7 @@ def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, d
 
 
 def read_results(file: Path) -> dict[str, Any]:
-    """Read ``results.json``. Fields may be missing; those of `FIELDS` that are present have their type.
+    """Read ``results.json``. Fields may be missing, but have the types in `FIELDS`.
 
     Raises:
         HeedError: if the file cannot be read, is not JSON, or a field has another type.

@@ -1,4 +1,4 @@
-"""Where a run starts: the run that ``resume=true`` continues, and the checkpoint that is loaded and checked."""
+"""Find the run that ``resume=true`` continues, and find and check the checkpoint from which a run starts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +15,7 @@ from heed.runs.results import RESULTS
 
 
 def newest_unfinished(parent: Path) -> Path:
-    """Return the newest folder in ``parent`` that has a checkpoint folder and no results.
-
-    Raises:
-        HeedError: if there is none.
-    """
+    """Return the newest folder in ``parent`` with a checkpoint folder and no results, or raise a HeedError."""
     started = [path for path in parent.glob("*/") if (path / CHECKPOINTS).is_dir()]
     unfinished = [path for path in started if not (path / RESULTS).exists()]
     if not unfinished:
@@ -31,11 +27,7 @@ def newest_unfinished(parent: Path) -> Path:
 
 
 def check_available(folder: Path, *, resume: bool) -> None:
-    """Check that a run may start in the folder or, with ``resume``, continue there.
-
-    Raises:
-        HeedError: if the folder holds a finished run, or a run that is not to be resumed.
-    """
+    """Raise a HeedError if the folder holds a finished run or, without ``resume``, any run."""
     finished = (folder / RESULTS).exists()
     if resume and finished:
         raise HeedError(
@@ -53,7 +45,7 @@ def starting_checkpoint(folder: Path, config: Mapping[str, Any]) -> Path | None:
     """Return the checkpoint from which a run starts, if any: ``ckpt_path``, or with ``resume`` the latest one.
 
     Raises:
-        HeedError: if the options differ from those of the run to resume, or the checkpoint is missing.
+        HeedError: if options of a resumed run have changed, or the checkpoint is missing.
     """
     if config["resume"]:
         if changed := changed_options(read_config(folder), config):
@@ -81,10 +73,10 @@ def check_resumable(
     """Check that training can be resumed from the content of the checkpoint ``path``.
 
     Args:
-        weights: of the model that is to be trained, by name.
+        weights: weights of the model to train, by name.
         tokenizer: digest of its tokenizer.
         optimizer: class of its optimizer.
-        progress: counters of training that a checkpoint must contain.
+        progress: progress counters that a checkpoint must contain.
 
     Raises:
         HeedError: if the checkpoint has another format, architecture, tokenizer or optimizer, or no training progress.
@@ -93,7 +85,7 @@ def check_resumable(
     check_architecture(checkpoint["state_dict"], weights, path)
     if checkpoint["tokenizer"] != tokenizer:
         raise HeedError(
-            f"{path} was trained with another tokenizer, whose token ids stand for other pieces: use the same data "
+            f"{path} was trained with another tokenizer, so its token ids mean other pieces: use the same data "
             "and tokenizer, or start a new run from its weights with init_from=RUN."
         )
     if checkpoint["optimizer"] != optimizer:
@@ -101,13 +93,13 @@ def check_resumable(
             f"{path} holds the optimizer state of {checkpoint['optimizer']}, which {optimizer} cannot use: choose the "
             "same optimizer, or start a new run from its weights with init_from=RUN."
         )
-    # Lightning ignores missing counters, and would start at step 0 with trained weights.
+    # Lightning ignores missing counters and would start trained weights at step 0.
     if not _has_all_keys(checkpoint["loops"]["fit_loop"], progress):
         raise HeedError(f"{path} does not contain the training progress: choose another one with ckpt_path=.")
 
 
 def _has_all_keys(found: Any, expected: Any) -> bool:
-    """Return whether a nested mapping has all keys of another one, at every level."""
+    """Return whether a nested mapping has all keys of another, at every level."""
     if not isinstance(expected, Mapping):
         return not isinstance(found, Mapping)
     return isinstance(found, Mapping) and all(

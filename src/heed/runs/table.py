@@ -1,4 +1,4 @@
-"""The table of runs that ``heed runs`` prints. A grid prints it at its end."""
+"""The table of runs that ``heed runs`` and every grid print."""
 
 import csv
 import math
@@ -31,10 +31,10 @@ COLUMNS = {
     "test_loss": ("loss", ".3f"),
     "state": ("state", ""),
 }
-"""The columns in order: the key of a row, the title, and the format of the values."""
+"""Title and format of each column, in order, by the key of a row."""
 
 FACTS = ("name", "model", "data", "seed", "params", "steps", "epochs", "tokens_per_second", "weights", "git")
-"""Fields of results.json that a row repeats."""
+"""Fields of results.json that are copied to a row."""
 
 MAX_SETTINGS = 80
 """Characters of the settings in the table."""
@@ -69,16 +69,12 @@ def read_runs(folder: Path) -> list[Row]:
 
 
 def _grid_folder(run: Path) -> Path | None:
-    """Return the folder of the grid to which the run belongs; None for a single run."""
+    """Return the folder of the run's grid, or None for a single run."""
     return run.parent if (run.parent / GRID).is_file() else None
 
 
 def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
-    """Sort rows by a column: best values first, unknown ones last, text in natural order ("2_rnn" before "10_rnn").
-
-    Raises:
-        HeedError: if ``key`` is not in `COLUMNS`.
-    """
+    """Sort rows by a column of `COLUMNS`: best values first, unknown last, text in natural order (2_rnn, 10_rnn)."""
     if key not in COLUMNS:
         raise HeedError(f"Runs cannot be sorted by {key!r}: choose one of {', '.join(COLUMNS)}.")
     known = [row for row in rows if row[key] is not None]
@@ -122,7 +118,7 @@ def seed_table(rows: Sequence[Row], folder: Path) -> str:
         folder: where the paths of the rows start.
 
     Returns:
-        Aligned text with a line for each setting that was trained with two seeds or more; empty if there is none.
+        Aligned text with a line for each setting with two or more seeds. Empty if there is none.
     """
     groups: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
@@ -154,7 +150,7 @@ def _without_seed(row: Row) -> Row:
 
 
 def _mean_and_deviation(values: Sequence[float | None]) -> str:
-    """Format the mean and the sample standard deviation; empty if a value is unknown."""
+    """Format the mean and the sample standard deviation. Empty if a value is unknown."""
     known = [value for value in values if value is not None]
     return f"{mean(known):.2f} ± {stdev(known):.2f}" if len(known) == len(values) else ""
 
@@ -166,14 +162,14 @@ def _format_columns(columns: Iterable[tuple[str, str, Sequence[str]]]) -> str:
 
 
 def align_columns(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
-    """Join the cells of each line. ``sides`` has "<" for a column of text, and ">" for one of numbers."""
+    """Join the cells of each line. ``sides`` holds "<" for each column of text and ">" for each column of numbers."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
     return "\n".join("  ".join(map(format, line, forms)).rstrip() for line in lines)
 
 
 def _shorten(settings: str) -> str:
-    """Cut the middle out of long settings, such as the paths of ``data.train``."""
+    """Cut out the middle of long settings, such as the paths of ``data.train``."""
     return settings if len(settings) <= MAX_SETTINGS else f"{settings[: MAX_SETTINGS - 30]}…{settings[-29:]}"
 
 
