@@ -270,7 +270,7 @@ def test_processes_of_one_trial_are_pruned_together(
         (["-m", *SMALL, "model.dropout=interval(0.4,0.1)"], "model.dropout=interval(0.4,0.1) is not a range"),
         (["-m", *SMALL, "model.dropouts=interval(0.1,0.4)"], "model.dropouts is unknown (did you mean model.dropout"),
         (["-m", "sweep=default", "model=choice(rnn,transfomer)"], "model=transfomer is unknown (did you mean"),
-        (["-m", *SMALL, "model.dropout=interval(0.5,1.5)"], "model.dropout=1.5 in the search space makes no valid run: "),
+        (["-m", *SMALL, "model.dropout=interval(0.5,1.5)"], "=1.5 in the search space makes no valid run: "),
         (["-m", *SMALL, "sweep.objective=valid.blue"], "sweep.objective=valid.blue is unknown"),
         (["-m", *SMALL, "sweep.objective=test.bleu"], "would choose by the test set"),
         (["-m", *SMALL, "sweep.objective=params"], "so trials cannot be pruned: add sweep/pruner=none"),

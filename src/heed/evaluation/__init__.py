@@ -1,1 +1,1 @@
-"""Strings and arrays to numbers: scores, significance, word alignment, sentence buckets, translation symptoms."""
+"""Evaluate translations: scores, significance, word alignment, sentence buckets, translation symptoms."""

@@ -1,7 +1,6 @@
 """Word alignment from cross-attention, and its error rate.
 
-Arrays over a sentence pair are "… T S": target words, source words. Links, here and in files, are (source, target)
-positions, counted from 0.
+Arrays over a sentence pair are "… T S": target words, source words. Links are (source, target) positions from 0.
 """
 
 import re
@@ -21,7 +20,7 @@ Alignment = npt.NDArray[np.bool_]
 Link = tuple[int, int]
 
 
-# ---- the attention map that is used as the alignment
+# ---- choosing an attention map
 
 ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
 """The values of `Extraction.row`, in the order of `candidate_maps`."""
@@ -29,19 +28,19 @@ ROWS: tuple[Literal["output"], Literal["input"]] = ("output", "input")
 
 @dataclass(frozen=True)
 class Extraction:
-    """Which cross-attention map of a model is used as its alignment. Choose it on development data, never on test."""
+    """The cross-attention map of a model that gives its alignment. Choose it on validation data, never on test data."""
 
     layer: int
     """Decoder layer, counted from 1."""
     head: int | None
-    """Counted from 1; None: the mean over the layer's heads."""
+    """Counted from 1. None: the mean over the layer's heads."""
     row: Literal["output", "input"]
-    """Which decoder state aligns a target word: "output", the state that predicts it, or "input", the next state, which
-    reads it (Chen et al. 2020, "Accurate Word Alignment Induction", Shift-Att)."""
+    """The decoder state that aligns a target word: "output", the state that predicts it, or "input", the next state,
+    which reads it (Chen et al. 2020, "Accurate Word Alignment Induction", Shift-Att)."""
 
     @property
     def index(self) -> tuple[int, int, int]:
-        """Its index in the first three axes of `candidate_maps`."""
+        """Index into the first three axes of `candidate_maps`."""
         return ROWS.index(self.row), self.layer - 1, -1 if self.head is None else self.head - 1
 
     def __str__(self) -> str:
@@ -58,24 +57,21 @@ def candidate_maps(
 ) -> AttentionMap:
     """Return every attention map over words that an `Extraction` can select: "2 L H T S".
 
-    The first axis is `ROWS`. With several heads, a last head is added that holds their mean.
+    The first axis is `ROWS`. With several heads, their mean is appended as a last head.
 
     Args:
-        cross: Cross-attention over pieces, "L H T S"; row t belongs to the state that predicts piece t.
-        src_pieces: Source pieces; the last one is EOS.
-        tgt_pieces: Target pieces; the last one is EOS.
-        src_words: Source words.
-        tgt_words: Target words.
+        cross: cross-attention over pieces, "L H T S". Row t belongs to the state that predicts piece t.
+        src_pieces, tgt_pieces: pieces; the last one is EOS.
     """
     if cross.shape[1] > 1:
         cross = np.concatenate((cross, cross.mean(1, keepdims=True)), axis=1)
-    # Rolling moves the first row to EOS, which is no state's input and belongs to no word.
+    # Rolling moves the first row to EOS, which no state reads and which belongs to no word.
     rows = np.stack((cross, np.roll(cross, -1, axis=-2)))
     return pool(rows, word_shares(tgt_pieces, tgt_words), word_shares(src_pieces, src_words))
 
 
 def best_extraction(error_rates: npt.NDArray[np.float64]) -> Extraction:
-    """Return the extraction with the lowest error rate, given those of all `candidate_maps`, "2 L H"."""
+    """Return the extraction with the lowest error rate, given the rates of all `candidate_maps`, "2 L H"."""
     row, layer, head = (int(i) for i in np.unravel_index(error_rates.argmin(), error_rates.shape))
     heads = error_rates.shape[2]
     return Extraction(layer=layer + 1, head=head + 1 if heads == 1 or head < heads - 1 else None, row=ROWS[row])
@@ -88,7 +84,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def align_each_target(weights: AttentionMap) -> Alignment:
-    """Link each target word to the source word with the largest attention weight; none to a word without pieces."""
+    """Link each target word that has pieces to the source word with the largest attention weight."""
     links = np.zeros(weights.shape, dtype=np.bool_)
     if weights.size:  # argmax fails on an empty sentence
         np.put_along_axis(links, weights.argmax(-1, keepdims=True), True, axis=-1)
@@ -103,8 +99,8 @@ def align_each_source(weights: AttentionMap) -> Alignment:
 def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
     """Symmetrize two alignments of one sentence pair, "T S", by the grow-diag-final-and heuristic, as Moses does.
 
-    Start with the intersection. Add neighbours from the union that link a new word until there are none. Then add
-    links of either alignment, ``forward`` first, between two words that have no link yet.
+    Start with the intersection. Add neighbours from the union that link a new word, until there are none. Then add
+    links between two unlinked words from ``forward`` and then from ``backward``.
 
     Source: Koehn et al. 2003; Koehn et al. 2005, the Edinburgh system for IWSLT.
     """
@@ -133,28 +129,21 @@ SYMMETRIZATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
     "union": lambda forward, backward: forward | backward,
     "grow-diag-final-and": np.vectorize(grow_diag_final_and, [np.bool_], signature="(t,s),(t,s)->(t,s)"),
 }
-"""Functions by name that combine an alignment of each target word (forward) and one of each source word (backward)."""
+"""Functions by name that combine `align_each_target` (forward) and `align_each_source` (backward)."""
 
 
 def align(weights: AttentionMap, method: str) -> Alignment:
-    """Return the alignment of an attention map, symmetrized from its own two directions.
+    """Return the alignment of an attention map "… T S", symmetrized by ``method``, a key of `SYMMETRIZATIONS`.
 
-    With one model for each direction, call the function in `SYMMETRIZATIONS` with `align_each_target` of the first
-    model's map and `align_each_source` of the second model's map, transposed.
-
-    Args:
-        weights: Attention over words, "… T S".
-        method: A key of `SYMMETRIZATIONS`.
-
-    Raises:
-        HeedError: If there is no such method.
+    With one model per direction, call the function in `SYMMETRIZATIONS` with `align_each_target` of the first model's
+    map and `align_each_source` of the second model's map, transposed.
     """
     if method not in SYMMETRIZATIONS:
         raise HeedError(f"{argument('symmetrize', method)} is unknown: choose one of {', '.join(SYMMETRIZATIONS)}.")
     return SYMMETRIZATIONS[method](align_each_target(weights), align_each_source(weights))
 
 
-# ---- gold alignments, in Pharaoh format: one line for each sentence pair, ``i-j`` for each link
+# ---- gold alignments in Pharaoh format: one line per sentence pair, ``i-j`` per link
 
 
 @dataclass(frozen=True)
@@ -181,14 +170,14 @@ def parse_pharaoh(
     format is the same, but often counts words from 1.
 
     Args:
-        lines: One line for each sentence pair.
+        lines: one line per sentence pair.
         lengths: (source words, target words) of each sentence pair.
-        name: The name of the file in error messages.
-        first_index: The index of the first word in the file, 0 or 1.
-        drop_outside: Ignore links to words beyond the end of a sentence instead of raising an error.
+        name: name of the file in error messages.
+        first_index: index of the first word in the file, 0 or 1.
+        drop_outside: ignore links beyond the end of a sentence instead of raising an error.
 
     Raises:
-        HeedError: A line is malformed, links a word that does not exist, or is missing.
+        HeedError: if a line is malformed or missing, or links a word that does not exist.
     """
     if len(lines) != len(lengths):
         raise HeedError(
@@ -219,7 +208,7 @@ def parse_pharaoh(
 
 
 def format_pharaoh(gold: Gold) -> str:
-    """Format the links of one sentence pair as a line, words counted from 0, sorted by source, then target word."""
+    """Format the links of one sentence pair as a line, sorted by source, then target word, both counted from 0."""
     return " ".join(f"{src}{'-' if (src, tgt) in gold.sure else '?'}{tgt}" for src, tgt in sorted(gold.possible))
 
 
@@ -242,10 +231,8 @@ def match_counts(alignment: Alignment, gold: Gold) -> MatchCounts:
 def aer(counts: npt.NDArray[Any]) -> Floats:
     """Return the alignment error rate 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), in [0, 1] (Och and Ney 2003).
 
-    It is 0 if there are neither links nor sure gold links.
-
-    Args:
-        counts: `match_counts`, "… 4", of a sentence or summed over a corpus.
+    It is 0 if there are neither links nor sure gold links. ``counts`` is `match_counts`, "… 4", of a sentence or summed
+    over a corpus.
     """
     hit_sure, hit_possible, proposed, sure = np.moveaxis(counts, -1, 0)
     return 1 - _ratio(hit_sure + hit_possible, proposed + sure)

@@ -1,4 +1,4 @@
-"""Buckets of test sentences by length, word frequency, copied words and phenomenon."""
+"""Group test sentences into buckets by length, word frequency, copied words and phenomenon."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -22,9 +22,9 @@ class Bucketing:
 
     title: str
     note: str
-    """The quantity in the labels."""
+    """The quantity that the labels show."""
     buckets: Mapping[str, list[int]]
-    """By label, the indices of its sentences, counted from 0. No bucket is empty."""
+    """Indices of the sentences in each bucket, by label. No bucket is empty."""
 
 
 def count_words(lines: Iterable[str], vocabulary: set[str]) -> dict[str, int]:
@@ -44,10 +44,10 @@ def bucketings(
 
     Args:
         sources: N sentences.
-        references: Their references.
-        tags: The phenomenon of each sentence, if known.
-        word_counts: Training counts of the source words, if known. A sentence without words has no rarest one and is
-            left out of that partition.
+        references: N references.
+        tags: the phenomenon of each sentence, if known.
+        word_counts: training counts of the source words, if known. The partition by rarest word omits sentences
+            without words.
     """
     words = [casefolded_words(source) for source in sources]
     found = [_group_by_number("Source length", "words in the source", [len(own) for own in words], LENGTHS)]
@@ -69,7 +69,7 @@ def bucketings(
 
 
 def _group_by_number(title: str, note: str, numbers: Sequence[int | None], bounds: Sequence[int]) -> Bucketing:
-    """Group sentences by a number, given the lower bounds of all buckets but the first; without one, leave them out."""
+    """Group sentences by a number, given the lower bounds of all buckets but the first. Omit sentences with None."""
     labels = [f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}" for low, high in pairwise((0, *bounds))]
     buckets: dict[str, list[int]] = {label: [] for label in (*labels, f"{bounds[-1]:,} or more")}
     by_number = list(buckets.values())
@@ -95,7 +95,7 @@ def read_counts(path: Path) -> tuple[dict[str, int], int, int]:
     """Return the counts, ``pairs`` and ``of`` that `write_counts` wrote.
 
     Raises:
-        HeedError: The file is damaged.
+        HeedError: if the file is damaged.
     """
     try:
         head, *lines = path.read_bytes().decode().split("\n")[:-1]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
 
 BLEU_TOKENIZERS = {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
-"""BLEU's tokenizer for target languages that need a special one; the others use 13a, sacreBLEU's default."""
+"""BLEU's tokenizer for target languages that need a special one. Others use 13a, sacreBLEU's default."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,16 @@ Metric: TypeAlias = Callable[[SystemOutput], MetricScore]
 def sacrebleu_metrics(tgt_lang: str, *, lowercase: bool = False, tokenize: str | None = None) -> "tuple[BLEU, CHRF]":
     """Return sacreBLEU's BLEU and chrF with the settings of all scores in heed.
 
-    Japanese and Korean are tokenized by MeCab if the extra ``ja`` or ``ko`` is installed, and into
-    characters otherwise; the signature says which.
+    Japanese and Korean are tokenized by MeCab if the extra ``ja`` or ``ko`` is installed, otherwise into characters.
+    The signature says which.
 
     Args:
-        tgt_lang: Target language (``de``, ``zh-Hant``, ``ja_JP``); selects BLEU's tokenizer unless ``tokenize`` does.
-        lowercase: Score lower-cased text.
-        tokenize: Name of BLEU's tokenizer.
+        tgt_lang: target language (``de``, ``zh-Hant``, ``ja_JP``), to select BLEU's tokenizer.
+        lowercase: score lower-cased text.
+        tokenize: name of BLEU's tokenizer; None: selected by ``tgt_lang``.
 
     Raises:
-        HeedError: sacreBLEU does not have the tokenizer ``tokenize``, or cannot use it.
+        HeedError: if sacreBLEU does not have the tokenizer ``tokenize``, or cannot use it.
     """
     from sacrebleu.metrics import BLEU, CHRF
 

@@ -1,8 +1,8 @@
 """Significance tests and confidence intervals for the scores of translation systems.
 
-A corpus score is a function of sums over its sentences. sacreBLEU counts the summands once for each system; scoring
-all resampled corpora is then a matrix product. sacreBLEU's PairedTest resamples sentences only, never seeds, and gives
-identical systems p = 0.001. Arrays are "N K": N sentences, K sufficient statistics.
+A corpus score is a function of sums over its sentences. sacreBLEU computes the summands once per system, and scoring
+all resampled corpora is a matrix product. Unlike sacreBLEU's PairedTest, this module also resamples seeds. Arrays are
+"N K": N sentences, K sufficient statistics.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ Statistics = Floats
 """Integer counts, stored as float64 because BLAS multiplies only floating-point matrices."""
 
 SEED = 12345
-"""sacreBLEU's default, so that p-values equal those of ``sacrebleu --paired-bs`` and ``--paired-ar``."""
+"""sacreBLEU's default, so that p-values agree with ``sacrebleu --paired-bs`` and ``--paired-ar``."""
 PAIRED_RESAMPLES = 1_000
 PAIRED_TRIALS = 10_000
 """sacreBLEU's defaults for the two tests."""
 BLOCK_ROWS = 1_000
-"""Resamples that are in memory as float64 at a time."""
+"""Resamples held as float64 at a time."""
 
 
 def sentence_statistics(
@@ -42,7 +42,8 @@ def sentence_statistics(
 def bleu(sums: Statistics) -> Floats:
     """Compute BLEU "…" from summed statistics "… 10" (Papineni et al. 2002).
 
-    Smoothing is sacreBLEU's default: the k-th n-gram order without a match counts 2^-k matches (Chen and Cherry 2014).
+    Smoothing is sacreBLEU's default: the k-th n-gram order without a match counts as 2^-k matches (Chen and Cherry
+    2014).
     """
     hyp_length, ref_length = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2:6], sums[..., 6:10]
@@ -78,12 +79,12 @@ def bootstrap_interval(
     *,
     resamples: int = 1000,
 ) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of a score of sums over sentences.
+    """Return the 95 % percentile bootstrap interval of a score over sentences.
 
     Args:
-        values: Statistics of each sentence, "N" or "N K".
-        score: Maps the sums of all resamples, "R" or "R K", to their scores, "R".
-        resamples: Number of resamples R.
+        values: statistics of each sentence, "N" or "N K".
+        score: maps the sums of all resamples, "R" or "R K", to their scores, "R".
+        resamples: number of resamples R.
     """
     number = len(values)
     counts = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=resamples)
@@ -91,7 +92,7 @@ def bootstrap_interval(
 
 
 def percentile_interval(scores: Floats) -> tuple[float, float]:
-    """Return the 95 % interval of resampled scores "R"."""
+    """Return the 95 % percentile interval of resampled scores "R"."""
     low, high = np.quantile(scores, (0.025, 0.975))
     return float(low), float(high)
 
@@ -100,8 +101,8 @@ def percentile_interval(scores: Floats) -> tuple[float, float]:
 def paired_resamples(number: int, resamples: int, *, seed: int) -> npt.NDArray[np.uint8]:
     """Return how often each of ``number`` sentences occurs in each resample, "R N".
 
-    The draws are those of ``sacrebleu --paired-bs`` with the same seed. The result is cached, so that every system is
-    scored on the same resamples. Do not write to it.
+    The resamples equal those of ``sacrebleu --paired-bs`` with the same seed. The result is cached and shared by all
+    systems, so do not write to it.
     """
     rng = np.random.default_rng(seed)
     # uint8 suffices: a sentence is rarely drawn ten times, never 256 times.
@@ -122,7 +123,7 @@ def weighted_sums(weights: npt.NDArray[np.generic], values: Floats) -> Floats:
 def seed_weights(rng: np.random.Generator, seeds: int, resamples: int) -> Floats:
     """Return the weight of each training seed in each resample, "R S"; rows sum to 1.
 
-    n − 1 of n seeds are drawn, so that the variance of their mean equals that of a mean of n seeds (Rao and Wu 1988).
+    Draw n − 1 of n seeds, so that their mean has the same variance as a mean of n seeds (Rao and Wu 1988).
     """
     drawn = max(seeds - 1, 1)
     return rng.multinomial(drawn, np.full(seeds, 1 / seeds), size=resamples) / drawn
@@ -133,14 +134,14 @@ def seed_weights(rng: np.random.Generator, seeds: int, resamples: int) -> Floats
 
 @dataclass(frozen=True)
 class PairedTests:
-    """p-values of sacreBLEU's two tests of whether two systems differ."""
+    """p-values of sacreBLEU's two tests for a difference between two systems."""
 
     bootstrap: float
     """Paired bootstrap resampling (Koehn 2004). sacreBLEU compares the absolute difference with absolute differences
     minus their mean. Far from zero this is a one-sided test: at 0.05 its error rate is 10 % or more."""
     randomization: float
-    """Approximate randomization, two-sided (Riezler and Maxwell 2005). Its error rate is the nominal one, therefore
-    verdicts use this p-value."""
+    """Approximate randomization, two-sided (Riezler and Maxwell 2005). Verdicts use this p-value, because its error
+    rate is the nominal one."""
 
 
 def paired_tests(a: Statistics, b: Statistics, metric: MetricFunction) -> PairedTests:
@@ -161,7 +162,7 @@ def paired_tests(a: Statistics, b: Statistics, metric: MetricFunction) -> Paired
 
 @lru_cache(maxsize=1)
 def _coins(number: int, trials: int) -> npt.NDArray[np.bool_]:
-    """Return fair coins, "trials number", cached because every pair of systems uses the same ones."""
+    """Return fair coins, "trials number", cached and shared by all pairs of systems."""
     return np.random.default_rng(SEED).integers(2, size=(trials, number), dtype=np.bool_)
 
 
@@ -170,7 +171,7 @@ def _coins(number: int, trials: int) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Sample:
-    """The scores of a side's S runs on the test set, and on R test sets resampled from it."""
+    """The scores of a side's S runs on the test set and on R resampled test sets."""
 
     scores: Floats
     """" S"."""
@@ -226,8 +227,8 @@ def spread(side: Sample) -> Spread:
 def difference(a: Sample, b: Sample) -> Difference:
     """Return side a minus side b, resampling sentences (the same for both sides) and seeds (within each side).
 
-    Sentences and seeds are resampled at once (Owen 2007, "The pigeonhole bootstrap"), seeds by `seed_weights`. Two or
-    three seeds still give a rough estimate of the variance over seeds.
+    Sentences and seeds are resampled together (Owen 2007, "The pigeonhole bootstrap"), seeds by `seed_weights`. The
+    variance over two or three seeds is only a rough estimate.
     """
     rng = np.random.default_rng(SEED)
     over_sentences, over_seeds, over_both = np.zeros((3, len(a.resampled)))
@@ -249,7 +250,7 @@ def difference(a: Sample, b: Sample) -> Difference:
 
 
 def _p_value(extreme: npt.NDArray[np.bool_]) -> float:
-    """Return the fraction of samples that are at least as extreme as the observation, counting the observation."""
+    """Return the fraction of samples at least as extreme as the observation, including the observation itself."""
     return float((extreme.sum() + 1) / (len(extreme) + 1))
 
 

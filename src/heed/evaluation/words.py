@@ -1,8 +1,8 @@
-"""Words of a line, and attention over subword pieces pooled to attention over words.
+"""Split lines into words, and pool attention over subword pieces to attention over words.
 
-Evaluation uses two definitions of a word: `split_words` for alignments and attention, and `casefolded_words` for word
-counts and sentence buckets. In the annotation of the synthetic corpus, positions count the words of
-`heed.synthetic`, where punctuation marks are words, too.
+Evaluation has two definitions of a word: `split_words` for alignments and attention, and `casefolded_words` for word
+counts and sentence buckets. Annotations of the synthetic corpus use a third: `heed.synthetic` also counts punctuation
+marks as words.
 """
 
 import re
@@ -22,7 +22,7 @@ AttentionMap = npt.NDArray[np.floating[Any]]
 """Attention weights "… T S" of target position t on source position s."""
 
 UNKNOWN_BYTES = b"\xff"
-"""Stands for the text of an unknown piece: a byte that never occurs in UTF-8."""
+"""The text of an unknown piece: a byte that never occurs in UTF-8."""
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 """Kana and Han, written without spaces: each character is a word."""
@@ -33,12 +33,12 @@ CASEFOLDED_WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+(?:['’-][^\W{CJK}]+)*")
 
 
 def split_words(line: str) -> list[str]:
-    """Split a line at spaces and tabs only: the words that Pharaoh alignments count."""
+    """Split a line at spaces and tabs, as Pharaoh alignments do."""
     return re.findall(r"[^ \t]+", line)
 
 
 def casefolded_words(line: str) -> list[str]:
-    """Return the words of a line without case and punctuation; each kana or Han character is a word."""
+    """Return the casefolded words of a line without punctuation. Each kana or Han character is a word."""
     return CASEFOLDED_WORD.findall(line.casefold())
 
 
@@ -48,10 +48,9 @@ def casefolded_words(line: str) -> list[str]:
 def word_shares(pieces: Sequence[str], words: Sequence[str]) -> WordShares:
     """Return the share of each SentencePiece piece that belongs to each word, in UTF-8 bytes.
 
-    Pieces and words spell the same text, so that byte offsets match them. Where the texts differ (the tokenizer
-    normalized "№" to "No", or a piece is unknown), each differing span is matched proportionally between the nearest
-    equal spans. Pieces of byte fallback ("<0xC3>") count as their byte. BOS, EOS, a lone "▁" and text between the
-    words belong to no word.
+    Pieces and words are matched by byte offset, because they spell the same text. Where the texts differ (the tokenizer
+    normalized "№" to "No", or a piece is unknown), differing spans are matched proportionally. A byte-fallback piece
+    ("<0xC3>") counts as its byte. BOS, EOS, a lone "▁" and text between words belong to no word.
     """
     piece_texts = [_piece_bytes(piece) for piece in pieces]
     as_given = [_word_bytes(word) for word in words]
@@ -75,12 +74,7 @@ def pool(weights: AttentionMap, tgt: WordShares, src: WordShares) -> npt.NDArray
 
     The weights of a source word's pieces are summed. The rows of a target word's pieces are averaged, weighted by
     their shares. A row sums to at most 1, because attention on EOS belongs to no word. The row of a word without
-    pieces is zero.
-
-    Args:
-        weights: Attention over pieces.
-        tgt: `word_shares` of the target, "T J".
-        src: `word_shares` of the source, "S I".
+    pieces is zero. ``tgt`` "T J" and ``src`` "S I" are `word_shares`.
     """
     return _divide(tgt.T @ (weights @ src), tgt.sum(0)[:, None])
 

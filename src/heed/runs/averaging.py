@@ -56,7 +56,8 @@ def average(sources: Sequence[WeightSource]) -> ModelFolder:
 def find_unrelated(folders: Sequence[Path]) -> str | None:
     """Return a warning unless all models are known to have started from the same weights ("Model soups", 2022).
 
-    Two runs are related if they were initialised with the same seed, started from the same weights, or one started from the other.
+    Two runs are related if they were initialised with the same seed, started from the same weights, or one started from
+    the other.
     """
     first, *others = dict.fromkeys(folder.resolve().parent for folder in folders)
     for run in others:

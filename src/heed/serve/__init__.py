@@ -1,4 +1,4 @@
 """Serve trained models over HTTP, with the API of LibreTranslate.
 
-Importing the package loads no module of it: the command line shows the defaults of `ServeSettings` without FastAPI.
+Importing the package imports none of its modules, so that the command line shows defaults without FastAPI.
 """

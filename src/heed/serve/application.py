@@ -29,16 +29,14 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         HTTPStatus.BAD_REQUEST: "The request is wrong.",
         HTTPStatus.FORBIDDEN: "The API key is missing or wrong.",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
-        HTTPStatus.TOO_MANY_REQUESTS: "Too much is waiting; see Retry-After.",
+        HTTPStatus.TOO_MANY_REQUESTS: "Too many sentences wait; see Retry-After.",
         HTTPStatus.SERVICE_UNAVAILABLE: "Too slow, or stopping; see Retry-After.",
     }.items()
 }
 
 
 def create_app(models: Sequence[ServedModel], settings: ServeSettings | None = None) -> FastAPI:
-    """Return the application that serves some models.
-
-    The `Service` is its ``state.service``.
+    """Return the application. Its ``state.service`` is the `Service`.
 
     Raises:
         HeedError: see `Models`.
@@ -116,7 +114,7 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
 
     @app.get("/models", tags=["translate"])
     def model_descriptions() -> list[schemas.ModelDescription]:
-        """Return the models, whose names `/translate` accepts."""
+        """Return the models. `/translate` accepts their names."""
         directions: dict[str, list[dict[schemas.Side, str]]] = {name: [] for name in models.names}
         for route in models.routes:
             directions[route.model].append({"source": route.source, "target": route.target})
@@ -136,7 +134,7 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
 
     @app.get("/frontend/settings", tags=["server"])
     def frontend_settings() -> schemas.FrontendSettings:
-        """Return what a page needs to know of the server."""
+        """Return the settings that a web page needs."""
         first = models.routes[0]
         return schemas.FrontendSettings(
             char_limit=settings.max_chars,

@@ -1,4 +1,4 @@
-"""``POST /attend``: the translation of a text and what each of its pieces attended to."""
+"""``POST /attend``: translate a sentence, and return its attention weights."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Side, Text
 from heed.serve.service import Service
 
 MAX_PIECES = 200
-"""Longest text in subwords: the answer grows with the square of the length."""
+"""Longest text in subwords. The size of the response grows with the square of the length."""
 DIGITS = 4
-"""Decimal places of weights."""
+"""Decimal places of attention weights."""
 
 
 class AttendRequest(RequestBody):
@@ -32,9 +32,9 @@ class Layer(BaseModel):
     heads: Annotated[
         list[list[list[float]]],
         Field(
-            description="For each head a row for each query, with the weights of the keys. `cross`: target on source; "
-            "`encoder_self`: source on source; `decoder_self`: the decoder's input, `<s>` and the target without its "
-            "last token, on itself."
+            description="One matrix per head: rows are queries, columns are keys. `cross`: target on source. "
+            "`encoder_self`: source on source. `decoder_self`: the decoder's input (`<s>` and the target without its "
+            "last token) on itself."
         ),
     ]
 
@@ -51,13 +51,11 @@ class AttendResponse(BaseModel):
 
     model: str
     family: Annotated[str, Field(description="`transformer` or `rnn`.")]
-    tokens: Annotated[
-        dict[Side, list[str]], Field(description="Subwords of both sides, with the symbol that ends each.")
-    ]
+    tokens: Annotated[dict[Side, list[str]], Field(description="Subwords of both sides, including the end symbol.")]
     translation: str
     layers: list[Layer]
     best: Annotated[
-        dict[str, BestHead], Field(description="For each kind the head whose rows differ most from one another.")
+        dict[str, BestHead], Field(description="For each kind, the head whose rows differ most from one another.")
     ]
 
 

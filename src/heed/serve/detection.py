@@ -8,10 +8,10 @@ ORDERS = (1, 2, 3)
 """Lengths of character n-grams."""
 
 MAX_SAMPLES = 5_000
-"""Sentences from which a language is learned."""
+"""Largest number of sentences per language to learn from."""
 
 MAX_EVIDENCE = 40
-"""n-grams that count as independent: they overlap, so a long text is no proof."""
+"""Largest number of n-grams that count as independent evidence, because they overlap."""
 
 SMOOTHING = 0.5
 """Added to the count of every n-gram."""
@@ -30,15 +30,15 @@ class Detector:
             for language, lines in samples.items()
             if any(map(str.strip, lines))
         }
-        """How often each n-gram is in each language with samples."""
+        """Count of each n-gram, by language."""
         unseen = SMOOTHING * (len(set().union(*self.counts.values())) + 1)
         self._totals = {language: counts.total() + unseen for language, counts in self.counts.items()}
 
     def detect(self, text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the probability of each language, the likeliest first, if the text is in one of them.
+        """Return the probability of each language, the likeliest first, given that the text is in one of them.
 
         Args:
-            languages: some of the languages with samples. A text without letters is as likely in each.
+            languages: some of the languages with samples. A text without letters is equally likely in all.
         """
         grams = list(_ngrams(text))
         weight = min(1.0, MAX_EVIDENCE / max(1, len(grams)))
@@ -54,7 +54,7 @@ class Detector:
 
 
 def _ngrams(text: str) -> Iterator[str]:
-    """Yield the n-grams of letters, with a space at the ends of words."""
+    """Yield the n-grams of letters, with a space at both ends of a word."""
     words = "".join(char if char.isalpha() else " " for char in text.casefold()).split()
     for word in words:
         marked = f" {word} "

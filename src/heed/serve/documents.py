@@ -1,4 +1,4 @@
-"""Divide texts into sentences, and put their translations together again."""
+"""Split texts into sentences, and reassemble the translations."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,13 +14,13 @@ INNER_SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
 
 @dataclass(frozen=True)
 class Line:
-    """A part of a document whose sentences are translated."""
+    """A part of a document to translate."""
 
     parts: list[str]
     """The sentences with the white space between them."""
     splitter: SentenceSplitter
     write: Callable[[str], str]
-    """Applied to the translation."""
+    """Function to apply to the translation."""
 
 
 class Document:
@@ -29,12 +29,12 @@ class Document:
     def __init__(self, pieces: Sequence[str | Line]) -> None:
         self._pieces = pieces
         self.sentences = [sentence_of(part) for line in pieces if isinstance(line, Line) for part in line.parts]
-        """What is to be translated."""
+        """The sentences to translate."""
 
     def versions(self, n_best: Sequence[Sequence[Translation]], count: int) -> list[str]:
         """Return translations of the document, best first: version k has the k-th best translation of each sentence.
 
-        A sentence with fewer translations keeps its best one. Equal versions count once.
+        A sentence with fewer translations uses its best one. Equal versions count once.
 
         Args:
             n_best: the translations of each sentence, best first.
@@ -55,13 +55,13 @@ class Document:
 
 
 def text_document(text: str, splitter: SentenceSplitter) -> Document:
-    """Divide a plain text. Line breaks, and white space around lines, are kept."""
+    """Split a plain text. Line breaks and white space around lines are kept."""
     pieces = [piece for line in text.split("\n") for piece in ("\n", *_pieces(line, splitter, str))]
     return Document(pieces[1:])
 
 
 def html_document(text: str, splitter: SentenceSplitter) -> Document:
-    """Divide HTML. Only text nodes are translated; everything else is kept as it is.
+    """Split HTML. Only text nodes are translated; everything else is copied.
 
     Raises:
         ApiError: if a tag or a comment is not closed.
@@ -80,7 +80,7 @@ def html_document(text: str, splitter: SentenceSplitter) -> Document:
 
 
 def _pieces(text: str, splitter: SentenceSplitter, write: Callable[[str], str]) -> list[str | Line]:
-    """Return the white space before a text, its sentences, and the white space after it."""
+    """Split a text into leading white space, sentences and trailing white space."""
     content = text.strip()
     if not content:
         return [write(text)]

@@ -14,12 +14,12 @@ from heed.errors import HeedError
 
 
 class ApiError(HTTPException):
-    """An error that the client is told.
+    """An error to report to the client.
 
     Args:
         message: one sentence.
-        status: of HTTP.
-        retry_after: seconds after which the client may try again; None if that would not help.
+        status: HTTP status.
+        retry_after: seconds after which the client may retry; None if retrying does not help.
     """
 
     def __init__(self, message: str, status: int = HTTPStatus.BAD_REQUEST, *, retry_after: int | None = None) -> None:
@@ -27,11 +27,11 @@ class ApiError(HTTPException):
 
 
 HANDLED = (HTTPException, HeedError, ValidationError, ClientDisconnect)
-"""The exceptions that `answer_error` answers. A client disconnects while it sends the body."""
+"""The exceptions that `answer_error` handles. ClientDisconnect happens while the body is read."""
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer an exception in LibreTranslate's form, without the values that the client sent."""
+    """Convert an exception to LibreTranslate's form, without the values that the client sent."""
     if isinstance(error, HTTPException):
         return error_response(error.status_code, str(error.detail), error.headers)
     text = str(error)
@@ -41,13 +41,13 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return an error as a response. Lone surrogates of the client's text, which are not UTF-8, are escaped."""
+    """Return an error response. Lone surrogates from the client's text are escaped, because they are not UTF-8."""
     text = message.encode("utf-8", "backslashreplace").decode()
     return JSONResponse({"error": text}, status_code=status, headers=dict(headers or {}))
 
 
 def _describe(problem: Mapping[str, Any]) -> str:
-    # A name or an index, but not pydantic's "list[…]", the alternative of a union.
+    # Keep names and indices, but not pydantic's "list[…]" for the alternatives of a union.
     name = ".".join(part for part in map(str, problem["loc"]) if part.replace("_", "").isalnum())
     if problem["type"] == "missing":
         return f"missing {name or 'body'} parameter"

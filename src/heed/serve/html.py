@@ -1,4 +1,4 @@
-"""Text nodes of HTML."""
+"""Find the text nodes of HTML."""
 
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
@@ -21,9 +21,9 @@ class TextNode(NamedTuple):
 
 
 def parse(text: str) -> list[str | TextNode]:
-    """Return the text nodes of HTML, and the strings between them as they are.
+    """Split HTML into text nodes and unchanged strings between them.
 
-    The text of `KEPT` elements, and of elements with ``translate="no"`` or ``class="notranslate"``, is not a node.
+    Elements in `KEPT` and elements with ``translate="no"`` or ``class="notranslate"`` have no text nodes.
 
     Raises:
         ApiError: if a tag or a comment is not closed, or a declaration is malformed.
@@ -37,7 +37,7 @@ def parse(text: str) -> list[str | TextNode]:
 
 
 class _Parser(HTMLParser):
-    """Collects the pieces. Everything but text nodes is copied from the source, not written anew."""
+    """Collects the pieces. Everything except text nodes is copied from the source, not re-serialised."""
 
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -45,14 +45,14 @@ class _Parser(HTMLParser):
         self._source = source
         self._line_starts = [0, *(index + 1 for index, char in enumerate(source) if char == "\n")]
         self._start = 0
-        """Where the current piece starts in the source."""
+        """Start of the current piece in the source."""
         self._text: str | None = None
         """The text of the current piece; None for markup."""
         self._kept: list[str] = []
-        """The open elements from the outermost one whose text is kept."""
+        """The open elements, starting at the outermost one whose text is not translated."""
 
     def finish(self) -> list[str | TextNode]:
-        """End the last piece, and return all."""
+        """End the last piece, and return all pieces."""
         rest = self.rawdata
         is_open = rest.startswith(("<!", "</", "<?")) or (rest.startswith("<") and rest[1:2].isalpha())
         if is_open or self.cdata_elem is not None:  # in <script> or <style>
@@ -69,7 +69,7 @@ class _Parser(HTMLParser):
             self._kept.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Close the element, and those inside it that were not closed."""
+        """Close the element and all unclosed elements inside it."""
         self._begin_piece(None)
         if tag in self._kept:
             while self._kept.pop() != tag:
@@ -82,7 +82,7 @@ class _Parser(HTMLParser):
             self._text += data
 
     def _copy(self, *_: Any, **__: Any) -> None:
-        """Copy markup: an element like ``<br/>``, a comment, a declaration or a processing instruction."""
+        """Copy markup: an element such as ``<br/>``, a comment, a declaration or a processing instruction."""
         self._begin_piece(None)
 
     handle_startendtag = handle_comment = handle_decl = handle_pi = unknown_decl = _copy

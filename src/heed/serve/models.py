@@ -1,4 +1,4 @@
-"""Models that the server offers, chosen by languages or by name."""
+"""The models of the server, selected by languages or by name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from heed.serve.errors import ApiError
 
 
 class ServedModel(NamedTuple):
-    """A model with the name under which clients find it."""
+    """A model with its name for clients."""
 
     name: str
     translator: Translator
     samples: Mapping[str, Sequence[str]] = {}
-    """Sentences of its languages, from which the server learns to detect them."""
+    """Sentences of its languages, to train language detection."""
 
 
 class Route(NamedTuple):
@@ -35,10 +35,10 @@ class Models:
     """The served models.
 
     Args:
-        models: where several have the same direction, the first is the default.
+        models: the first model of a direction is its default.
 
     Raises:
-        HeedError: if there is none, two have the same name, or the languages of one are unknown.
+        HeedError: if there is no model, names are equal, or a model's languages are unknown.
     """
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
@@ -54,20 +54,20 @@ class Models:
             for directed in map(translator.in_direction, translator.directions):
                 self.routes.append(Route(name, directed.src_lang, directed.tgt_lang, directed))
         self.samples: dict[str, list[str]] = {}
-        """Sentences of each language, of all models."""
+        """Sentences of each language, from all models."""
         for language, lines in chain.from_iterable(model.samples.items() for model in models):
             self.samples.setdefault(language, []).extend(lines)
         self.sources = list(dict.fromkeys(route.source for route in self.routes))
-        """The source languages, each once, in the order of the models."""
+        """The distinct source languages, in the order of the models."""
         self.languages = list(dict.fromkeys([*self.sources, *(route.target for route in self.routes)]))
-        """All languages, each once, sources first."""
+        """The distinct languages, sources first."""
 
     def targets(self, source: str) -> list[str]:
-        """Return the languages into which a source language can be translated."""
+        """Return the target languages of a source language."""
         return list(dict.fromkeys(route.target for route in self.routes if route.source == source))
 
     def find_language(self, code: str) -> str:
-        """Return the server's code for a language: the same without regard to case, or without the region."""
+        """Return the server's code that matches a code when case is ignored, or else when the region is dropped."""
         known = {language.lower(): language for language in self.languages}
         wanted = code.lower().replace("_", "-")
         for candidate in (code.lower(), wanted, wanted.replace("-", "_"), wanted.partition("-")[0]):
@@ -79,7 +79,7 @@ class Models:
         """Return the model for two languages of the server.
 
         Args:
-            model: its name; None for the first with these languages.
+            model: its name; None: the first model with these languages.
 
         Raises:
             ApiError: if there is no such model.
@@ -98,7 +98,7 @@ class Models:
 
 
 def samples(path: Path, translator: Translator) -> dict[str, list[str]]:
-    """Return sentences of a model's languages: the validation sets, if ``path`` is a run."""
+    """Return sentences of a model's languages from the validation sets, if ``path`` is a run."""
     found: dict[str, list[str]] = {}
     for direction, files in validation_files(path, translator.directions).items():
         directed = translator.in_direction(direction)
@@ -108,7 +108,7 @@ def samples(path: Path, translator: Translator) -> dict[str, list[str]]:
 
 
 def default_names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each run or model folder: of a run ``runs/NAME/TIME``, NAME; numbered if they are the same."""
+    """Return a name for each run or model folder: NAME of ``runs/NAME/TIME``, with a number if names are equal."""
     names: list[str] = []
     for path in paths:
         folders = [part for part in path.resolve().parts if part != "model"]

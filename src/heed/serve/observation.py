@@ -21,9 +21,9 @@ BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counts what one application does, in a registry of its own.
+    """Prometheus metrics of one application, in a separate registry.
 
-    The path of a request is that of the endpoint, so that clients cannot make up labels.
+    The label "path" is the path of the endpoint, so that clients cannot invent labels.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Metrics:
         text = "Sentences that a model translated together."
         self.batch_sentences = Histogram("heed_batch_sentences", text, ["model"], registry=own, buckets=BATCH_SIZES)
         self.batch_seconds = Histogram("heed_batch_seconds", "Time of a model for a batch.", ["model"], registry=own)
-        text = "Sentences that are accepted and not answered."
+        text = "Sentences that are accepted and not answered yet."
         self.waiting = Gauge("heed_waiting_sentences", text, ["model"], registry=own)
 
     def add_batch(self, model: str, sentences: int, seconds: float) -> None:
@@ -47,9 +47,9 @@ class Metrics:
 
 
 def observation(app: ASGIApp, metrics: Metrics) -> ASGIApp:
-    """Give each request an id, which the answer repeats, and record the answer. Texts are not logged.
+    """Give each request an id, return the id with the response, and record the response. Texts are not logged.
 
-    An id that the client or a proxy sends is kept. An unexpected exception is logged, and answered with status 500.
+    An id from the client or a proxy is kept. An unexpected exception is logged and gives status 500.
     """
 
     async def observed_app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +72,7 @@ def observation(app: ASGIApp, metrics: Metrics) -> ASGIApp:
             await app(scope, receive, send_with_id)
         except Exception:
             LOG.exception("%s failed", request_id)
-            if not status:  # The client learns nothing about the server's files.
+            if not status:  # Do not tell the client about the server's files.
                 response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, "The server failed: its log says why.")
                 await response(scope, receive, send_with_id)
         finally:

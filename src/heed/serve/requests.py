@@ -1,4 +1,4 @@
-"""Read the body of a request, JSON or a form, into a model of pydantic, and answer in time."""
+"""Read the body of a request (JSON or a form) into a pydantic model, and respond within the time limit."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 def body_schema(cls: type[RequestBody]) -> dict[str, Any]:
-    """Return the description of a body for OpenAPI: an endpoint that reads it by `respond` has no other."""
+    """Return the OpenAPI description of a body. Endpoints that use `respond` need it."""
     schema = cls.model_json_schema(ref_template="#/components/schemas/{model}")
     kinds = ("application/json", *FORMS[:1])
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}}
@@ -30,8 +30,8 @@ def body_schema(cls: type[RequestBody]) -> dict[str, Any]:
 async def check_host(request: Request) -> None:
     """Raise an ApiError if the Host header is not one of the hosts in the server's settings.
 
-    A browser lets the pages of a site use every server that has the site's name. The owner of a name can point it at
-    127.0.0.1 (DNS rebinding); its pages could then use a server that is meant for this machine only.
+    This prevents DNS rebinding: the owner of a site can point its name at 127.0.0.1, and a browser would then let the
+    site's pages use a server that is meant for this machine only.
     """
     hosts = request.app.state.service.settings.hosts
     try:
@@ -39,7 +39,7 @@ async def check_host(request: Request) -> None:
     except ValueError:
         name = None
     if hosts and name not in hosts:
-        message = "This server is for its own machine. To use it under another name, start it with --allow-origin."
+        message = "This server is for its own machine only. To use it under another name, start it with --allow-origin."
         raise ApiError(message, HTTPStatus.MISDIRECTED_REQUEST)
 
 
@@ -48,11 +48,11 @@ async def respond(
 ) -> Answer:
     """Read the body of a request, check its API key, and return the result of ``work``.
 
-    The work is cancelled if the client hangs up, or after the server's time limit.
+    The work is cancelled if the client disconnects, or after the server's time limit.
 
     Raises:
-        ApiError: if the body is too large or not JSON, the key is wrong, the time is over, or the client, which then
-            receives nothing, hung up.
+        ApiError: if the body is too large or not JSON, the key is wrong, the time limit is exceeded, or the client has
+            disconnected.
         pydantic.ValidationError: if fields are missing or wrong.
     """
     seconds = service.settings.timeout
@@ -83,7 +83,7 @@ def _limited(request: Request, max_body: int) -> Request:
 
 
 async def _read_fields(request: Request) -> Any:
-    """Return the content of the body: like LibreTranslate JSON or a form, or the parameters of the URL."""
+    """Return the fields of a request: JSON, a form or URL parameters, as in LibreTranslate."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         body = await request.body()
@@ -98,13 +98,13 @@ async def _read_fields(request: Request) -> Any:
 
 
 def _bearer_token(request: Request) -> str | None:
-    """Return the token of the header ``Authorization: Bearer TOKEN``; None if there is none."""
+    """Return the token of the header ``Authorization: Bearer TOKEN``, or None."""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
 async def _unless_disconnected(request: Request, work: Awaitable[Answer]) -> Answer:
-    """Return the result of an awaitable; cancel it if the client, whose body was read, hangs up."""
+    """Return the result of an awaitable; cancel it if the client disconnects. The body must have been read."""
 
     async def disconnected() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -1,4 +1,4 @@
-"""What requests and responses contain."""
+"""The schemas of requests and responses."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,9 +21,9 @@ ModelName = Annotated[Text | None, Field(description="A name of `/models`. Defau
 
 
 class RequestBody(BaseModel):
-    """What all requests contain. An optional field that is empty, as in a form, is taken for one that is not there."""
+    """The fields of all requests. An empty optional field, as in a form, counts as missing."""
 
-    api_key: Annotated[Text | None, Field(description="A key, if the server asks for one.")] = None
+    api_key: Annotated[Text | None, Field(description="The API key, if the server requires one.")] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -35,7 +35,7 @@ class RequestBody(BaseModel):
 
 
 class CamelCase(BaseModel):
-    """A response whose keys are written likeThis."""
+    """A response with keys in camelCase."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
@@ -61,14 +61,14 @@ class TranslateRequest(RequestBody):
 
 
 class Detection(BaseModel):
-    """A language, and how likely it is among the source languages of the server."""
+    """A language and its probability in percent among the source languages of the server."""
 
     language: str
     confidence: Annotated[float, Field(ge=0, le=100)]
 
 
 class TranslateResponse(CamelCase):
-    """Translations; lists if ``q`` was a list."""
+    """Translations. Fields are lists if ``q`` was a list."""
 
     translated_text: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
@@ -91,7 +91,7 @@ class NamedLanguage(BaseModel):
 class Language(NamedLanguage):
     """A language of the server."""
 
-    targets: Annotated[list[str], Field(description="Languages into which it can be translated.")]
+    targets: Annotated[list[str], Field(description="Target languages.")]
 
 
 class ModelDescription(BaseModel):
@@ -111,4 +111,4 @@ class FrontendSettings(CamelCase):
     suggestions: bool = False
     files_translation: bool = False
     supported_files_format: list[str] = []
-    language: Annotated[dict[Side, NamedLanguage], Field(description="What a page shows first.")]
+    language: Annotated[dict[Side, NamedLanguage], Field(description="The initial selection of a web page.")]

@@ -14,15 +14,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from heed.errors import HeedError
 
 HEAD_SECONDS = 10.0
-"""Seconds in which a client must send the head of a request. `heed.serve.requests.respond` limits the rest."""
+"""Time limit for the head of a request, in seconds. `heed.serve.requests.respond` limits the rest."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; port 0 is any free one.
-
-    Raises:
-        HeedError: if that is not possible.
-    """
+    """Return a listening socket, or raise a HeedError. Port 0 selects any free port."""
     is_ipv6 = ":" in host
     family, dual = (socket.AF_INET6, socket.has_dualstack_ipv6()) if is_ipv6 else (socket.AF_INET, False)
     try:
@@ -37,8 +33,8 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) 
     """Serve until SIGTERM or SIGINT, then finish the accepted requests.
 
     Args:
-        timeout: seconds that accepted requests get.
-        started: printed to stdout once a signal stops the server cleanly. Clients can already connect to the listener.
+        timeout: time limit for accepted requests, in seconds.
+        started: line to print to stdout as soon as a signal would stop the server cleanly.
 
     Raises:
         SystemExit: with status 0, after SIGTERM.
@@ -54,14 +50,14 @@ def run(app: FastAPI, listener: socket.socket, *, timeout: float, started: str) 
         server_header=False,
         timeout_graceful_shutdown=round(timeout) + 5,
     )
-    # uvicorn raises the signal that stopped it again, for the handler from before.
+    # uvicorn raises the signal again for the previous handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print(started, flush=True)
     uvicorn.Server(config).run(sockets=[listener])
 
 
 class _Connection(H11Protocol):
-    """Is closed if no request's head arrives in time, so that slow clients cannot use up the server's connections."""
+    """A connection that closes if no request head arrives in time, so that slow clients cannot exhaust connections."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -77,7 +73,7 @@ class _Connection(H11Protocol):
             self._stop_waiting()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, and end the request whose body it is: its answer would come too late."""
+        """Respond to invalid HTTP. If it is the body of a request, end this request too."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -1,4 +1,4 @@
-"""Answer requests with the models: what `heed.serve.application` offers over HTTP."""
+"""Handle the requests of `heed.serve.application` with the models."""
 
 import asyncio
 import secrets
@@ -24,7 +24,7 @@ from heed.serve.settings import ServeSettings
 from heed.serve.worker import Worker
 
 AUTO = "auto"
-"""The source language that is to be detected."""
+"""The source language code that requests detection."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Text:
 
     detection: Detection
     route: Route | None
-    """None if source and target are the same language: the text stays as it is."""
+    """None if source and target are the same language, and the text is returned unchanged."""
     document: Document
 
 
@@ -41,7 +41,7 @@ class Service:
     """The models with their workers.
 
     Raises:
-        HeedError: if sentences are to be split and sentencex is not installed.
+        HeedError: if ``settings.split_sentences`` is set and sentencex is not installed.
     """
 
     def __init__(self, models: Models, settings: ServeSettings) -> None:
@@ -78,7 +78,7 @@ class Service:
         return self._workers[model]
 
     def check_key(self, key: str | None) -> None:
-        """Raise an ApiError if the server asks for an API key and this one is missing or wrong."""
+        """Raise an ApiError if the server requires an API key and ``key`` is missing or wrong."""
         if not self.settings.api_keys:
             return
         if not key:
@@ -125,7 +125,7 @@ class Service:
         )
 
     def _text(self, content: str, body: TranslateRequest) -> _Text:
-        """Return a text with its language and its model, divided into sentences."""
+        """Return a text with its language and its model, split into sentences."""
         if body.source == AUTO:
             detection = self._detect(content)[0]
         else:

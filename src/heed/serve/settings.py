@@ -17,19 +17,19 @@ class ServeSettings:
     max_chars: Annotated[AtLeast1, Doc("characters per request")] = 10_000
     max_texts: Annotated[AtLeast1, Doc("texts per request")] = 100
     max_sentences: Annotated[AtLeast1, Doc("sentences per request")] = 500
-    max_alternatives: Annotated[AtLeast0, Doc("alternative translations that a client may ask for")] = 10
-    max_beam: Annotated[AtLeast1, Doc("beam size that a client may ask for")] = 12
+    max_alternatives: Annotated[AtLeast0, Doc("alternative translations that a client may request")] = 10
+    max_beam: Annotated[AtLeast1, Doc("beam size that a client may request")] = 12
     max_body: Annotated[AtLeast1, Doc("bytes per request")] = 1_000_000
     max_waiting: Annotated[AtLeast1, Doc("sentences that may wait for a model; then status 429")] = 2_000
     batch_sentences: Annotated[AtLeast1, Doc("sentences of all requests that a model translates together")] = 64
     timeout: Annotated[Positive, Doc("seconds after which a request is answered with status 503")] = 60.0
 
     split_sentences: bool = True
-    """Split lines into sentences. Sentences that are too long for the model are always split."""
+    """Split lines into sentences. Sentences that are too long for the model are split anyway."""
     allowed_origins: frozenset[str] = frozenset()
-    """Origins (``https://example.org``) whose pages browsers let use the server; ``*`` for all."""
+    """Origins (``https://example.org``) whose pages may use the server (CORS); ``*`` for all."""
     hosts: frozenset[str] = frozenset()
-    """Names and addresses that a request may give in its Host header. If empty, any."""
+    """Accepted names and addresses in the Host header. If empty, all are accepted."""
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
     """Accepted API keys. If empty, no key is required."""
 
@@ -48,4 +48,4 @@ class ServeSettings:
 
 HINTS = get_type_hints(ServeSettings, include_extras=True).items()
 LIMITS = {name: mark.documentation for name, hint in HINTS for mark in get_args(hint) if isinstance(mark, Doc)}
-"""The limits by name, with what they bound."""
+"""The limits by name, with their descriptions."""

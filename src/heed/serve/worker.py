@@ -20,7 +20,7 @@ from heed.serve.errors import ApiError
 T = TypeVar("T")
 
 _ON_CPU = threading.Lock()
-"""Models on the CPU take turns, because one uses all cores."""
+"""Models on the CPU take turns, because each uses all cores."""
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class Job:
 
     sentences: Sequence[str]
     key: tuple[Translator, int, int | None]
-    """The translator, the number of translations of a sentence, and the beam size. Rounds are for jobs of one key."""
+    """The translator, the number of translations per sentence, and the beam size. A round has jobs with one key."""
     done: list[list[Translation]] = field(default_factory=list)
     result: Future[list[list[Translation]]] = field(default_factory=Future)
 
@@ -37,14 +37,13 @@ class Job:
 class Worker:
     """Uses one model in a thread of its own.
 
-    A job is translated in rounds. Each takes sentences of all waiting jobs with the options of the oldest one, so that
-    a short request does not wait for the end of a long one. The translator sorts them by length and divides them into
-    its own batches. A round has at most the tokens of one batch, ``translator.batch_tokens``, so that long sentences do
-    not make it slow.
+    Jobs are translated in rounds. A round takes sentences from all waiting jobs that have the options of the oldest
+    one, so that a short request does not wait for a long one. A round has at most ``translator.batch_tokens`` tokens,
+    so that long sentences do not slow it down. The translator sorts its sentences by length and batches them.
 
     Args:
         batch_sentences: sentences per round.
-        max_waiting: sentences that may wait. Further requests are refused.
+        max_waiting: maximum number of waiting sentences. Further requests are refused.
         on_cpu: whether the model shares the CPU with other models.
         on_batch: called after each round with its sentences and seconds.
     """
@@ -64,9 +63,9 @@ class Worker:
         self._on_batch = on_batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"heed-{name}")
         self._jobs: list[Job] = []
-        """The jobs in the order of their requests. Only the event loop changes the list."""
+        """The jobs in order of arrival. Only the event loop changes the list."""
         self.waiting = 0
-        """Sentences of requests that are not finished."""
+        """Number of sentences in unfinished requests."""
 
     async def translate(
         self, translator: Translator, sentences: Sequence[str], *, n_best: int = 1, beam: int | None = None
@@ -86,7 +85,7 @@ class Worker:
                 self._jobs.remove(job)
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run a function that uses the model for one sentence in the worker's thread, for example `Translator.attend`.
+        """Run a function that uses the model for one sentence, such as `Translator.attend`, in the worker's thread.
 
         Raises:
             ApiError: if too many sentences wait.
@@ -107,7 +106,7 @@ class Worker:
     def _accepted(self, sentences: int) -> Iterator[None]:
         """Count the sentences of a request as waiting, or refuse it."""
         if self.waiting + sentences > self.max_waiting:
-            message = "Slow down: too many sentences wait for this model."
+            message = "Slow down: too many sentences are waiting for this model."
             raise ApiError(message, HTTPStatus.TOO_MANY_REQUESTS, retry_after=2)
         self.waiting += sentences
         try:
@@ -122,7 +121,7 @@ class Worker:
             self._translate([each for each in waiting if each.key == waiting[0].key])
 
     def _translate(self, jobs: Sequence[Job]) -> None:
-        """Translate some sentences of each job together, and give the jobs that are complete their results."""
+        """Translate some sentences of each job together, and deliver the results of complete jobs."""
         if not jobs:  # cancelled in the meantime
             return
         key = jobs[0].key
@@ -133,7 +132,7 @@ class Worker:
             parts = [job.sentences[len(job.done) :][:count] for job, count in zip(jobs, counts, strict=True)]
             found = iter(self._translations(list(chain.from_iterable(parts)), *key))
         except Exception:
-            # Alone, only the job at fault fails.
+            # Run each job alone, so that only the job at fault fails.
             for job in jobs:
                 _finish(job, partial(self._translations, job.sentences, *key))
             return
@@ -155,7 +154,7 @@ class Worker:
 
 
 def _finish(job: Job, compute: Callable[[], list[list[Translation]]]) -> None:
-    """Give a job the result of a function, or its exception. A cancelled job gets nothing."""
+    """Set the result or the exception of a function as the job's result, unless the job is cancelled."""
     if job.result.set_running_or_notify_cancel():
         try:
             job.result.set_result(compute())
@@ -164,7 +163,7 @@ def _finish(job: Job, compute: Callable[[], list[list[Translation]]]) -> None:
 
 
 def fit(lengths: Iterable[Iterable[int]], *, sentences: int, tokens: int) -> list[int]:
-    """Return how many sentences of each job fit into a round, taken from the jobs in turn.
+    """Return how many sentences of each job fit into a round. They are taken from the jobs in turn.
 
     The first sentence is taken even if it is longer than the round.
 

@@ -1,8 +1,8 @@
 """The built-in corpus: generated English-German sentence pairs with gold alignments, antecedents and semantic roles.
 
 `lexicon` holds the words, `grammar` the synchronous grammar, `rules` one rule per linguistic phenomenon. The corpus is
-a function of the seed and the split sizes. A sentence is assigned to a split by a hash of its text, so the splits and
-the challenge set share no sentence, whatever their seeds and sizes.
+a function of the seed and the split sizes. The digest of a sentence selects its split, so the splits and the challenge
+set share no sentence, whatever their seeds and sizes.
 """
 
 import hashlib
@@ -27,18 +27,18 @@ from heed.synthetic.rules import (
 __all__ = ["ContrastivePair", "Example", "challenge", "generate", "split_punctuation"]
 
 COMBINE_PROBABILITY = 0.7
-"""How often two drawn pairs form one example. Longer sources are harder to encode in a vector of fixed size."""
+"""Probability that two drawn pairs form one example. Longer sources are harder to encode in a vector of fixed size."""
 MAX_WORDS = 28
-"""Words of a source outside "long", at most; full stops count."""
+"""Largest number of words in a source outside "long", counting full stops."""
 LONG_WORDS = range(35, 51)
-"""Words of a source in "long"."""
+"""Number of words in a source of "long"."""
 MAX_FAILED_DRAWS = 100_000
 """Consecutive draws without a new sentence after which generation gives up."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence pair with its annotations. Positions are indices into `split_punctuation` of a sentence, from 0."""
+    """A sentence pair with its annotations. Positions are indices into `split_punctuation` of a sentence."""
 
     src: str
     tgt: str
@@ -59,7 +59,7 @@ class Example:
 
 @dataclass(frozen=True)
 class ContrastivePair:
-    """A source with a correct and a minimally different wrong translation, which has the other reading."""
+    """A source with a correct translation and a minimally different wrong one that has the other reading."""
 
     src: str
     good: str
@@ -79,7 +79,7 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
     """Generate the splits "train", "valid", "test" and "long" of the given sizes. All sources are distinct.
 
     Raises:
-        HeedError: if the grammar does not generate as many different sentences.
+        HeedError: if the grammar does not generate enough different sentences.
     """
     rng = RandomChoices(seed)
     sizes = {"train": train, "valid": valid, "test": test}
@@ -98,7 +98,7 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
             tag = rng.choose_weighted(TAG_PERCENTAGES)
             context = rng.choose((0, 1))
             annotated = RULES[tag](rng)(context, context)
-            # Both parts of a combined example are assigned by their own hash, so splits do not share parts either.
+            # Each part of a combined example is assigned by its own digest, so splits do not share parts either.
             split = _split(detokenize(annotated.pair.en))
             if len(splits.get(split, ())) >= sizes.get(split, 0):
                 continue
@@ -128,11 +128,11 @@ def generate(*, seed: int, train: int, valid: int, test: int, long: int) -> dict
 def challenge(*, seed: int, per_tag: int) -> list[ContrastivePair]:
     """Generate ``per_tag`` contrastive pairs (rounded up to even) of every tag in ``CONTRASTIVE_TAGS``.
 
-    No source is in any split of `generate`. The pairs come in twins, one for each context of a schema: the reading that
-    is correct in one is wrong in the other, so a constant preference scores exactly 50 %.
+    No source is in any split of `generate`. The pairs come in twins, one per context of a schema. The reading that is
+    correct in one is wrong in the other, so a constant preference scores exactly 50 %.
 
     Raises:
-        HeedError: if the grammar does not generate as many different pairs.
+        HeedError: if the grammar does not generate enough different pairs.
     """
     tags = track(CONTRASTIVE_TAGS, "Generating the challenge set", unit="phenomena")
     return [pair for tag in tags for pair in _contrastive_pairs(RandomChoices(seed), tag, per_tag)]

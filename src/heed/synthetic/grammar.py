@@ -1,9 +1,8 @@
 """A synchronous grammar: one syntax tree yields an English sentence, its German translation and their word alignment.
 
-Every node of a tree has two methods, ``english`` and ``german``, that return the node's words in that language. Each
-word carries *keys*: the node and slot it comes from. An English and a German word are aligned if they share a key. So
-word order, inflection, contractions (zum, einzuzahlen) and words without a counterpart are independent in the two
-languages, and the alignment is correct by construction.
+Every node of a tree has two methods, ``english`` and ``german``, that return its words. Each word carries *keys*: the
+node and slot it comes from. An English and a German word are aligned if they share a key. So the alignment is correct
+by construction, whatever the word order, inflection, contractions (zum, einzuzahlen) and words without a counterpart.
 """
 
 from abc import ABC, abstractmethod
@@ -131,12 +130,7 @@ class NounPhrase(Nominal):
         return words
 
     def german(self, case: Case, *, negation: frozenset[Hashable] = frozenset()) -> Words:
-        """Return the German words.
-
-        Args:
-            case: the case of the phrase.
-            negation: the keys of a negation that the article of this phrase expresses: kein instead of ein.
-        """
+        """Return the German words. Given keys of a ``negation``, the article expresses it: kein instead of ein."""
         form = "pl" if self.plural else self.noun.gender
         ending = "en"
         if self.determiner == "the":
@@ -304,13 +298,13 @@ class Clause(Node):
     place: PrepositionalPhrase | None = None
     """The place of the event."""
     goal: PrepositionalPhrase | None = None
-    """The destination, or the agent of a passive. It is next to the verb."""
+    """The destination, or the agent of a passive, next to the verb."""
     complement: "Clause | None" = None
     """An object clause: (he knew) that she was tired."""
     purpose: "PurposeClause | None" = None
     front: Front = "subject"
     agrees_with: Nominal | None = None
-    """The noun phrase that the German verb agrees with; None for the subject. Another one makes an agreement error."""
+    """The noun phrase that the German verb agrees with; None: the subject. Any other is an agreement error."""
 
     # English
 

@@ -2,9 +2,8 @@
 
 A rule draws a *schema*, as in a Winograd schema (Levesque et al. 2012): a sentence with two contexts (too tired, too
 wide) and two readings (it is the animal, it is the street). Context i with reading i is a correct sentence pair of the
-corpus. Context i with the other reading is the minimally different wrong translation of the challenge set; if both
-translations are equal, the schema gives no contrastive pair. The challenge set uses both contexts of every schema, so a
-model that always prefers the same reading scores 50 %.
+corpus. Context i with the other reading is the minimally different wrong translation of the challenge set. If both
+translations are equal, the schema gives no contrastive pair.
 """
 
 import random
@@ -45,7 +44,7 @@ T = TypeVar("T")
 class RandomChoices:
     """Seeded random choices that are the same in every Python version.
 
-    Python guarantees reproducibility across versions for ``random.Random.random`` only, so everything derives from it.
+    Everything derives from ``random.Random.random``, the only method that Python guarantees to be reproducible.
     """
 
     def __init__(self, seed: int) -> None:
@@ -200,7 +199,7 @@ def semantic_roles(clause: Clause) -> dict[str, Key]:
 
 
 def _unambiguous(annotated: AnnotatedPair) -> Schema:
-    """Return a schema that has the same text in every context and reading, so no contrastive pair."""
+    """Return a schema with the same text in every context and reading, so without a contrastive pair."""
     return lambda *_: annotated
 
 
@@ -217,7 +216,7 @@ def _contrast_contexts(realise: Callable[[int], AnnotatedPair]) -> Schema:
 
 
 def _swap(participants: Sequence[NounPhrase], realise: Callable[[NounPhrase, NounPhrase], AnnotatedPair]) -> Schema:
-    """Return a schema in whose second context the two participants have each other's role."""
+    """Return a schema whose second context swaps the roles of the two participants."""
     return _contrast_contexts(lambda context: realise(participants[context], participants[1 - context]))
 
 
@@ -264,8 +263,8 @@ def activity_clause(
     """Draw a clause in which a person or an animal does something.
 
     Args:
-        mentioned: nouns that the sentence contains already. They are not drawn again, because "the king" would refer to
-            the same king. The nouns of this clause are added to the set.
+        mentioned: nouns already in the sentence. They are not drawn again, because "the king" would refer to the same
+            king. The nouns of this clause are added.
         lasting: True draws only verbs with a progressive form, False only verbs without one, None any verb.
         forms: verb forms to draw from.
         extras: probability of a place, and of a time if ``timed``.
@@ -714,7 +713,7 @@ def clause_chain(rng: RandomChoices, *, at_least: int = 13) -> Schema:
     """Draw: The man opened the door because the dog was hungry, and the woman laughed when …
 
     Args:
-        at_least: English words before the full stop, at least.
+        at_least: smallest number of English words before the full stop.
     """
     mentioned: set[Noun] = set()
     first = activity_clause(rng, mentioned, forms=JOINED_FORMS, extras=0.1)
@@ -746,4 +745,4 @@ TAG_PERCENTAGES = dict(zip(RULES, (16, 15, 22, 10, 8, 10, 13, 6), strict=True))
 """How often each tag is drawn, in percent."""
 
 CONTRASTIVE_TAGS = ("pronoun", "sense", "roles", "far", "agreement", "negation")
-"""Tags whose schemas have two readings, so that they give contrastive pairs."""
+"""Tags whose schemas have two readings and so give contrastive pairs."""

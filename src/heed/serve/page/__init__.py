@@ -1,4 +1,4 @@
-"""``GET /``: a page to try the models. It is one file, which loads nothing from elsewhere."""
+"""``GET /``: a page to try the models, in one self-contained file."""
 
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ POLICY = "frame-ancestors 'none'"
 
 
 def page() -> HTMLResponse:
-    """Return the page. It asks the server for the languages, models and limits."""
+    """Return the page. Its script requests the languages, models and limits from the server."""
     return HTMLResponse(_html(), headers={"Content-Security-Policy": POLICY})
 
 
