@@ -1,8 +1,8 @@
-"""Write sentences with noise, to measure how a model translates text that is not well written.
+"""Add noise to sentences, to measure how a model translates badly written text.
 
     python scripts/add_noise.py --typos 0.05 --punctuation 0.1 < valid.en > noised.en
 
-The probabilities are those of the option data.noise. The same sentences and seed give the same text.
+The probabilities are the arguments of data.noise. The same sentences and seed give the same text.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Both architectures as objects, for experiments and tests, which change single fields by `dataclasses.replace`."""
+"""Configurations of both architectures for experiments and tests. Change fields by `dataclasses.replace`."""
 
 from heed.layers.attention import CrossAttentionConfig, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig

@@ -49,7 +49,7 @@ from heed.training.compilation import compiled_decode_hidden
 from heed.training.loss import cross_entropy
 
 LENGTH = 32
-"""Tokens of each source and each target in random batches: about that of WMT sentences, padded to a multiple of 8."""
+"""Tokens of each source and target in random batches: about as many as in WMT sentences, padded to a multiple of 8."""
 MINUTES = 8
 """Time limit of the Multi30k recipe."""
 
@@ -357,7 +357,7 @@ SECTIONS: dict[str, Callable[[Options], dict[str, Any]]] = {
 
 
 def _reported(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of a call, or why there is none, so that the others go on."""
+    """Return the result of a call, or its error, so that other calls can continue."""
     try:
         return compute()
     except UnavailableError as reason:
@@ -402,7 +402,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown := [name for name in parsed.only if name not in SECTIONS]:
         raise HeedError(f"There is no section {unknown[0]}: choose from {', '.join(SECTIONS)}.")
     if parsed.device == "cuda" and not torch.cuda.is_available():
-        raise HeedError("This machine has no CUDA GPU: run this script on one that has, or add --device cpu --tiny.")
+        raise HeedError("This machine has no CUDA GPU: use another machine, or add --device cpu --tiny.")
     return parsed
 
 

@@ -1,9 +1,9 @@
-"""Train the default models on the built-in corpus with several seeds, and check what README says about them.
+"""Train the default models on the built-in corpus with several seeds, and check the claims of README about them.
 
     python scripts/headline.py --runs RUNS [--seeds 1 2 3 4 5] [--models transformer rnn]
 
 It trains with the command of README and translates the ten sentences of ``headline.tsv``: a phenomenon, a source that
-the grammar can generate, and the accepted translations in further columns. A run that RUNS has already is not trained
+the grammar can generate, and the accepted translations in further columns. A run that RUNS already has is not trained
 again. The result is docs/results/headline.json. The exit status is 1 if a run misses an aim.
 """
 
@@ -63,7 +63,7 @@ def _contrasts() -> list[ContrastivePair]:
 
 @dataclass(frozen=True)
 class Score:
-    """What a run is judged by."""
+    """The results of a run, and the aims that it misses."""
 
     row: dict[str, Any]
     """The row of the table."""

@@ -5,9 +5,9 @@
     python scripts/oracle.py --against FILE     compare with FILE instead of training again
     python scripts/oracle.py --names FILE       after renaming parameters; FILE is JSON, {old name: new name}
 
-On the machine and torch version of the reference, all bits must be equal. On others rounding differs, and numbers are
-compared with a tolerance; to check a refactoring there, write a reference before the change (``--reference FILE``). The
-exit status is 1 if anything differs.
+On the machine and torch version of the reference, all bits must be equal. Elsewhere rounding differs, and numbers are
+compared with a tolerance. To check a refactoring there, first write a reference (``--reference FILE``). The exit status
+is 1 if anything differs.
 
 Each variant is trained by ``train.py`` for 200 steps in fp32 on one thread, and translates by ``heed translate``. The
 digest of all weights does not depend on the names of the parameters.
@@ -93,7 +93,7 @@ def main() -> int:
     if not exact:
         print(
             "The reference was made on another machine or version; comparing with a tolerance "
-            f"({RELATIVE:g} relative), which detects large errors only.\n  reference: {reference['machine']}\n"
+            f"({RELATIVE:g} relative). This detects only large errors.\n  reference: {reference['machine']}\n"
             f"  here:      {ours['machine']}"
         )
     found = list(differences(reference["variants"], ours["variants"], names=names, exact=exact))

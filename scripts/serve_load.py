@@ -3,7 +3,7 @@
     python scripts/serve_load.py RUN [--clients 64] [--seconds 60] [OPTIONS OF heed serve]
 
 The clients send the run's first validation sentences, one at a time each. Before, a single client does the same. Prints
-a JSON object; exits with 1 if a client got an error or the answer of another one.
+a JSON object; exits with 1 if a client got an error or another client's response.
 """
 
 import argparse

@@ -31,7 +31,7 @@ KINDS = {"hf": ("fp32",), "ctranslate2": ("float32", "int8")}
 """Data types of each peer."""
 
 Work = tuple[Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]], int]
-"""What each side translates: (src, src_mask) of each batch, and the beam; a beam of 1 is greedy search."""
+"""The input of each side: (src, src_mask) of each batch, and the beam size. A beam of 1 is greedy search."""
 Translations = list[list[int]]
 """Target ids of all rows of all batches, in order, without EOS."""
 Side = Callable[[Work], tuple[Translations, float]]
@@ -45,7 +45,7 @@ class Decoder(Protocol):
 
 
 def translate(decoder: Decoder, work: Work) -> Translations:
-    """Translate batches of arrays, which processes exchange."""
+    """Translate batches of arrays, so that processes can exchange them."""
     batches, beam = work
     return decoder.translate([(torch.from_numpy(src), torch.from_numpy(mask)) for src, mask in batches], beam=beam)
 

@@ -1,4 +1,4 @@
-"""Hugging Face's Marian (post-norm) or Pegasus (the same, pre-norm) and CTranslate2, with heed's weights."""
+"""Peers of decoding with heed's weights: Hugging Face's Marian (post-norm) or Pegasus (pre-norm), and CTranslate2."""
 
 from collections.abc import Sequence
 from pathlib import Path

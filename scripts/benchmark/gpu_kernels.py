@@ -1,4 +1,4 @@
-"""What a GPU may do faster than heed's kernels: attention on packed sequences, and torch's chunked cross-entropy."""
+"""Alternatives to heed's kernels on a GPU: attention on packed sequences, and torch's chunked cross-entropy."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -62,7 +62,7 @@ class AttentionCase:
         return context
 
     def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """The same as `_varlen`, which has no implementation for CPUs."""
+        """Compute the same as `_varlen`, which has no CPU implementation."""
         contexts = []
         for (start, stop), (first, last) in zip(*(pairwise(each.tolist()) for each in self.starts), strict=True):
             q, k, v = (x.transpose(0, 1) for x in (query[start:stop], key[first:last], value[first:last]))
@@ -104,9 +104,10 @@ def compare_attention(batches: Sequence[Batch], *, heads: int, seconds_of: Secon
 
 
 def chunked_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor, *, label_smoothing: float) -> Tensor:
-    """Compute `kernels.cross_entropy` by ``F.linear_cross_entropy`` in chunks, which refuses label smoothing.
+    """Compute `kernels.cross_entropy` by ``F.linear_cross_entropy`` in chunks.
 
-    With z = W h, smoothing by ε adds ε Σ (z_target − mean z) to the negative log-likelihood, which needs no logits.
+    The function refuses label smoothing. With z = W h, smoothing by ε adds ε Σ (z_target − mean z) to the negative
+    log-likelihood. This term needs no logits.
     """
     options = torch.nn.LinearCrossEntropyOptions()
     nll = F.linear_cross_entropy(hidden, weight, target, reduction="sum", options=options)

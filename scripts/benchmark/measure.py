@@ -36,7 +36,7 @@ def comparison(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]
 
 
 def rows(rates: Mapping[str, Sequence[float]], *, unit: str, **facts: Any) -> list[dict[str, Any]]:
-    """Compare the rates of ``heed`` with those of each peer, and print the result.
+    """Compare the rates of ``heed`` with the rates of each peer, and print the result.
 
     Args:
         rates: by side, one rate for each round.

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-tokens", type=int, default=25_000, help="target tokens of a step (default: %(default)s)"
     )
     parser.add_argument(
-        "--rate", type=float, help="tokens/s of training (default: that of d256, or the first, in bench.json)"
+        "--rate", type=float, help="tokens/s of training (default: the rate of d256 or the first rate in bench.json)"
     )
 
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", default="1,2", help="numbers of processes (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps of training (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="trainings on each corpus (default: %(default)s)")
-    parser.add_argument("--folder", type=Path, help="folder of the generated text, which is kept (default: temporary)")
+    parser.add_argument("--folder", type=Path, help="folder to keep the generated text in (default: temporary)")
     parser.add_argument("--set", nargs="*", default=[], metavar="OPTION=VALUE", help="options of train.py")
 
 
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         text = arguments.folder or scratch
         sizes = [int(pairs) for pairs in arguments.pairs.split(",")]
         prepared = [_prepare_all(pairs, text, scratch / str(pairs), arguments) for pairs in sizes]
-        # The sizes take turns, so that a slow minute of the machine slows all of them.
+        # The sizes take turns, so that a slow phase of the machine affects all of them.
         runs = [[_train_once(options, scratch) for _, options in prepared] for _ in range(arguments.rounds)]
         return {
             "prepare": [
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def _prepare_all(
     pairs: int, text: Path, scratch: Path, arguments: argparse.Namespace
 ) -> tuple[dict[str, Any], list[str]]:
-    """Prepare a corpus with each number of processes. Return the figures and the options of a run that finds it."""
+    """Prepare a corpus with each number of processes. Return the figures and the options of a run on this corpus."""
     train, valid = write_text(text, pairs), write_text(text, HELD_OUT, seed=2)
     options = [
         "data=files", f"data.train=[[{train[0]},{train[1]}]]", f"data.valid=[[{valid[0]},{valid[1]}]]",
@@ -94,7 +94,7 @@ def _train_once(options: list[str], scratch: Path) -> dict[str, float]:
 
 
 def _prepare(options: Sequence[str]) -> tuple[float, str]:
-    """Prepare a corpus. Return the seconds it takes, and the digest of what is prepared."""
+    """Prepare a corpus. Return the time in seconds and the digest of the result."""
     from heed.launch.run import prepare
 
     start = time.perf_counter()

@@ -67,7 +67,7 @@ def loss_of(model: nn.Module) -> Callable[[Batch], Tensor]:
 
 
 class Marian(nn.Module):
-    """Hugging Face's Marian, which is post-norm."""
+    """Hugging Face's Marian (post-norm)."""
 
     def __init__(self, vocabulary: int, config: TransformerConfig) -> None:
         super().__init__()

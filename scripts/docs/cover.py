@@ -32,7 +32,7 @@ BLUE, ORANGE, INK, GREY = "#1f6fb2", "#c8501e", "#1d1f24", "#8a8f99"
 WIDTH, HEIGHT, SPACE = 8.0, 4.25, 0.17
 """Size of the picture, and the space between words, in inches."""
 SIZE, FAMILY = 14, "DejaVu Sans"
-"""Size of the letters in points, and their font, which comes with matplotlib."""
+"""Size of the letters in points, and their font, a part of matplotlib."""
 SMALLEST = 0.03
 """Smaller weights are not drawn."""
 
@@ -53,7 +53,7 @@ class Words:
 
 
 def words_of(src_pieces: list[str], tgt_pieces: list[str], cross: npt.NDArray[Any]) -> Words:
-    """Pool attention over pieces, which end in EOS, to attention over words."""
+    """Pool attention over pieces, ending in EOS, to attention over words."""
     source, target = (
         split_punctuation("".join(pieces[:-1]).replace(WORD_START, " ")) for pieces in (src_pieces, tgt_pieces)
     )

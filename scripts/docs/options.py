@@ -16,9 +16,9 @@ from heed.options import argument_types, describe_type
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 ORDER = ("data", "tokenizer", "model", "module", "batching", "optimizer", "schedule", "search", "trainer", "callbacks")
-"""The first groups; then all others, and last those that heed chooses itself."""
+"""The first groups of the page. All other groups follow, and then AUTOMATIC."""
 OWN_PAGE = ("experiment", "hydra")
-"""Groups that other pages describe, and those of Hydra."""
+"""Groups that other pages or Hydra describe."""
 AUTOMATIC = ("data_training", "data_model", "data_optimizer", "data_schedule")
 """Groups whose files are chosen by the corpus, not by users."""
 KEY = re.compile(r"(?P<indent> *)(?P<key>[\w./=]+):(?: +(?P<value>.*?))?(?: +# (?P<comment>.*))?$")

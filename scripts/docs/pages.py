@@ -1,4 +1,4 @@
-"""The pages, and how their generated parts are filled."""
+"""Fill the generated parts of the pages."""
 
 import re
 from collections.abc import Callable
@@ -21,8 +21,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "claims": lambda _: figures.claims(),
     "diagnoses": lambda _: figures.diagnoses(),
 }
-"""What writes the content of a generated part, from its argument. ``value`` stands in a line, these have lines of
-their own."""
+"""Functions from the argument of a generated part to its content. These parts are paragraphs; ``value`` is inline."""
 
 
 def pages() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Attention from a pronoun to its right antecedent minus that to its wrong one."""
+"""Attention from a pronoun to its right antecedent minus attention to the wrong one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def validation_cases(run: TrainedModel) -> list[PronounCase]:
 
 
 def challenge_cases(seed: int) -> list[PronounCase]:
-    """Return the cases of the challenge set, in pairs of twins. ``seed``: that of the corpus."""
+    """Return the cases of the challenge set, in pairs of twins. ``seed`` is the seed of the corpus."""
     cases = (PronounCase(one.src, one.good, one.antecedent or {}) for one in contrasts(seed=seed))
     return list(filter(_has_it, cases))
 
@@ -151,7 +151,7 @@ def measure(run: TrainedModel, part: Part, *, seed: int) -> tuple[AntecedentRepo
     """Choose a head on the run's validation sentences and measure it on the challenge set (see `report`).
 
     Args:
-        seed: that of the run's corpus.
+        seed: seed of the run's corpus.
 
     Returns:
         The report, and the attention of every challenge case.

@@ -1,4 +1,4 @@
-"""What several experiments measure: values over seeds, BLEU, contrastive accuracy, and loss curves."""
+"""Measurements of several experiments: values over seeds, BLEU, contrastive accuracy, and loss curves."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

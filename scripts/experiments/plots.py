@@ -108,10 +108,10 @@ def _text(value: Any) -> str:
 
 
 def accuracy_mark(found: Sequence[Accuracy], number: int) -> Mark:
-    """The mark of a `dot_plot` for contrastive accuracies of several seeds, with Wilson's 95 % interval, in per cent.
+    """The mark of a `dot_plot` for contrastive accuracies of several seeds, with Wilson's 95 % interval, in percent.
 
     Args:
-        number: the mark's place among the others of its row, which decides its colour.
+        number: the mark's index in its row, which selects its colour.
     """
     right, total = sum(a.right for a in found), sum(a.total for a in found)
     low, high = wilson(right, total)

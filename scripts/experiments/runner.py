@@ -80,8 +80,8 @@ class TrainedModel:
 class ExperimentRunner:
     """Trains models by ``train.py`` and caches the runs.
 
-    The name of a run folder contains a hash of all options, so that a model is trained once and an interrupted training
-    is resumed. The hash does not cover ``conf/`` and the code: delete the folder after changing them.
+    The name of a run folder contains a digest of all options, so that a model is trained once and an interrupted
+    training is resumed. The digest does not cover ``conf/`` and the code: delete the folder after changing them.
     """
 
     folder: Path

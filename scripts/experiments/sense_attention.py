@@ -29,7 +29,7 @@ class SenseReport:
     mass: float
     """The head's mean attention to the deciding words, on the other half."""
     share: float
-    """Share of the deciding words among the words of the sentence, which is the mass of uniform attention."""
+    """Share of the deciding words among the words of the sentence: the mass of uniform attention."""
     sentences: int
     """Number of sentences of the other half."""
     by_head: list[list[float]]
@@ -47,7 +47,7 @@ def measure(translator: Translator, *, seed: int) -> SenseReport:
     """Measure the attention on the challenge set.
 
     Args:
-        seed: that of the model's corpus.
+        seed: seed of the model's corpus.
 
     Raises:
         HeedError: the model's encoder has no self-attention.

@@ -85,7 +85,7 @@ def _cell(problems: list[str]) -> str:
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
-    """Convert an outcome to JSON, which has no infinity: weights that cannot be compared are null."""
+    """Convert an outcome to JSON. Weights that cannot be compared are null, because JSON has no infinity."""
     record = {**asdict(outcome), "kills": dict(outcome.kills)}  # asdict() counts the items of a Counter
     if outcome.difference and math.isinf(outcome.difference.weights):
         record["difference"]["weights"] = None

@@ -144,7 +144,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def _distances(run: Path, reference: Path, *, checkpoints: bool) -> Iterator[float]:
-    """Compare the tensors of the final model, then those of the checkpoints that both runs have."""
+    """Compare the tensors of the final model, then of the checkpoints that both runs have."""
     names = [path.name for path in (reference / "checkpoints").glob("*.ckpt")] if checkpoints else []
     for file in ("model/model.safetensors", *(f"checkpoints/{name}" for name in names)):
         if (run / file).exists() or file.startswith("model"):
@@ -162,7 +162,7 @@ def _tensors(value: Any, folder: Path, path: str = "") -> Iterator[tuple[str, to
         yield path.replace(str(folder.resolve()), ""), value
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, part in parts:
-        if key != "current_score":  # the last score of a callback, which Lightning neither restores nor uses
+        if key != "current_score":  # the last score of a callback: Lightning neither restores nor uses it
             yield from _tensors(part, folder, f"{path}/{key}")
 
 

@@ -75,7 +75,7 @@ def clock_goes_back(folder: Path, reference: Reference) -> list[str]:
     problems = _differences(attempts, runs, reference)
     if not problems:
         (results,) = (json.loads(path.read_text(encoding="utf-8")) for path in runs.glob("*/results.json"))
-        # Steps lost by a kill do not count, so the time is less than that of all attempts.
+        # Steps lost by a kill do not count, so the time is less than the sum over all attempts.
         if not 0 < results["train_seconds"] < sum(attempt.seconds for attempt in attempts):
             problems.append(f"train_seconds is {results['train_seconds']}")
     return problems

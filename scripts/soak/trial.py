@@ -151,7 +151,7 @@ def draw_kill(rng: random.Random, setting: Setting, *, preparing: bool, last: bo
         return Kill(phase, rng.randint(1, min(3, remaining) * VALIDATE_EVERY), rng.uniform(0, 0.03), target)
     if phase == "validation":
         return Kill(phase, validations, rng.uniform(0, 0.3), target)
-    # Each validation saves up to two checkpoints, each of which takes some milliseconds.
+    # Each validation saves up to two checkpoints, and each checkpoint takes some milliseconds.
     return Kill(phase, 2 * validations - rng.randint(0, 1), rng.uniform(0, 0.012), target)
 
 

@@ -13,7 +13,7 @@ EDGES = (10, 14, 18, 22)
 
 
 def bleu_by_length(run: TrainedModel) -> dict[str, float]:
-    """Return the BLEU of the test set by number of source words, and that of the split ``long``."""
+    """Return the BLEU of the test set by number of source words, and the BLEU of the split ``long``."""
     sources, references, translations = (run.lines("test", kind) for kind in ("src", "ref", "hyp"))
     lengths = [len(split_punctuation(source)) for source in sources]
     found = {}

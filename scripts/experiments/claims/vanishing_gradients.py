@@ -63,7 +63,7 @@ def factor(norms: Floats) -> float:
 
 
 def measure(run: TrainedModel) -> tuple[Floats, Floats]:
-    """Return the gradients of a trained model, and those of an untrained model of the same configuration."""
+    """Return the gradients of a trained model and of an untrained model of the same configuration."""
     tokenizer = run.translator.tokenizer
     pairs = [
         (source[:LENGTH], target[0])
