@@ -88,7 +88,7 @@ def parse_threads(argv: list[str]) -> int:
 
 
 def write_sections(path: Path, sections: dict[str, object]) -> None:
-    """Write sections to bench.json and keep those of other commands."""
+    """Write sections to bench.json and keep the sections of other commands."""
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     skipped = {**before.get("skipped", {}), **dict(sections.pop("skipped", {}))}  # type: ignore[call-overload]
     machine = f"{os.cpu_count()} × {platform.processor() or platform.machine()}, {platform.system()}"

@@ -46,7 +46,7 @@ def killed_cache(folder: Path, reference: Reference) -> list[str]:
         problems += [f"left in the cache: {path.name}" for path in (work / "cache").rglob("*.partial")]
         for name, attempt in zip(names, both, strict=True):
             found = _differences([attempt], work / "runs" / name, reference)
-            # The names differ on purpose, and are part of the configuration's hash.
+            # The names differ on purpose, and are part of the configuration's digest.
             problems += [problem for problem in found if problem != "results.json differs in config_hash, name"]
     return problems
 

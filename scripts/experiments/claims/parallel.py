@@ -115,7 +115,7 @@ CLAIM = Claim(
     measurement=(
         "Time of the forward and backward pass, and memory saved between them, by length n; exponents are fitted to "
         "the last three lengths. The claim holds if the transformer is faster than an RNN with attention at short "
-        "lengths, if its time grows with an exponent at least 0.2 larger than that of an RNN without attention, and if "
+        "lengths, if its time grows with an exponent at least 0.2 larger than an RNN without attention, and if "
         "the memory of attention weights grows with an exponent above 1.7 (Vaswani et al. 2017, table 1)."
     ),
     models={},
