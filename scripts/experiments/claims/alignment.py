@@ -92,7 +92,7 @@ CLAIM = Claim(
     measurement=(
         "Alignment error rate of the cross-attention, per layer and head, against the corpus's gold alignment, after "
         f"{LONG_STEPS:,} steps; the layer and head are chosen on validation sentences. The claim holds if for every "
-        "model and seed the 95 % interval is below the rate of the diagonal (Och and Ney 2003; Luong et al. 2015, §5.5)."
+        "model and seed the 95 % interval is below the diagonal's rate (Och and Ney 2003; Luong et al. 2015, §5.5)."
     ),
     models={"RNN + attention": RNN_LONGER, "transformer": TRANSFORMER_LONGER},
     experiment=experiment,
