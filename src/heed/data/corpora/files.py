@@ -300,7 +300,7 @@ def name_test_sets(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 
 def _languages_of_names(names: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the suffixes of two names, None where a suffix is no language code or both are the same."""
+    """Return the suffixes of two names, None where a suffix is not a language code, or both are the same."""
     found = [re.search(r"\.([a-z]{2,3}([-_][A-Za-z]+)*)$", without_compression(name)) for name in names]
     src, tgt = (code[1] if code and code[1] not in {"src", "tgt", "trg", "txt"} else None for code in found)
     return (src, tgt) if src != tgt else (None, None)

@@ -65,7 +65,7 @@ class OpusCorpus(CorpusOptions):
         _check_ids({"data.train": self.ids["train"], "data.valid": self.ids["dev"], "data.test": self.ids["test"]})
         for key, language in (("src_lang", self.src_lang), ("tgt_lang", self.tgt_lang)):
             if not re.fullmatch(r"[A-Za-z]{2,3}(_\w+)*", language):
-                raise HeedError(f"data.{key}={language} is no language code: give an ISO 639 code such as de or deu.")
+                raise HeedError(f"data.{key}={language} must be an ISO 639 code, such as de or deu.")
         self.program = _split_command(self.command)
         identity = (self.src_lang, self.tgt_lang), self.ids
         key = hashlib.blake2b(repr(identity).encode(), digest_size=8).hexdigest()
@@ -144,7 +144,7 @@ def _check_ids(given: Mapping[str, Sequence[str]]) -> None:
         for name in ids:
             if not isinstance(name, str) or not re.fullmatch(r"\w[^-\s/]*(-[^-\s/]+){4}", name):
                 raise HeedError(
-                    f"{option}: {name} is no ID of a parallel corpus such as OPUS-tatoeba-v20230412-deu-eng "
+                    f"{option}: {name} is not the ID of a parallel corpus, such as OPUS-tatoeba-v20230412-deu-eng "
                     "(`mtdata list -l de-en` lists them)."
                 )
             if name in seen:
