@@ -141,7 +141,7 @@ def test_sources_that_cannot_be_averaged_are_errors(run: Path, tmp_path: Path, m
         ([plain, "--ema"], [str(plain), "holds no moving average"]),
         ([checkpoint, small], [str(small), "another architecture"]),
         ([checkpoint, cut], [str(cut), "damaged"]),
-        ([checkpoint, text], [str(text), "no checkpoint"]),
+        ([checkpoint, text], [str(text), "not a checkpoint"]),
         ([checkpoint, run / "nothing.ckpt"], ["nothing.ckpt does not exist"]),
         ([checkpoint, tmp_path / "nowhere.ckpt"], ["does not exist"]),
     ]
