@@ -41,11 +41,11 @@ def test_a_map_that_is_missing_is_an_error(options: dict[str, object]) -> None:
 
 def test_curves_leave_out_rows_without_a_value() -> None:
     runs = {
-        "a": {"step": [10, 20, 30], "valid/bleu": [float("nan"), 3.5, 7.0]},
-        "b": {"step": [15], "valid/bleu": [np.float32(5.0)]},
+        "a": {"step": [10, 20, 30], "valid_bleu": [float("nan"), 3.5, 7.0]},
+        "b": {"step": [15], "valid_bleu": [np.float32(5.0)]},
     }
     lines = plot.curves(runs).get_lines()
     assert [line.get_label() for line in lines] == ["a", "b"]
     np.testing.assert_array_equal(lines[0].get_xydata(), [[20, 3.5], [30, 7.0]])
-    with pytest.raises(HeedError, match="b has no column 'bleu': choose from step, valid/bleu"):
+    with pytest.raises(HeedError, match="b has no column 'bleu': choose from step, valid_bleu"):
         plot.curves({"b": runs["b"]}, y="bleu")

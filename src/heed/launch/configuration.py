@@ -15,6 +15,7 @@ from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
 from heed.options import collect_problems, find_problems, format_value, raise_problems
 from heed.training.callbacks.ema import EMA
+from heed.training.compilation import compiled_decode_hidden
 from heed.training.memory import checkpoint_layers
 
 Parts = dict[str, Any]
@@ -51,6 +52,8 @@ def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
     model = build_model_on("meta", parts["model"], src_vocab=8, tgt_vocab=8, joint=True)
     if config["module"]["activation_checkpointing"]:
         checkpoint_layers(model)
+    if config["module"]["compile"]:
+        compiled_decode_hidden(model)
     try:
         parts["optimizer"]([{"params": list(model.parameters())}])
     except (TypeError, ValueError) as error:

@@ -62,7 +62,7 @@ def attention(
 def curves(
     runs: Mapping[str, Mapping[str, npt.ArrayLike]],
     *,
-    y: str = "valid/bleu",
+    y: str = "valid_bleu",
     x: str = "step",
     ax: "Axes | None" = None,
 ) -> "Axes":
