@@ -213,7 +213,8 @@ def test_the_gradients_of_processes_average_to_those_of_one(
     module.manual_backward = lambda loss: loss.backward()  # type: ignore[method-assign, assignment]
 
     def backward(shard: StepShard, processes: int) -> tuple[dict[str, Tensor], Tensor]:
-        module._trainer = SimpleNamespace(world_size=processes, datamodule=own, strategy=None)  # type: ignore[assignment]
+        trainer = SimpleNamespace(world_size=processes, datamodule=own, strategy=None, global_step=0)
+        module._trainer = trainer  # type: ignore[assignment]
         module.zero_grad()
         _, nll = module._backward(shard)
         return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}, nll

@@ -44,7 +44,7 @@ from heed.training.loggers import closing
 from heed.training.module import TranslationModule
 from heed.training.trainer import resolve_precision
 
-Text: TypeAlias = Callable[[], tuple[Corpus, Tokenizer]]
+TextLoader: TypeAlias = Callable[[], tuple[Corpus, Tokenizer]]
 """Reads the corpus, and trains or reads its tokenizer."""
 
 
@@ -59,14 +59,14 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
     is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
-    config, parts, text, match = _configure(cfg, folder)
+    config, parts, load_text, match = _configure(cfg, folder)
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
     if is_first:
         write_hydra_folder(cfg, folder)
     page = RunPage(folder) if is_first else None
     trainer, module, data = assemble(
-        config, parts, folder, [*callbacks, page.callback] if page else callbacks, text=text
+        config, parts, folder, [*callbacks, page.callback] if page else callbacks, load_text
     )
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
@@ -107,17 +107,17 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
     return None
 
 
-def _configure(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, Text, dict[str, Any] | None]:
+def _configure(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, TextLoader, dict[str, Any] | None]:
     """Settle the options that depend on another model or on this machine, and check all of them; see `dry_run`."""
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     config, parts = dry_run(cfg)
-    text, match = cache(partial(_load_text, config, parts)), None
+    load_text, match = cache(partial(_load_text, config, parts)), None
     if cfg.match is not None:
-        match = match_run(cfg, folder, parts["model"], lambda: vocabulary(text()[1]))
+        match = match_run(cfg, folder, parts["model"], lambda: vocabulary(load_text()[1]))
         config, parts = dry_run(cfg)
     cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
-    return config, parts, text, match
+    return config, parts, load_text, match
 
 
 def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
@@ -144,18 +144,23 @@ def _check_room(folder: Path, module: TranslationModule, *, has_average: bool) -
 
 
 def assemble(
-    config: Mapping[str, Any], parts: Parts, folder: Path, callbacks: Iterable[Callback] = (), text: Text | None = None
+    config: Mapping[str, Any],
+    parts: Parts,
+    folder: Path,
+    callbacks: Iterable[Callback] = (),
+    load_text: TextLoader | None = None,
 ) -> tuple[L.Trainer, TranslationModule, TranslationData]:
     """Build the trainer, read the data, train the tokenizer or read it from the cache, and build the model.
 
-    ``config`` and ``parts`` are those of `dry_run`; ``callbacks`` are used in addition to the configured ones.
+    ``config`` and ``parts`` are those of `dry_run`; ``callbacks`` are used in addition to the configured ones;
+    ``load_text`` returns the corpus and the tokenizer if they may have been read before.
 
     Raises:
         HeedError: if an option is wrong, before data is read; if data cannot be read; or if the model is too large.
     """
     selection, metrics = _load_metrics(config)
     trainer = _build_trainer(config, parts, folder, selection, callbacks)
-    corpus, tokenizer = _load_text(config, parts) if text is None else text()
+    corpus, tokenizer = _load_text(config, parts) if load_text is None else load_text()
     dropout, with_tests = parts["tokenizer"].bpe_dropout, config["test"]
     data = TranslationData(
         corpus, tokenizer, parts["batching"], bpe_dropout=dropout, with_tests=with_tests, resume=config["resume"]
@@ -233,8 +238,8 @@ def describe_run(cfg: Config) -> str:
     remove_empty(Path(HydraConfig.get().runtime.output_dir))  # Hydra has made it
     differences = find_differences(cfg)
     with TemporaryDirectory() as folder:
-        config, parts, text, _ = _configure(cfg, Path(folder))
-        trainer, module, data = assemble(config, parts, Path(folder), text=text)
+        config, parts, load_text, _ = _configure(cfg, Path(folder))
+        trainer, module, data = assemble(config, parts, Path(folder), load_text=load_text)
     with trainer.precision_plugin.train_step_context():
         facts = run_facts(trainer, module, data, differences=differences) | size_facts(module, data)
     return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
