@@ -1,6 +1,9 @@
 """The page of a comparison: every part of the comparison is on it, escaped, and it needs no other file."""
 
+import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from heed.evaluation.words import split_words
 from heed.report.comparison import comparison_page
 from tests.comparison.sides import make_run, make_test_set
 from tests.report.html import Page
+from tests.report.runs import make_run as make_folder
 
 REFERENCES = [f"the {number} dogs saw {number + 7} cats" for number in range(40)]
 
@@ -50,6 +54,20 @@ def test_the_page_has_every_part(comparison: Comparison) -> None:
     assert "40.0 %" in text  # the mean of two runs
     assert 0 < html.count('<svg class="map"') == sum(bool(example.translations[1]) for example in comparison.examples)
     assert not re.search(r"<script|https?:|@import|url\(", html)
+
+
+def test_learning_curves_are_those_of_the_runs(comparison: Comparison, tmp_path: Path) -> None:
+    first, second = comparison.sides
+    folders = [str(make_folder(tmp_path / "1")), str(tmp_path / "copy without metrics")]
+    sides = [replace(first, runs=folders), replace(second, runs=[str(make_folder(tmp_path / "2", steps=40))])]
+    html = comparison_page(replace(comparison, sides=sides), evidence(comparison))
+    charts = {
+        chart["title"]: chart["curves"] for chart in json.loads(html.split('id="data">')[1].split("</script>")[0])
+    }
+    assert [curve["name"] for curve in charts["BLEU"]] == ["<b>first</b>", "second"]
+    assert [curve["steps"] for curve in charts["Validation loss"]] == [[20, 40, 60], [20, 40]]
+    assert charts["Training loss"][1]["values"][-1] == 2
+    assert charts["BLEU"][0]["clock"][1][-1] == 6000
 
 
 def test_symptoms_are_counted_for_each_run(comparison: Comparison) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from heed.errors import HeedError
-from heed.report.run_page import BUCKETS, render_report, write_report
+from heed.report.curves import BUCKETS
+from heed.report.run_page import render_report, write_report
 from heed.runs.claim import locked
 from heed.runs.folder import write_failure
 from tests.finished import FinishedRun

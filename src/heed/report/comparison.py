@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from markupsafe import Markup
 
@@ -25,8 +25,11 @@ from heed.evaluation.scores import Metric
 from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
+from heed.report.curves import read_clock, read_curve
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
+from heed.runs.checkpoints import METRICS as TRAINING_METRICS
+from heed.runs.records import SPEED, read_csv
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -121,6 +124,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         differences={metric: _difference_figure(tested, metric) for metric in METRICS if tested},
         paired_tests=_paired_tests(comparison.pairs),
         score_table=_score_table(comparison),
+        charts=_learning_curves(comparison),
         bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
         min_bucket=MIN_BUCKET_SENTENCES,
         challenge=_challenge(evidence),
@@ -184,6 +188,27 @@ def _bucketing_figure(bucketing: BucketingReport) -> Markup:
             ]
             rows.append(Row(bucket.label, marks, count))
     return dot_plot(rows, name=f"BLEU by {bucketing.title}")
+
+
+def _learning_curves(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the charts that the script of the page draws, with a curve for each run that has its metrics."""
+    titles = {
+        "valid_bleu": ("BLEU", "validation"),
+        "valid_loss": ("Validation loss", "nats per target token"),
+        "nll": ("Training loss", "nats per target token"),
+    }
+    charts = []
+    for column, (title, unit) in titles.items():
+        curves = []
+        for number, side in enumerate(comparison.sides):
+            names = [side.name, *[""] * (len(side.runs) - 1)]
+            for name, run in zip(names, map(Path, side.runs), strict=True):
+                steps, values = read_curve(read_csv(run / TRAINING_METRICS), column)
+                clock = read_clock(read_csv(run / SPEED))
+                curve = {"name": name, "side": number % 6, "steps": steps, "values": values, "clock": clock}
+                curves += [curve] if steps else []
+        charts += [{"title": title, "unit": unit, "curves": curves}] if curves else []
+    return charts
 
 
 def _challenge(evidence: Evidence) -> Markup | None:

@@ -2,11 +2,8 @@
 
 import base64
 import json
-import math
 import shlex
-from collections.abc import Mapping, Sequence
 from datetime import datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from heed import __version__
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.plot.attention_map import most_informative_head, piece_label
+from heed.report.curves import Curve, Rows, read_clock, read_curve, thin
 from heed.report.pages import render_template
 from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
 from heed.runs.config import find_config, read_overrides
@@ -26,15 +24,10 @@ from heed.runs.results import FACTS, RESULTS, read_results, scores_by_split
 from heed.runs.state import find_state
 
 REPORT = "report.html"
-BUCKETS = 500
-"""A longer curve is cut into this many parts, of which the smallest and the largest value are drawn."""
 SAMPLES_BYTES, MAP_BYTES = 1_500_000, 100_000
 """Of all samples, and of the maps of a sentence. If there are more, fewer validations are shown."""
 MAX_SENTENCES = 8
 """Sentences of a validation set whose translations and maps are shown."""
-
-Curve = tuple[list[int], list[float]]
-"""Steps and values."""
 
 
 def write_report(run: Path, *, is_running: bool | None = None) -> Path:
@@ -64,7 +57,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
         rows, speed, samples = read_csv(run / METRICS), read_csv(run / SPEED), _samples(run / SAMPLES)
         data = {
             "figures": _figures(rows, speed),
-            "clock": [[float(row[key]) for row in _thin(speed, BUCKETS)] for key in ("step", "tokens", "seconds")],
+            "clock": read_clock(speed),
             "selected": results.get("selected_step"),
             "samples": samples,
             "maps": _maps(run / ATTENTION),
@@ -108,36 +101,23 @@ def _resume_command(run: Path) -> str:
 # ---- the data of the figures, which the script of the page draws
 
 
-def _figures(rows: Sequence[Mapping[str, str]], speed: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+def _figures(rows: Rows, speed: Rows) -> list[dict[str, Any]]:
     """Return the title, the unit, and the curves by name of each figure. Curves may be empty."""
     columns = [name.removeprefix("valid_") for name in (rows[0] if rows else ()) if name.startswith("valid_")]
     figures: list[tuple[str, str, dict[str, Curve]]] = [
-        ("Loss", "nats per target token", {"train": _curve(rows, "nll"), "valid": _curve(rows, "valid_loss")}),
-        ("BLEU and chrF", "validation", {"BLEU": _curve(rows, "valid_bleu"), "chrF": _curve(rows, "valid_chrf")}),
-        *((name, "validation", {"valid": _curve(rows, f"valid_{name}")}) for name in columns[3:]),
-        ("Learning rate", "", {"lr": _curve(rows, "lr")}),
-        ("Gradient norm", "before clipping", {"norm": _curve(rows, "grad_norm")}),
-        ("Speed", "tokens per second", {"speed": _curve(speed, "tokens_per_second")}),
-        ("Waiting for data", "fraction of the time", {"waiting": _curve(speed, "data_wait")}),
+        ("Loss", "nats per target token", {"train": read_curve(rows, "nll"), "valid": read_curve(rows, "valid_loss")}),
+        (
+            "BLEU and chrF",
+            "validation",
+            {"BLEU": read_curve(rows, "valid_bleu"), "chrF": read_curve(rows, "valid_chrf")},
+        ),
+        *((name, "validation", {"valid": read_curve(rows, f"valid_{name}")}) for name in columns[3:]),
+        ("Learning rate", "", {"lr": read_curve(rows, "lr")}),
+        ("Gradient norm", "before clipping", {"norm": read_curve(rows, "grad_norm")}),
+        ("Speed", "tokens per second", {"speed": read_curve(speed, "tokens_per_second")}),
+        ("Waiting for data", "fraction of the time", {"waiting": read_curve(speed, "data_wait")}),
     ]
     return [{"title": title, "unit": unit, "curves": curves} for title, unit, curves in figures]
-
-
-def _curve(rows: Sequence[Mapping[str, str]], column: str) -> Curve:
-    """Return a column with its steps. Training metrics of long runs are thinned out; each validation is kept."""
-    points = [(int(row["step"]), float(row[column])) for row in rows if row[column]]
-    points = [(step, value) for step, value in points if math.isfinite(value)]
-    if len(points) > 2 * BUCKETS and not column.startswith("valid_"):
-        size = math.ceil(len(points) / BUCKETS)
-        parts = [points[start : start + size] for start in range(0, len(points), size)]
-        extremes = {choose(part, key=itemgetter(1)) for part in parts for choose in (min, max)}
-        points = sorted({points[0], points[-1], *extremes})
-    return [step for step, _ in points], [float(f"{value:.5g}") for _, value in points]
-
-
-def _thin(items: Sequence[Any], most: int) -> Sequence[Any]:
-    """Return at most this many items, evenly spaced up to the last one."""
-    return items[:: -(-len(items) // most or 1) * -1][::-1]
 
 
 def _samples(file: Path) -> dict[str, Any]:
@@ -150,7 +130,7 @@ def _samples(file: Path) -> dict[str, Any]:
         texts["translations"].append(record["translation"][:MAX_SENTENCES])
     for texts in found.values():
         most = len(texts["steps"]) * SAMPLES_BYTES // file.stat().st_size + 1
-        texts |= {name: _thin(texts[name], most) for name in ("steps", "translations")}
+        texts |= {name: thin(texts[name], most) for name in ("steps", "translations")}
     return found
 
 
@@ -162,7 +142,7 @@ def _maps(folder: Path) -> list[dict[str, Any]]:
     found, steps = [], sorted(path.parent for path in folder.glob(f"[0-9]*/{ARRAYS}"))
     for name, pieces in list(_read_json(folder / PIECES).items())[:MAX_SENTENCES] if steps else []:
         layer, head = most_informative_head(last := _read_array(steps[-1], name))
-        shown = _thin(steps, max(1, MAP_BYTES // last[layer, head].size))
+        shown = thin(steps, max(1, MAP_BYTES // last[layer, head].size))
         weights = [(_read_array(step, name)[layer, head].clip(0, 1) * 255).round().astype(np.uint8) for step in shown]
         labels = {side: [piece_label(piece) for piece in pieces[side]] for side in ("rows", "columns")}
         times = {"steps": [int(step.name) for step in shown], "head": [layer + 1, head + 1]}

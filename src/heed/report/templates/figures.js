@@ -90,7 +90,7 @@ function lineChart({ title, curves, x, wide, reference, height = 210 }) {
     const margin = y1 > y0 ? (y1 - y0) * .05 : Math.abs(y0) * .1 || 1;
     if (!log) [y0, y1] = [y0 >= 0 && y0 < .35 * y1 ? 0 : y0 - margin, y1 + margin];
     const { svg, along, up, left, right, top, bottom } =
-      axes(width, height, { ...x, low: x0, high: x1 }, { low: y0, high: y1, log }, curves.some(curve => curve.name) ? 46 : 26);
+      axes(width, height, { ...x, low: x0, high: x1 }, { low: y0, high: y1, log }, Math.min(width * .3, 26 + 6.6 * Math.max(...curves.map(curve => curve.name.length))));
     svg.setAttribute("tabindex", 0);
     if (reference > x0 && reference <= x1) svg.append(make("svg:line", { class: "reference", x1: along(reference), x2: along(reference), y1: top, y2: bottom }));
     const ends = [];

@@ -1,47 +1,10 @@
 const data = JSON.parse($("data").textContent);
-const memory = key => `heed ${location.pathname} ${key}`;   // what the reader chose stays when the page is loaded again
-const remembered = (key, otherwise) => { try { return sessionStorage.getItem(memory(key)) ?? otherwise; } catch { return otherwise; } };
-const remember = (key, value) => { try { sessionStorage.setItem(memory(key), value); } catch { /* a browser that keeps nothing */ } };
-
-/* ---- curves, by step, tokens or time */
-
-const [steps, tokens, seconds] = data.clock;
-/* The tokens or seconds up to a step, between those that are known. */
-function at(step, values) {
-  let i = steps.findIndex(each => each >= step);
-  if (i < 0) i = steps.length - 1;
-  const [x0, y0] = i ? [steps[i - 1], values[i - 1]] : [0, 0];
-  return steps[i] === x0 ? values[i] : y0 + (step - x0) / (steps[i] - x0) * (values[i] - y0);
-}
-const total = seconds.at(-1) ?? 0;
-const [unit, per] = total > 7200 ? ["hours", 3600] : total > 120 ? ["minutes", 60] : ["seconds", 1];
-const AXES = {
-  steps: { name: "step", of: step => step, format: value => value.toLocaleString("en") },
-  tokens: { name: "tokens", of: step => at(step, tokens), format: short },
-  time: { name: unit, of: step => at(step, seconds) / per, format: value => `${+value.toPrecision(3)}` },
-};
-let axis = remembered("axis", "steps");
-if (!AXES[axis] || !steps.length) axis = "steps";
-
-function showCurves() {
-  const x = AXES[axis];
-  $("curves").replaceChildren(...data.figures.flatMap(({ title, unit, curves }) => {
-    const named = Object.entries(curves).filter(([, [by]]) => by.length);
-    title = { aer: "Alignment error rate", comet: "COMET" }[title] ?? title;
-    return named.length ? [figure(title, unit, lineChart({
-      title, x, wide: title === "Gradient norm", reference: data.selected && x.of(data.selected),
-      curves: named.map(([name, [by, y]]) => ({ name: named.length > 1 ? name : "", side: { valid: 0, BLEU: 0, train: 1, chrF: 2 }[name] ?? 0, x: by.map(x.of), y })),
-    }))] : [];
-  }));
-  for (const each of $("curves").children) each.redraw();
-}
-
-if ($("curves")) {
-  for (const name of steps.length ? Object.keys(AXES) : []) $("axes").append(make("label", {}, make("input", { type: "radio", name: "axis", value: name,
-    class: "visually-hidden", checked: name === axis, onchange: () => { axis = name; remember("axis", name); showCurves(); } }), name));
-  $("axes").hidden = !steps.length;
-  showCurves();
-}
+const titleOf = name => ({ aer: "Alignment error rate", comet: "COMET" })[name] ?? name;
+if ($("curves")) showCurves(data.figures.map(({ title, unit, curves }) => {
+  const named = Object.entries(curves).filter(([, [steps]]) => steps.length);
+  return { title: titleOf(title), unit, wide: title === "Gradient norm", reference: data.selected, curves: named.map(([name, [steps, values]]) =>
+    ({ name: named.length > 1 ? name : "", side: { valid: 0, BLEU: 0, train: 1, chrF: 2 }[name] ?? 0, steps, values, clock: data.clock })) };
+}));
 
 /* ---- a slider over the validations; all sliders of the page move together */
 

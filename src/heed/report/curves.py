@@ -1,0 +1,39 @@
+"""Learning curves of runs as data, which the scripts of pages draw."""
+
+import math
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+BUCKETS = 500
+"""A longer curve is cut into this many parts, of which the smallest and the largest value are drawn."""
+
+Rows = Sequence[Mapping[str, str]]
+"""Rows of ``metrics.csv`` or ``speed.csv``."""
+Curve = tuple[list[int], list[float]]
+"""Steps and values."""
+
+
+def read_curve(rows: Rows, column: str) -> Curve:
+    """Return a column with its steps; empty if the file lacks it.
+
+    Training metrics of long runs are thinned out; each validation is kept.
+    """
+    points = [(int(row["step"]), float(row[column])) for row in rows if row.get(column)]
+    points = [(step, value) for step, value in points if math.isfinite(value)]
+    if len(points) > 2 * BUCKETS and not column.startswith("valid_"):
+        size = math.ceil(len(points) / BUCKETS)
+        parts = [points[start : start + size] for start in range(0, len(points), size)]
+        extremes = {choose(part, key=itemgetter(1)) for part in parts for choose in (min, max)}
+        points = sorted({points[0], points[-1], *extremes})
+    return [step for step, _ in points], [float(f"{value:.5g}") for _, value in points]
+
+
+def read_clock(speed: Rows) -> list[list[float]]:
+    """Return steps, and the tokens and the seconds up to each of them."""
+    return [[float(row[key]) for row in thin(speed, BUCKETS)] for key in ("step", "tokens", "seconds")]
+
+
+def thin(items: Sequence[Any], most: int) -> Sequence[Any]:
+    """Return at most this many items, evenly spaced up to the last one."""
+    return items[:: -(-len(items) // most or 1) * -1][::-1]
