@@ -39,6 +39,12 @@ def add_flag(parser: "Parser", name: str, help: str) -> None:
     parser.add_argument(name, action="store_true", help=help)
 
 
+def add_table_style(parser: "Parser") -> None:
+    """Add ``--table``."""
+    text = "print the table to paste it: %(choices)s"
+    parser.add_argument("--table", choices=("markdown", "latex", "csv"), default="text", metavar="FORMAT", help=text)
+
+
 def add_model_options(parser: "Parser", *, several: str = "", **settings: Any) -> None:
     """Add ``--model`` and the options of `add_batch_options`.
 

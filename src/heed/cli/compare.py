@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from heed.cli.arguments import add
+from heed.cli.arguments import add, add_table_style
 from heed.cli.lines import write_lines
 from heed.errors import HeedError
 
@@ -26,6 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     text = "further metrics, separated by commas (docs/metrics.md)"
     add(parser, "--metrics", "NAMES", text)
+    add_table_style(parser)
     add(parser, "--out", "DIR", "output folder (default: %(default)s)", default=Path("comparison"))
 
 
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> None:
     metrics = find_metrics(args.metrics.split(",") if args.metrics else (), METRICS)
     report = compare_runs(systems, split=args.split, challenge=args.challenge, metrics=metrics)
     report.write(args.out)
-    write_lines([str(report), f"Page: {args.out / 'index.html'}"])
+    scores = [] if args.table == "text" else [report.format_scores(args.table)]
+    write_lines([str(report), *scores, f"Page: {args.out / 'index.html'}"])
 
 
 def _parse_groups(args: argparse.Namespace) -> "list[Path] | dict[str, list[Path]]":

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from heed.cli.arguments import add, add_flag
+from heed.cli.arguments import add, add_flag, add_table_style
 from heed.cli.lines import write_lines
 
 SUMMARY = "List runs with their settings and scores."
@@ -15,6 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "folder", "DIR", text, nargs="?", default=Path("runs"))
     text = "sort by run, steps, minutes, valid_bleu, test_bleu or another key of --json (default: %(default)s)"
     add(parser, "--sort", "KEY", text, default="run")
+    add_table_style(parser)
     add_flag(parser, "--json", "print a JSON list of objects with unrounded values")
 
 
@@ -25,4 +26,5 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         write_lines([json.dumps(rows, indent=2, ensure_ascii=False)])
     else:
-        write_lines([runs_table(rows), *(["", seeds] if (seeds := seed_table(rows, args.folder)) else [])])
+        seeds = seed_table(rows, args.folder, args.table)
+        write_lines([runs_table(rows, args.table), *(["", seeds] if seeds else [])])

@@ -30,6 +30,7 @@ from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
 from heed.runs.checkpoints import METRICS as TRAINING_METRICS
 from heed.runs.records import SPEED, read_csv
+from heed.runs.table import format_table
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
@@ -53,6 +54,11 @@ class ComparisonReport:
     def _repr_html_(self) -> str:
         page = html.escape(str(comparison_page(self.comparison, self.evidence)))
         return f'<iframe title="Comparison" srcdoc="{page}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+    def format_scores(self, style: str = "text") -> str:
+        """Return the table of scores, as `format_table` writes it."""
+        lines = _score_table(self.comparison)
+        return format_table(lines, "<" + ">" * (len(lines[0]) - 1), style)
 
     def write(self, out: AnyPath) -> None:
         """Write ``index.html`` and ``compare.json`` to a folder; raise a HeedError if they cannot be written."""
@@ -115,6 +121,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
     names = [side.name for side in comparison.sides]
     extractions = zip(names, evidence.extractions, strict=True)
     tested = [pair for pair in comparison.pairs if pair.p]
+    head, *scores = _score_table(comparison)
     return render_template(
         "compare.html.j2",
         comparison=comparison,
@@ -123,7 +130,7 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         legend=legend(names),
         differences={metric: _difference_figure(tested, metric) for metric in METRICS if tested},
         paired_tests=_paired_tests(comparison.pairs),
-        score_table=_score_table(comparison),
+        score_table=table(head, scores, name="Scores of the systems"),
         charts=_learning_curves(comparison),
         bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
         min_bucket=MIN_BUCKET_SENTENCES,
@@ -161,18 +168,18 @@ def _paired_tests(pairs: Sequence[PairReport]) -> Markup:
     return table(head, rows, name="p-values of single pairs") if rows else Markup("")
 
 
-def _score_table(comparison: Comparison) -> Markup:
+def _score_table(comparison: Comparison) -> list[list[str]]:
+    """Return the lines of the table of scores, the titles first."""
     columns = ("mean", "95 % over sentences", "SD over seeds")
-    rows = []
+    lines = [["", *(f"{metric}, {column}" for metric in METRICS for column in columns), *comparison.sides[0].metrics]]
     for side in comparison.sides:
-        row = [side.name]
+        line = [side.name]
         for score in (side.scores[metric] for metric in METRICS):
             low, high = score.over_sentences
             deviation = "–" if score.over_seeds is None else f"{score.over_seeds:.2f}"
-            row += [f"{score.mean:.2f}", f"{low:.2f} – {high:.2f}", deviation]
-        rows.append([*row, *(format_score(name, fmean(values)) for name, values in side.metrics.items())])
-    head = ["", *(f"{metric}, {column}" for metric in METRICS for column in columns), *comparison.sides[0].metrics]
-    return table(head, rows, name="Scores of the systems")
+            line += [f"{score.mean:.2f}", f"{low:.2f} – {high:.2f}", deviation]
+        lines.append([*line, *(format_score(name, fmean(values)) for name, values in side.metrics.items())])
+    return lines
 
 
 def _bucketing_figure(bucketing: BucketingReport) -> Markup:

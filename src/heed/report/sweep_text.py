@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from heed.comparison.pairs import MIN_BLEU
 from heed.options import format_value
 from heed.report.sweep import Configuration, State, StudySummary, TrialSummary, Value, Verdict
-from heed.runs.table import align_columns
+from heed.runs.table import format_table
 
 
 def study_lines(study: StudySummary, *, top: int) -> list[str]:
@@ -19,7 +19,7 @@ def study_lines(study: StudySummary, *, top: int) -> list[str]:
     if shown := [trial for place, trial in enumerate(trials) if place < top or trial.state == "failed"]:
         table = trial_table(study, shown)
         is_number = [all(cell[:1] in "0123456789-(" for cell in cells) for cells in zip(*table[1:], strict=True)]
-        lines += ["", *align_columns(table, ["<>"[is_] for is_ in is_number]).splitlines()]
+        lines += ["", *format_table(table, "".join("<>"[is_] for is_ in is_number)).splitlines()]
     if hidden := len(trials) - len(shown):
         lines.append(f"… and {hidden} more: --top {len(trials)}")
     return lines

@@ -1,6 +1,7 @@
 """The table of runs that ``heed runs`` and every grid print."""
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,8 +86,8 @@ def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:
     return known + [row for row in rows if row[key] is None]
 
 
-def runs_table(rows: Sequence[Row]) -> str:
-    """Format rows as aligned text under their titles. Long settings are shortened; empty columns are left out."""
+def runs_table(rows: Sequence[Row], style: str = "text") -> str:
+    """Format rows under their titles; see `format_table`. Long settings are shortened; empty columns are left out."""
     columns: list[tuple[str, str, list[str]]] = []
     for key, (title, form) in COLUMNS.items():
         if key == "settings":
@@ -94,7 +95,7 @@ def runs_table(rows: Sequence[Row]) -> str:
         else:
             cells = ["" if row[key] is None else format(row[key], form) for row in rows]
             columns.append((">" if form else "<", title, cells))
-    return _format_columns(columns)
+    return _format_columns(columns, style)
 
 
 def _settings_columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
@@ -109,16 +110,17 @@ def _is_one_grid(rows: Sequence[Row]) -> bool:
     return all(row["varied"] is not None for row in rows) and len({Path(row["run"]).parent for row in rows}) == 1
 
 
-def seed_table(rows: Sequence[Row], folder: Path) -> str:
+def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
     """Format the mean ± standard deviation of BLEU over finished runs of one folder that differ only in their seed.
 
     For a grid, also the difference of each test BLEU from that of the first line, with its p-value.
 
     Args:
         folder: where the paths of the rows start.
+        style: see `format_table`.
 
     Returns:
-        Aligned text with a line for each setting with two or more seeds. Empty if there is none.
+        A table with a line for each setting with two or more seeds. Empty if there is none.
     """
     groups: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
@@ -140,7 +142,7 @@ def seed_table(rows: Sequence[Row], folder: Path) -> str:
     if is_grid and (found := compare_with_first([[folder / row["run"] for row in line] for line in lines])):
         columns.append((">", "difference", ["", *(f"{value:+.2f}" for value, _ in found)]))
         columns.append((">", "p", ["", *("< 0.001" if p < 0.001 else f"{p:.3f}" for _, p in found)]))
-    return _format_columns(columns)
+    return _format_columns(columns, style)
 
 
 def _without_seed(row: Row) -> Row:
@@ -155,14 +157,32 @@ def _mean_and_deviation(values: Sequence[float | None]) -> str:
     return f"{mean(known):.2f} ± {stdev(known):.2f}" if len(known) == len(values) else ""
 
 
-def _format_columns(columns: Iterable[tuple[str, str, Sequence[str]]]) -> str:
-    """Format columns (side, title, cells) as aligned text, without those that are empty."""
+def _format_columns(columns: Iterable[tuple[str, str, Sequence[str]]], style: str) -> str:
+    """Format columns (side, title, cells), without those that are empty; see `format_table`."""
     shown = [column for column in columns if any(column[2])]
-    return align_columns([*zip(*([title, *cells] for _, title, cells in shown), strict=True)], (c[0] for c in shown))
+    lines = [[title for _, title, _ in shown], *zip(*(cells for _, _, cells in shown), strict=True)]
+    return format_table(lines, "".join(side for side, _, _ in shown), style)
 
 
-def align_columns(lines: Sequence[Sequence[str]], sides: Iterable[str]) -> str:
-    """Join the cells of each line. ``sides`` holds "<" for each column of text and ">" for each column of numbers."""
+def format_table(lines: Sequence[Sequence[str]], sides: str, style: str = "text") -> str:
+    """Format the lines of a table.
+
+    Args:
+        lines: the cells of each line. The first line has the titles.
+        sides: "<" for each column of text and ">" for each column of numbers.
+        style: "text" for aligned columns; or "markdown", "latex" or "csv".
+    """
+    if style == "csv":
+        csv.writer(file := io.StringIO(), lineterminator="\n").writerows(lines)
+        return file.getvalue().rstrip("\n")
+    if style == "markdown":
+        head, *rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+        return "\n".join([head, "|" + "|".join(":--" if side == "<" else "--:" for side in sides) + "|", *rows])
+    if style == "latex":
+        head, *rows = [" & ".join(re.sub(r"[&%$#_{}]", r"\\\g<0>", cell) for cell in line) + r" \\" for line in lines]
+        text = "\n".join(["\\hline", head, "\\hline", *rows, "\\hline"]).replace("±", r"$\pm$").replace("<", "$<$")
+        columns = sides.replace("<", "l").replace(">", "r")
+        return f"\\begin{{tabular}}{{{columns}}}\n{text}\n\\end{{tabular}}"
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     forms = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
     return "\n".join("  ".join(map(format, line, forms)).rstrip() for line in lines)
