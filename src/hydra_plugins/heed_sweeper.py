@@ -5,11 +5,18 @@ from typing import Any
 
 from hydra.plugins.sweeper import Sweeper
 
-from heed.errors import missing_package
+from heed.errors import HeedError, missing_package
 
 
 class HeedSweeper(Sweeper):
     """Searches the hyperparameters of a study; see `heed.sweep.search`."""
+
+    def __init__(self, params: Any = None) -> None:
+        """``params``: what a grid's preset varies, which is a mistake in a search."""
+        if params:
+            raise HeedError(
+                "A grid's preset (experiment=grid…) and sweep= contradict each other: give only one of them."
+            )
 
     def setup(self, **context: Any) -> None:
         self.context = context

@@ -276,6 +276,11 @@ def test_the_jobs_of_a_grid_that_differ_in_the_seed_alone_are_runs_of_one_system
     assert f"\n  {found['match']}\n" in capsys.readouterr().out
     assert found["match"] in (tmp_path / "out" / "index.html").read_text()
     assert len(compare(tmp_path / "out", *sorted(grid.iterdir()))["sides"]) == 4  # as the shell expands grid/*
+    failed = grid / "3_transformer"
+    (failed / "results.json").unlink()
+    found = compare(tmp_path / "out", grid)
+    assert [side["seeds"] for side in found["sides"]] == [[1, 2], [1]]
+    assert f"{failed} is left out, because it is not finished." in found["warnings"]
 
 
 def test_a_comparison_in_python(make_run: Callable[..., Path]) -> None:

@@ -15,7 +15,7 @@ from heed.evaluation.buckets import WORD_COUNTS, read_counts
 from heed.evaluation.scores import SystemOutput
 from heed.inference.loading import load
 from heed.runs.config import GRID, find_config, read_varied_overrides
-from heed.runs.results import read_results
+from heed.runs.results import RESULTS, read_results
 
 GRID_FILES = (GRID, "sweep.txt")
 """Files between the jobs in the folder of a grid."""
@@ -114,20 +114,25 @@ def read_other_sides(
     return found, warnings
 
 
-def group_runs(paths: Sequence[Path]) -> list[tuple[str, list[Path]]]:
-    """Return the systems to compare, each a name and its runs.
+def group_runs(paths: Sequence[Path]) -> tuple[list[tuple[str, list[Path]]], list[str]]:
+    """Return the systems to compare, each a name and its runs, and a warning for each job that is left out.
 
-    The folder of a grid stands for its jobs; those that differ in the seed alone are runs of one system.
+    The folder of a grid stands for its finished jobs; those that differ in the seed alone are runs of one system.
     """
     paths = [path for path in paths if path.name not in GRID_FILES]  # from a pattern such as runs/NAME/TIME/*
     if not any((path / GRID).is_file() for path in paths):
-        return [(name, [path]) for name, path in zip(side_names(paths), paths, strict=True)]
+        return [(name, [path]) for name, path in zip(side_names(paths), paths, strict=True)], []
     groups: dict[str, list[Path]] = {}
+    left_out = []
     for folder in paths:
-        for run in sorted(folder.glob("*/")) if (folder / GRID).is_file() else [folder]:
+        is_grid = (folder / GRID).is_file()
+        for run in sorted(folder.glob("*/")) if is_grid else [folder]:
+            if is_grid and not (run / RESULTS).is_file():
+                left_out.append(f"{run} is left out, because it is not finished.")
+                continue
             varied = [word for word in read_varied_overrides(run) or [run.name] if not word.startswith("seed=")]
             groups.setdefault(" ".join(varied) or folder.name, []).append(run)
-    return list(groups.items())
+    return list(groups.items()), left_out
 
 
 def side_names(paths: Sequence[Path]) -> list[str]:

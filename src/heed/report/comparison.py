@@ -96,12 +96,13 @@ def compare_runs(
     Raises:
         HeedError: if the runs cannot be compared.
     """
+    left_out: list[str] = []
     if isinstance(runs, Mapping):
         groups = [
             (name, list(map(Path, [own] if isinstance(own, str | os.PathLike) else own))) for name, own in runs.items()
         ]
     else:
-        groups = group_runs(list(map(Path, runs)))
+        groups, left_out = group_runs(list(map(Path, runs)))
     if len(groups) < 2:
         raise HeedError("Give two or more runs to compare, the folder of a grid, or groups of runs with --group.")
     test_set, sides = read_sides(groups, split)
@@ -112,7 +113,7 @@ def compare_runs(
         others = []
     comparison = compare(test_set, sides, others, metrics)
     evidence, warnings = collect_evidence(comparison, sides, challenge_set, contrasts)
-    comparison = replace(comparison, warnings=[*uncovered, *comparison.warnings, *warnings])
+    comparison = replace(comparison, warnings=[*left_out, *uncovered, *comparison.warnings, *warnings])
     return ComparisonReport(comparison, evidence)
 
 
