@@ -265,6 +265,7 @@ def test_processes_of_one_trial_are_pruned_together(
     [
         (["-m", *TINY, RANGE], "A grid cannot enumerate interval(…): add sweep=default"),
         ([*TINY, "sweep=smoke"], "sweep=smoke searches over many runs: add -m to start them."),
+        (["-m", *TINY, "experiment=grid_norms", "sweep=smoke"], "contradict each other: give only one of them."),
         (["-m", *TINY, "sweep=smokee"], "sweep=smokee is unknown (did you mean sweep=smoke?)"),
         (["-m", *TINY, "sweep=default"], "The search space is empty"),
         (["-m", *SMALL, "model.dropout=interval(0.4,0.1)"], "model.dropout=interval(0.4,0.1) is not a range"),
