@@ -155,6 +155,33 @@ def test_the_first_screen_of_the_readme(
 
 @pytest.mark.slow
 @pytest.mark.full
+def test_the_course_assignment(command: Callable[..., tuple[int, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """All commands and the lines of Python, with few sentences and steps."""
+    page = (ROOT / "docs" / "assignment.md").read_text(encoding="utf-8")
+    for program, *words in commands(page):
+        assert program == "heed"
+        if len(words) < 2:  # only mentioned
+            continue
+        if words[0] == "train":
+            write_data(words)
+            is_built_in = "data=files" not in words
+            few = [*FEW, "seed=1"] if any(word.startswith("experiment=") for word in words) else FEW * is_built_in
+            status, output = command(*words[1:], *FAST, *few)
+            assert status == 0, output
+        elif "--serve" not in words:
+            write_data(words)
+            expanded = ([*map(str, Path().glob(word))] if "*" in word else [word] for word in words)
+            assert heed([word for each in expanded for word in each]) == 0, capsys.readouterr().err
+    assert {path.suffix for path in Path("figures").iterdir()} == {".pdf"}
+    code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
+    for example, run in {"runs/a": "0_rnn", "runs/b": "2_transformer"}.items():
+        code = code.replace(example, str(next(Path().glob(f"runs/assignment/*/{run}"))))
+    exec(code, {})
+    assert Path("curves.pdf").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.full
 def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     results = json.loads((run("keys", *FAST, *FEW) / "results.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "run-folder.md").read_text(encoding="utf-8").partition("## results.json")[2]

@@ -158,6 +158,7 @@ DEPENDENT = {
     "trainer.keep_last": "not 0 with weights=last",
     "module.activation_checkpointing": "for transformers only",
     "module.compile": "for transformers only",
+    "data.temperature": "for a mixture only",
     "batching.device_tokens": "at least the longest pair",
     "tokenizer.bpe_dropout": "for BPE only",
     "tokenizer.vocab_size": "at least the characters, at most the pieces of the text",
