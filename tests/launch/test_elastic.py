@@ -38,7 +38,7 @@ def start(tmp_path: Path, folder: Path, processes: int, *options: str) -> subpro
 
 
 def finish(process: subprocess.Popen[str]) -> None:
-    _, printed = process.communicate(timeout=100)
+    _, printed = process.communicate(timeout=300)
     assert process.returncode == 0, printed
 
 
