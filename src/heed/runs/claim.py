@@ -9,6 +9,7 @@ from heed.errors import HeedError
 from heed.files import writing
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, HYDRA_FOLDER
+from heed.runs.results import FACTS
 
 HYDRA_FILES = tuple(f"{HYDRA_FOLDER}/{name}.yaml" for name in ("config", "hydra", "overrides"))
 
@@ -75,7 +76,7 @@ def is_locked(folder: Path) -> bool:
 def remove_if_empty(folder: Path) -> None:
     """Remove the folder of a run that ended before it wrote metrics, unless it holds other files."""
     if not (folder / METRICS).exists():
-        for file in (CONFIG, "wandb/id", LOCK, *HYDRA_FILES):
+        for file in (CONFIG, FACTS, "wandb/id", LOCK, *HYDRA_FILES):
             with suppress(PermissionError):  # on Windows, releasing the lock removes it
                 (folder / file).unlink(missing_ok=True)
     for path in (folder / "wandb", folder / HYDRA_FOLDER, folder):
