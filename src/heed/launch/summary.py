@@ -66,8 +66,8 @@ def size_facts(module: TranslationModule, data: TranslationData) -> dict[str, st
     activations = tokens * activation_bytes(lambda batch: module.summed_loss(batch)[0], data.longest) / 1e6
     return {
         "Parts": ", ".join(counts),
-        "Memory": f"about {(2 + moments) * megabytes + activations:,.0f} MB in training, of which {activations:,.0f} "
-        f"for activations (batching.device_tokens={tokens})",
+        "Memory": f"about {(2 + moments) * megabytes + activations:,.0f} MB in training, including {activations:,.0f} "
+        f"MB of activations (batching.device_tokens={tokens})",
     }
 
 

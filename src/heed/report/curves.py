@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 BUCKETS = 500
-"""A longer curve is cut into this many parts, of which the smallest and the largest value are drawn."""
+"""A longer curve is cut into this many parts. The smallest and the largest value of each are drawn."""
 
 Rows = Sequence[Mapping[str, str]]
 """Rows of ``metrics.csv`` or ``speed.csv``."""

@@ -42,7 +42,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
     """Return the HTML of the page.
 
     Args:
-        run: the folder of a run, of which most files may be missing.
+        run: the folder of a run. Most of its files may be missing.
         is_running: whether a process trains the run; None: find out.
 
     Raises:
