@@ -122,6 +122,11 @@ def allowed(path: Path, option: str) -> str:
     return describe_type(hint) if hint not in (None, Any) else ""
 
 
+def _or_auto(option: Option, types: str) -> str:
+    """Add that an option may be auto, if its constructor does not know that: see conf/auto.yaml."""
+    return f"{types} or auto" if option.default == "auto" and types and "auto" not in types.split() else types
+
+
 def _target(path: Path, prefix: str) -> str | None:
     """Return the constructor of the options under a prefix: of the file, or of a file that it starts from."""
     file = read(path)
@@ -233,7 +238,7 @@ def _tables(path: Path, group: str) -> list[str]:
         [
             f"`{f'{package}.{option.name}'.lstrip('.')}`",
             f"`{option.default}`",
-            escape(allowed(path, option.name)),
+            escape(_or_auto(option, allowed(path, option.name))),
             escape(option.reason),
         ]
         for option in file.options

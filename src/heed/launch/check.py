@@ -12,10 +12,9 @@ from heed.data.text import Source
 from heed.evaluation.diagnosis import SENTENCES, diagnose
 from heed.evaluation.parallel_text import Fault, Sides, find_faults
 from heed.launch.compose import compose
-from heed.launch.configuration import dry_run
 from heed.launch.errors import explained
 from heed.launch.program import HEED_TRAIN
-from heed.launch.run import assemble
+from heed.launch.run import assemble, settle
 from heed.launch.summary import run_facts
 from heed.progress import progress_bar
 from heed.training.callbacks.diagnosis import known_facts
@@ -33,15 +32,15 @@ def check(overrides: Sequence[str]) -> Iterator[str]:
     overrides = [*overrides, "logger=none", "test=false"]
     sys.argv = [HEED_TRAIN, *overrides]  # messages name the program whose options these are
     with explained(overrides):
-        config, parts = dry_run(compose(overrides))
-        trainer, module, data = assemble(config, parts, Path("unused"))
-    planned = run_facts(trainer, module, data, differences=())
-    yield from (f"{name + ':':<10}{planned[name]}" for name in ("Data", "Model", "Training"))
-    facts = known_facts(trainer, module, data, fine_tuned=config["init_from"] is not None)
+        settled = settle(compose(overrides), Path("unused"))
+        trainer, module, data = assemble(settled.config, settled.parts, Path("unused"), load_text=settled.load_text)
+    planned = run_facts(trainer, module, data, differences=()) | settled.facts
+    yield from (f"{name + ':':<10}{planned[name]}" for name in planned if name not in ("Options", "Devices"))
+    facts = known_facts(trainer, module, data, fine_tuned=settled.config["init_from"] is not None)
     yield from diagnose(replace(facts, faults=())).values()
     valid = facts.valid if len(data.corpus.directions) == 1 else Sides([], [])
     for source in (source for part in data.corpus.train.texts for source in part.text.sources):
-        yield from _find_faults(source, valid, swapped=config["data"]["reverse"])
+        yield from _find_faults(source, valid, swapped=settled.config["data"]["reverse"])
 
 
 def _find_faults(source: Source, valid: Sides, *, swapped: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError, first_line
+from heed.launch.auto import TYPICAL_PAIRS, settle_auto
 from heed.launch.compose import Config
 from heed.models import build_model
 from heed.models.seq2seq import ModelConfig, TrainableSeq2Seq
@@ -38,12 +39,12 @@ def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
     """Build the parts of a run, and check them with the model on the meta device, so that mistakes surface in seconds.
 
     Returns:
-        The options as plain data, and the parts.
+        The options as plain data, and the parts. Options that are ``auto`` have the values for `TYPICAL_PAIRS`.
 
     Raises:
         HeedError: if an option is wrong, or if options contradict each other.
     """
-    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    config = plain_options(cfg)
     parts = build_parts(config)
     for name, options in {"data.test": config["data"], "data.splits.test": config["data"].get("splits", {})}.items():
         if config["test"] and options.get("test", "") is None:
@@ -60,6 +61,14 @@ def dry_run(cfg: Config) -> tuple[dict[str, Any], Parts]:
         raise HeedError(f"optimizer: {error}") from error
     parts["schedule"](0)
     return config, parts
+
+
+def plain_options(cfg: Config) -> dict[str, Any]:
+    """Return the options as plain data, without changing those that are ``auto``."""
+    cfg = cfg.copy()
+    settle_auto(cfg, lambda: TYPICAL_PAIRS)
+    config: Any = OmegaConf.to_container(cfg, resolve=True)
+    return config
 
 
 def build_parts(config: Mapping[str, Any]) -> Parts:

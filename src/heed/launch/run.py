@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import lightning as L
 import torch
@@ -23,8 +23,9 @@ from heed.evaluation.metrics import METRICS, find_metrics, find_unusable
 from heed.evaluation.scores import Metric
 from heed.files import writing
 from heed.inference import model_folder
+from heed.launch.auto import settle_auto
 from heed.launch.compose import Config, compose, find_differences
-from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, vocabulary
+from heed.launch.configuration import Parts, build_model_on, build_part, build_parts, dry_run, plain_options, vocabulary
 from heed.launch.errors import explained
 from heed.launch.fine_tuning import inherit_architecture, score_initial_weights
 from heed.launch.finish import chosen_weights, write_run
@@ -59,18 +60,19 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
             raise HeedError(f"ckpt_path and {other} contradict each other: give only one of them.")
     is_first = is_first_process()
     differences = find_differences(cfg) if is_first else []  # from the defaults, not from what is inherited
-    config, parts, load_text, match = _configure(cfg, folder)
+    settled = settle(cfg, folder)
+    config = settled.config
     run = RunFolder(folder, config)
     checkpoint = run.open(write=is_first)
     if is_first:
         write_hydra_folder(cfg, folder)
     page = RunPage(folder) if is_first else None
     trainer, module, data = assemble(
-        config, parts, folder, [*callbacks, page.callback] if page else callbacks, load_text
+        config, settled.parts, folder, [*callbacks, page.callback] if page else callbacks, settled.load_text
     )
     if is_first:
         _check_room(folder, module, has_average=config["weights"] == "ema")
-    facts = run_facts(trainer, module, data, differences=differences)
+    facts = run_facts(trainer, module, data, differences=differences) | settled.facts
     print_line("\n".join(f"{name + ':':<9} {text}" for name, text in [*facts.items(), ("Folder", folder)]))
     if is_first:
         run.write_facts(facts | machine_facts(trainer, data))
@@ -101,23 +103,44 @@ def train_one_run(cfg: Config, folder: Path, callbacks: Sequence[Callback] = ())
         module.model.load_state_dict(chosen_weights(config["weights"], trainer.checkpoint_callback))
         trainer.test(module, data, verbose=False)
         if trainer.is_global_zero:
-            results = write_run(run, trainer, module, options=differences, match=match)
+            results = write_run(run, trainer, module, options=differences, match=settled.match)
             print_line(results_summary(folder, results, example=data.texts[data.validated[0]].src[0]))
             return results
     return None
 
 
-def _configure(cfg: Config, folder: Path) -> tuple[dict[str, Any], Parts, TextLoader, dict[str, Any] | None]:
-    """Settle the options that depend on another model or on this machine, and check all of them; see `dry_run`."""
+class Settled(NamedTuple):
+    """A configuration without open options."""
+
+    config: dict[str, Any]
+    parts: Parts
+    load_text: TextLoader
+    match: dict[str, Any] | None
+    """What `match_run` returns, or None without ``match=``."""
+    facts: dict[str, str]
+    """What ``auto`` became, for `run_facts`."""
+
+
+def settle(cfg: Config, folder: Path) -> Settled:
+    """Settle the options that depend on the text, another model or this machine, and check all; see `dry_run`."""
     if cfg.init_from:
         inherit_architecture(cfg, HydraConfig.get().overrides.task)
     config, parts = dry_run(cfg)
     load_text, match = cache(partial(_load_text, config, parts)), None
+
+    def count_pairs() -> int:
+        # What this machine cannot train is refused before the text is read.
+        selection, _ = _load_metrics(config)
+        _build_trainer(config, parts | {"logger": {}}, folder, selection, ())
+        return len(load_text()[0].train)
+
+    if facts := settle_auto(cfg, count_pairs):
+        config, parts = dry_run(cfg)
     if cfg.match is not None:
         match = match_run(cfg, folder, parts["model"], lambda: vocabulary(load_text()[1]))
         config, parts = dry_run(cfg)
     cfg.trainer.precision = config["trainer"]["precision"] = _choose_precision(config, folder)
-    return config, parts, load_text, match
+    return Settled(config, parts, load_text, match, facts)
 
 
 def _choose_precision(config: Mapping[str, Any], folder: Path) -> str:
@@ -238,10 +261,10 @@ def describe_run(cfg: Config) -> str:
     remove_empty(Path(HydraConfig.get().runtime.output_dir))  # Hydra has made it
     differences = find_differences(cfg)
     with TemporaryDirectory() as folder:
-        config, parts, load_text, _ = _configure(cfg, Path(folder))
-        trainer, module, data = assemble(config, parts, Path(folder), load_text=load_text)
+        settled = settle(cfg, Path(folder))
+        trainer, module, data = assemble(settled.config, settled.parts, Path(folder), load_text=settled.load_text)
     with trainer.precision_plugin.train_step_context():
-        facts = run_facts(trainer, module, data, differences=differences) | size_facts(module, data)
+        facts = run_facts(trainer, module, data, differences=differences) | settled.facts | size_facts(module, data)
     return "\n".join(f"{name + ':':<9} {text}" for name, text in facts.items())
 
 
@@ -252,7 +275,7 @@ def prepare(overrides: Sequence[str]) -> str:
         HeedError: if an option is wrong or the data cannot be read.
     """
     with explained(overrides):
-        config: Any = OmegaConf.to_container(compose(overrides), resolve=True)
+        config = plain_options(compose(overrides))
         parts = build_parts(config)
     corpus, tokenizer = _load_text(config, parts)
     lines = []

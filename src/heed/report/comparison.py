@@ -25,7 +25,7 @@ from heed.evaluation.scores import Metric
 from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
-from heed.report.curves import read_clock, read_curve
+from heed.report.curves import explained_damage, read_clock, read_curve
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
 from heed.runs.checkpoints import METRICS as TRAINING_METRICS
@@ -211,8 +211,9 @@ def _learning_curves(comparison: Comparison) -> list[dict[str, Any]]:
         for number, side in enumerate(comparison.sides):
             names = [side.name, *[""] * (len(side.runs) - 1)]
             for name, run in zip(names, map(Path, side.runs), strict=True):
-                steps, values = read_curve(read_csv(run / TRAINING_METRICS), column)
-                clock = read_clock(read_csv(run / SPEED))
+                with explained_damage(run):
+                    steps, values = read_curve(read_csv(run / TRAINING_METRICS), column)
+                    clock = read_clock(read_csv(run / SPEED))
                 curve = {"name": name, "side": number % 6, "steps": steps, "values": values, "clock": clock}
                 curves += [curve] if steps else []
         charts += [{"title": title, "unit": unit, "curves": curves}] if curves else []

@@ -1,9 +1,15 @@
 """Learning curves of runs as data, which the scripts of pages draw."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
+
+from jinja2 import UndefinedError
+
+from heed.errors import HeedError
 
 BUCKETS = 500
 """A longer curve is cut into this many parts. The smallest and the largest value of each are drawn."""
@@ -12,6 +18,15 @@ Rows = Sequence[Mapping[str, str]]
 """Rows of ``metrics.csv`` or ``speed.csv``."""
 Curve = tuple[list[int], list[float]]
 """Steps and values."""
+
+
+@contextmanager
+def explained_damage(run: Path) -> Iterator[None]:
+    """Turn an error inside the block, which reads files of a run, into a HeedError that names the run."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, UndefinedError) as error:
+        raise HeedError(f"A file in {run} is damaged or was not written by heed ({error}): copy it again.") from error
 
 
 def read_curve(rows: Rows, column: str) -> Curve:

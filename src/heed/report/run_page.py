@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from jinja2 import UndefinedError
 
 from heed import __version__
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.plot.attention_map import most_informative_head, piece_label
-from heed.report.curves import Curve, Rows, read_clock, read_curve, thin
+from heed.report.curves import Curve, Rows, explained_damage, read_clock, read_curve, thin
 from heed.report.pages import render_template
 from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
 from heed.runs.config import find_config, read_overrides
@@ -53,7 +52,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
         raise HeedError(f"{run} is not the folder of a run: name runs/NAME/TIME, or a copy of it.")
     results = read_results(run / RESULTS) if state == "finished" else {}
     checkpoint = latest_checkpoint(run)
-    try:
+    with explained_damage(run):
         rows, speed, samples = read_csv(run / METRICS), read_csv(run / SPEED), _samples(run / SAMPLES)
         data = {
             "figures": _figures(rows, speed),
@@ -83,8 +82,6 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             version=__version__,
             written=f"{datetime.now():%Y-%m-%d %H:%M:%S}",
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, UndefinedError) as error:
-        raise HeedError(f"A file in {run} is damaged or was not written by heed ({error}): copy it again.") from error
 
 
 def _shell_path(run: Path) -> str:

@@ -1,0 +1,73 @@
+"""Options that are ``auto`` follow from the number of training pairs; others stay as they are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from heed.launch.auto import settle_auto
+from heed.launch.compose import compose
+from heed.launch.configuration import dry_run, plain_options
+
+CONF = Path(__file__).parents[2] / "conf"
+TABLE = yaml.safe_load((CONF / "auto.yaml").read_text(encoding="utf-8"))
+FILES = ["data=files", "data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"]
+
+
+def settled(pairs: int, *overrides: str) -> Any:
+    cfg = compose([*FILES, *overrides])
+    settle_auto(cfg, lambda: pairs)
+    return cfg
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+def test_every_column_of_the_table_builds(family: str) -> None:
+    for row, pairs in enumerate(TABLE["pairs"]):
+        cfg = settled(pairs, f"model={family}")
+        assert {name: OmegaConf.select(cfg, name) for name in TABLE[family]} == {
+            name: values[row] for name, values in TABLE[family].items()
+        }
+        dry_run(cfg)
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+def test_the_nearest_number_of_pairs_by_ratio_decides(family: str) -> None:
+    sizes, steps = TABLE["pairs"], TABLE[family]["batching.batch_tokens"]
+    between = int((sizes[1] * sizes[2]) ** 0.5)
+    for pairs, row in [(0, 0), (1, 0), (sizes[0], 0), (between - 1, 1), (between + 2, 2), (10**9, -1)]:
+        assert settled(pairs, f"model={family}").batching.batch_tokens == steps[row], pairs
+
+
+def test_a_value_of_the_user_and_of_a_preset_stays() -> None:
+    cfg = compose([*FILES, "model=transformer_tiny", "schedule.warmup_steps=7"])
+    facts = settle_auto(cfg, lambda: 600)
+    assert cfg.schedule.warmup_steps == 7
+    assert cfg.model.dropout == 0.3  # of transformer_tiny
+    assert "(for 600 pairs)" in facts["Auto"]
+    assert "batching.batch_tokens=300" in facts["Auto"]
+    assert not {"warmup_steps", "model."} & set(facts["Auto"].replace("=", " ").split())
+
+
+def test_the_text_is_not_counted_if_no_option_depends_on_it() -> None:
+    cfg = compose(["experiment=multi30k_en_de"])
+    assert settle_auto(cfg, lambda: pytest.fail("counted")) == {}
+
+
+@pytest.mark.parametrize("limit", ["trainer.max_steps=9", "trainer.max_time=00:00:01:00"])
+def test_a_limit_of_steps_or_time_replaces_that_of_epochs(limit: str) -> None:
+    assert settled(600).trainer.max_epochs == TABLE["transformer"]["trainer.max_epochs"][0]
+    assert settled(600, limit).trainer.max_epochs is None
+    assert settled(600, limit, "trainer.max_epochs=3").trainer.max_epochs == 3
+
+
+def test_a_model_of_the_user_gets_no_values_of_a_family() -> None:
+    cfg = compose([*FILES, "model._target_=builtins.dict"])
+    assert settle_auto(cfg, lambda: pytest.fail("counted")) == {}
+
+
+def test_options_as_plain_data_leave_the_configuration_open() -> None:
+    cfg = compose(FILES)
+    assert plain_options(cfg)["batching"]["batch_tokens"] > 1
+    assert cfg.batching.batch_tokens == "auto"
