@@ -12,9 +12,9 @@ from heed.errors import HeedError
 from heed.evaluation.words import pool, word_shares
 from heed.inference.translator import Translator
 from heed.synthetic import ContrastivePair, split_punctuation
-from heed.synthetic.lexicon import BANK, SENSES
+from heed.synthetic.lexicon import HOMONYMS, NOUNS
 
-AMBIGUOUS = {BANK[0].en, *(sense.noun.en for sense in SENSES)}
+AMBIGUOUS = {NOUNS.bank.en, *(senses[0].noun.en for senses in HOMONYMS)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from heed.synthetic.lexicon import BE, Adjective, Case, Conjunction, Gender, Modal, Noun, Preposition, Verb
+from heed.synthetic.lexicon import VERBS, Adjective, Case, Conjunction, Gender, Modal, Noun, Preposition, Verb
 
 Key: TypeAlias = tuple["Node", str]
 """A node and one of its slots: the part of the meaning that a word expresses."""
@@ -267,7 +267,7 @@ Front: TypeAlias = Literal["subject", "time", "place"]
 Form: TypeAlias = Literal["past", "present", "perfect", "passive"] | Modal
 
 # By person.
-HAVE, HABEN = ("have", "has", "have"), ("habe", "hat", "haben")
+HAVE, HABEN, SEIN = ("have", "has", "have"), ("habe", "hat", "haben"), ("bin", "ist", "sind")
 BE_PAST, BE_PRESENT = ("was", "was", "were"), ("am", "is", "are")
 
 
@@ -330,20 +330,20 @@ class Clause(Node):
                 auxiliary = self.emit("didn't", "negation") + self.emit(form.base, "finite")
             else:
                 auxiliary = self.emit(form.en + "n't" * self.negated, "finite", *negation)
-            return auxiliary + self.emit(f"{form.to} {verb.base} {verb.particle}", "verb")
+            return auxiliary + self.emit(f"{form.to} {verb.en}", "verb")
         if form == "perfect":
             finite, slots, rest = HAVE[person], ["finite", *negation], verb.en_participle
         elif form == "passive":
             finite, slots, rest = be, ["finite", *negation], verb.en_participle
-        elif verb is BE:
+        elif verb is VERBS.be:
             finite, slots, rest = be, ["verb", *negation], ""
         elif verb.gerund and (form == "present" or verb.gerund != "going"):
             finite, slots, rest = be, negation or ["verb"], verb.gerund
         elif self.negated:
-            finite, slots, rest = "did", negation, verb.base
+            finite, slots, rest = "did", negation, verb.en
         else:
             finite, slots, rest = verb.en_past, ["verb"], ""
-        return self.emit(finite + "n't" * self.negated, *slots) + self.emit(f"{rest} {verb.particle}", "verb")
+        return self.emit(finite + "n't" * self.negated, *slots) + self.emit(rest, "verb")
 
     # German
 
@@ -401,11 +401,11 @@ class Clause(Node):
         if isinstance(self.form, Modal):
             return self.emit(_past(self.form.de, person), "finite"), self.emit(verb.infinitive, "verb")
         if self.form == "perfect":
-            auxiliary = HABEN if verb.auxiliary == "haben" else BE.present
+            auxiliary = HABEN if verb.auxiliary == "haben" else SEIN
             return self.emit(auxiliary[person], "finite"), self.emit(verb.participle, "verb")
         if self.form == "passive":
             return self.emit(_past("wurde", person), "finite"), self.emit(verb.participle, "verb")
-        finite = verb.present[person] if self.form == "present" else _past(verb.past, person)
+        finite = verb.present.split(",")[person] if self.form == "present" else _past(verb.past, person)
         if order == "final" and " " not in verb.infinitive:
             return self.emit(verb.prefix + finite, "verb"), []
         return self.emit(finite, "verb"), self.emit(verb.prefix, "verb")
@@ -419,7 +419,7 @@ class PurposeClause(Node):
     object: NounPhrase
 
     def english(self) -> Words:
-        return self.emit("to", "to") + self.emit(self.verb.base, "verb") + self.object.english("acc")
+        return self.emit("to", "to") + self.emit(self.verb.en, "verb") + self.object.english("acc")
 
     def german(self) -> Words:
         *zu, infinitive = self.verb.zu_infinitive

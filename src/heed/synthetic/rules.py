@@ -36,6 +36,9 @@ from heed.synthetic.grammar import (
     leading_clause,
     main_clause,
 )
+from heed.synthetic.lexicon import ADJECTIVES as A
+from heed.synthetic.lexicon import NOUNS as N
+from heed.synthetic.lexicon import VERBS as V
 from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition, Verb
 
 T = TypeVar("T")
@@ -89,24 +92,26 @@ Rule: TypeAlias = Callable[[RandomChoices], Schema]
 
 DEGREES: tuple[Degree, ...] = ("", "very", "too")
 OPTIONAL_VERY = DEGREES[:2]
-BEING_ADJECTIVES = (lex.OLD, lex.YOUNG, lex.BIG, lex.SMALL, lex.BEAUTIFUL)
-THING_ADJECTIVES = (lex.OLD, lex.NEW, lex.BIG, lex.SMALL, lex.BEAUTIFUL, lex.RED)
-PLACE_ADJECTIVES = (lex.BEAUTIFUL, lex.BIG, lex.SMALL)
-PLACES = (lex.PARK, lex.GARDEN, lex.VILLAGE, lex.CITY, lex.HOUSE, lex.FOREST)
+BEING_ADJECTIVES = (A.old, A.young, A.big, A.small, A.beautiful)
+THING_ADJECTIVES = (A.old, A.new, A.big, A.small, A.beautiful, A.red)
+PLACE_ADJECTIVES = (A.beautiful, A.big, A.small)
+CHILDREN = (N.boy, N.child, N.girl)
+HE_OR_SHE = tuple(person for person in lex.PERSONS if person.sex)
+PLACES = (N.park, N.garden, N.village, N.city, N.house, N.forest)
 
 
 def adjectives_for(noun: Noun) -> tuple[Adjective, ...]:
     """Return the adjectives that can modify a noun."""
-    if noun in lex.CHILDREN:
+    if noun in CHILDREN:
         return BEING_ADJECTIVES[2:]
     if noun in lex.BEINGS:
         return BEING_ADJECTIVES
-    if noun is lex.FLOWER:
+    if noun is N.flower:
         return THING_ADJECTIVES[2:]
-    if noun is lex.ICE:
+    if noun is N.ice:
         return ()
     if noun in lex.FOOD:
-        return () if noun.mass else (lex.BIG, lex.SMALL)
+        return () if noun.mass else (A.big, A.small)
     return THING_ADJECTIVES if noun in lex.THINGS + lex.CONTAINERS else PLACE_ADJECTIVES
 
 
@@ -144,7 +149,7 @@ def prepositional(preposition: Preposition, noun: Noun | NounPhrase) -> Preposit
 
 def time_adverbial(rng: RandomChoices) -> Adverb | PrepositionalPhrase:
     """Draw one of: yesterday, in the evening, in the morning."""
-    choice = rng.choose((None, lex.EVENING, lex.MORNING))
+    choice = rng.choose((None, N.evening, N.morning))
     return Adverb("yesterday", "gestern") if choice is None else prepositional(lex.IN_THE_COURSE_OF, choice)
 
 
@@ -222,32 +227,32 @@ def _swap(participants: Sequence[NounPhrase], realise: Callable[[NounPhrase, Nou
 
 # Activities of persons and animals
 
-OPENABLE = (lex.DOOR, lex.BOX, lex.SUITCASE, lex.BAG, lex.CABINET)
+OPENABLE = (N.door, N.box, N.suitcase, N.bag, N.cabinet)
 ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
-    (lex.BUY, lex.THINGS + lex.FOOD),
-    (lex.SELL, (*lex.THINGS, lex.CAR, lex.HORSE, lex.COW)),
-    (lex.VISIT, lex.PERSONS),
-    (lex.READ, (lex.BOOK,)),
-    (lex.OPEN, OPENABLE),
-    (lex.CLOSE, OPENABLE),
-    (lex.CALL, lex.PERSONS),
-    (lex.INVITE, lex.PERSONS),
-    (lex.PICK_UP, lex.THINGS),
-    (lex.KICK, (lex.BALL,)),
-    (lex.EAT, lex.FOOD),
-    (lex.SEE, lex.BEINGS),
-    (lex.HEAR, lex.BEINGS),
-    (lex.FIND, lex.THINGS),
-    (lex.HELP, lex.PERSONS),
-    (lex.WAIT_FOR, lex.PERSONS),
-    *((verb, ()) for verb in (lex.SLEEP, lex.WORK, lex.PLAY, lex.LAUGH, lex.GET_UP, lex.COME_BACK)),
+    (V.buy, lex.THINGS + lex.FOOD),
+    (V.sell, (*lex.THINGS, N.car, N.horse, N.cow)),
+    (V.visit, lex.PERSONS),
+    (V.read, (N.book,)),
+    (V.open, OPENABLE),
+    (V.close, OPENABLE),
+    (V.call, lex.PERSONS),
+    (V.invite, lex.PERSONS),
+    (V.pick_up, lex.THINGS),
+    (V.kick, (N.ball,)),
+    (V.eat, lex.FOOD),
+    (V.see, lex.BEINGS),
+    (V.hear, lex.BEINGS),
+    (V.find, lex.THINGS),
+    (V.help, lex.PERSONS),
+    (V.wait_for, lex.PERSONS),
+    *((verb, ()) for verb in (V.sleep, V.work, V.play, V.laugh, V.get_up, V.come_back)),
 )
 ANIMAL_ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
-    *((verb, lex.BEINGS) for verb in (lex.SEE, lex.HEAR, lex.CHASE, lex.BITE, lex.FOLLOW)),
-    (lex.DEVOUR, lex.FOOD),
-    (lex.FIND, lex.FOOD),
-    (lex.SLEEP, ()),
-    (lex.COME_BACK, ()),
+    *((verb, lex.BEINGS) for verb in (V.see, V.hear, V.chase, V.bite, V.follow)),
+    (V.devour, lex.FOOD),
+    (V.find, lex.FOOD),
+    (V.sleep, ()),
+    (V.come_back, ()),
 )
 
 
@@ -300,11 +305,11 @@ def activity_clause(
         form=form,
         object=object_phrase,
         time=optional_time(rng, extras) if timed and form != "perfect" else None,
-        place=optional_place(rng, extras) if verb is not lex.COME_BACK else None,
+        place=optional_place(rng, extras) if verb is not V.come_back else None,
     )
 
 
-FEELINGS = (lex.TIRED, lex.HUNGRY, lex.LAZY, lex.WEAK, lex.FRIGHTENED)
+FEELINGS = (A.tired, A.hungry, A.lazy, A.weak, A.frightened)
 
 
 def reason_clause(rng: RandomChoices, clause: Clause) -> Pair:
@@ -312,23 +317,23 @@ def reason_clause(rng: RandomChoices, clause: Clause) -> Pair:
     subject = clause.subject
     if not (isinstance(subject, NounPhrase) and subject.noun.sex) or subject.plural:
         return Pair()
-    reason = Clause(subject=Pronoun.of(subject.noun), verb=lex.BE, predicate=predicate(rng, FEELINGS))
+    reason = Clause(subject=Pronoun.of(subject.noun), verb=V.be, predicate=predicate(rng, FEELINGS))
     return following_clause(lex.BECAUSE, reason)
 
 
 # Pronouns with two possible antecedents, decided by the adjective
 
 OBSTACLES: tuple[tuple[Noun, tuple[Adjective, ...]], ...] = (
-    (lex.STREET, (lex.WIDE, lex.CROWDED)),
-    (lex.BRIDGE, (lex.NARROW, lex.CROWDED)),
-    (lex.RIVER, (lex.WIDE, lex.DEEP)),
-    (lex.SQUARE, (lex.WIDE, lex.CROWDED)),
-    (lex.FIELD, (lex.WIDE, lex.STEEP)),
-    (lex.ICE, (lex.SLIPPERY,)),
+    (N.street, (A.wide, A.crowded)),
+    (N.bridge, (A.narrow, A.crowded)),
+    (N.river, (A.wide, A.deep)),
+    (N.square, (A.wide, A.crowded)),
+    (N.field, (A.wide, A.steep)),
+    (N.ice, (A.slippery,)),
 )
-CROSSER_ADJECTIVES = (lex.TIRED, lex.WEAK, lex.LAZY, lex.FRIGHTENED)
-SIZE_ADJECTIVES = (lex.BIG, lex.SMALL)
-TOO_BIG, TOO_SMALL = (lex.BIG, lex.THICK), (lex.SMALL, lex.NARROW, lex.FULL)
+CROSSER_ADJECTIVES = (A.tired, A.weak, A.lazy, A.frightened)
+SIZE_ADJECTIVES = (A.big, A.small)
+TOO_BIG, TOO_SMALL = (A.big, A.thick), (A.small, A.narrow, A.full)
 
 
 def ambiguous_pronoun(rng: RandomChoices) -> Schema:
@@ -336,14 +341,14 @@ def ambiguous_pronoun(rng: RandomChoices) -> Schema:
     kind = rng.choose(("cross", "cross", "fit", "eat"))
     if kind == "cross":
         place, about_place = rng.choose(OBSTACLES)
-        nouns, verb, negated = (rng.choose(lex.ANIMALS), place), lex.CROSS, True
+        nouns, verb, negated = (rng.choose(lex.ANIMALS), place), V.cross, True
         adjectives = rng.choose(CROSSER_ADJECTIVES), rng.choose(about_place)
     elif kind == "fit":
-        nouns, verb, negated = (rng.choose(lex.THINGS), rng.choose(lex.CONTAINERS)), lex.FIT, True
+        nouns, verb, negated = (rng.choose(lex.THINGS), rng.choose(lex.CONTAINERS)), V.fit, True
         adjectives = rng.choose(TOO_BIG), rng.choose(TOO_SMALL)
     else:
-        nouns, verb, negated = (rng.choose(lex.ANIMALS), rng.choose(lex.FOOD)), lex.DEVOUR, False
-        adjectives = rng.choose((lex.HUNGRY, lex.GREEDY)), rng.choose((lex.FRESH, lex.SWEET))
+        nouns, verb, negated = (rng.choose(lex.ANIMALS), rng.choose(lex.FOOD)), V.devour, False
+        adjectives = rng.choose((A.hungry, A.greedy)), rng.choose((A.fresh, A.sweet))
     degree: Degree = rng.choose(OPTIONAL_VERY) if kind == "eat" else "too"
     first, second = (
         noun_phrase(rng, noun, adjective=0.3, exclude=() if kind == "eat" else SIZE_ADJECTIVES) for noun in nouns
@@ -355,7 +360,7 @@ def ambiguous_pronoun(rng: RandomChoices) -> Schema:
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", nouns[reading].gender)
-        reason = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(adjectives[context], degree))
+        reason = Clause(subject=it, verb=V.be, predicate=PredicateAdjective(adjectives[context], degree))
         pair = main_clause(clause) + following_clause(lex.BECAUSE, reason)
         return sentence(pair, roles=clause, antecedent=antecedents(it.head, (first, second), context))
 
@@ -373,11 +378,11 @@ def word_sense(rng: RandomChoices) -> Schema:
 def _homonym(rng: RandomChoices) -> Schema:
     homonym = rng.choose(lex.HOMONYMS)
     places = [rng.choose(sense.places) for sense in homonym]
-    noun, verb = rng.choose(lex.PERSONS), rng.choose((lex.SEE, lex.FIND))
+    noun, verb = rng.choose(lex.PERSONS), rng.choose((V.see, V.find))
     adjectives = (rng.choose(BEING_ADJECTIVES[2:]),) if rng.bernoulli(0.3) else ()
     frame = rng.choose(("place", "place", "front", "front", "relative", "clause"))
     subject = noun_phrase(rng, noun)
-    quality = predicate(rng, (lex.OLD, lex.BIG, lex.SMALL, lex.BEAUTIFUL))
+    quality = predicate(rng, (A.old, A.big, A.small, A.beautiful))
     before = activity_clause(rng, {noun}, extras=0.0)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
@@ -386,7 +391,7 @@ def _homonym(rng: RandomChoices) -> Schema:
         where = prepositional(preposition, place)
         if frame == "relative":
             seen = Clause(subject=subject, verb=verb, object=RelativePronoun(thing.noun), place=where)
-            clause = Clause(subject=replace(thing, relative=seen), verb=lex.BE, predicate=quality)
+            clause = Clause(subject=replace(thing, relative=seen), verb=V.be, predicate=quality)
             return sentence(clause, roles=seen)
         front: Front = "place" if frame == "front" else "subject"
         clause = Clause(subject=subject, verb=verb, object=thing, place=where, front=front)
@@ -402,18 +407,18 @@ def _bank(rng: RandomChoices) -> Schema:
     noun = rng.choose(lex.PERSONS)
     subject: Nominal = FirstPerson() if first_person else noun_phrase(rng, noun)
     errands = (
-        PurposeClause(rng.choose((lex.DEPOSIT, lex.FIND)), noun_phrase(rng, lex.CHEQUE)),
-        PurposeClause(rng.choose((lex.SEE, lex.CATCH)), noun_phrase(rng, lex.FISH, indefinite=0.35)),
+        PurposeClause(rng.choose((V.deposit, V.find)), noun_phrase(rng, N.cheque)),
+        PurposeClause(rng.choose((V.see, V.catch)), noun_phrase(rng, N.fish, indefinite=0.35)),
     )
     form: Form = "present" if first_person or rng.bernoulli(0.5) else "past"
     adjectives = (rng.choose(PLACE_ADJECTIVES),) if rng.bernoulli(0.3) else ()
     when = None if form == "present" or rng.bernoulli(0.6) else time_adverbial(rng)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
-        bank = NounPhrase(lex.BANK[reading], adjectives=adjectives)
+        bank = NounPhrase((N.bank, N.bank_of_a_river)[reading], adjectives=adjectives)
         clause = Clause(
             subject=subject,
-            verb=lex.GO,
+            verb=V.go,
             form=form,
             goal=prepositional(lex.TO, bank),
             purpose=errands[context],
@@ -427,9 +432,9 @@ def _bank(rng: RandomChoices) -> Schema:
 
 def _river_bank(rng: RandomChoices) -> Schema:
     clause = Clause(
-        subject=noun_phrase(rng, lex.BOAT),
-        verb=lex.GO_DOWN,
-        object=noun_phrase(rng, rng.choose((lex.RIVER, lex.RIVER_BANK))),
+        subject=noun_phrase(rng, N.boat),
+        verb=V.go_down,
+        object=noun_phrase(rng, rng.choose((N.river, N.river_bank))),
         time=optional_time(rng, 0.5),
     )
     return _unambiguous(sentence(clause))
@@ -437,31 +442,31 @@ def _river_bank(rng: RandomChoices) -> Schema:
 
 def _light(rng: RandomChoices) -> Schema:
     subjects = (
-        noun_phrase(rng, rng.choose((lex.BAG, lex.BOX, lex.SUITCASE, lex.BALL, lex.HAT))),
-        noun_phrase(rng, rng.choose((lex.ROOM, lex.HOUSE, lex.KITCHEN, lex.CHURCH))),
+        noun_phrase(rng, rng.choose((N.bag, N.box, N.suitcase, N.ball, N.hat))),
+        noun_phrase(rng, rng.choose((N.room, N.house, N.kitchen, N.church))),
     )
-    owner, verb = noun_phrase(rng, rng.choose(lex.PERSONS)), rng.choose((lex.SEE, lex.FIND))
+    owner, verb = noun_phrase(rng, rng.choose(lex.PERSONS)), rng.choose((V.see, V.find))
     when, degree = time_adverbial(rng), rng.choose(DEGREES)
     form: Form = rng.choose(("past", "present"))
 
     def realise(context: int, reading: int) -> AnnotatedPair:
-        quality = PredicateAdjective((lex.LIGHT_WEIGHT, lex.BRIGHT)[reading], degree)
+        quality = PredicateAdjective((A.light, A.bright)[reading], degree)
         found = Clause(subject=owner, verb=verb, object=RelativePronoun(subjects[context].noun), time=when)
-        clause = Clause(subject=replace(subjects[context], relative=found), verb=lex.BE, form=form, predicate=quality)
+        clause = Clause(subject=replace(subjects[context], relative=found), verb=V.be, form=form, predicate=quality)
         return sentence(clause, roles=found)
 
     return realise
 
 
 def _know(rng: RandomChoices) -> Schema:
-    one, other = rng.choose_two(lex.HE_OR_SHE)
+    one, other = rng.choose_two(HE_OR_SHE)
     subject, known = noun_phrase(rng, one), noun_phrase(rng, other)
-    fact = Clause(subject=known, verb=lex.BE, predicate=predicate(rng, FEELINGS))
+    fact = Clause(subject=known, verb=V.be, predicate=predicate(rng, FEELINGS))
     negated = rng.bernoulli(0.3)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         object_, complement = (None, fact) if context else (known, None)
-        verb = lex.KNOW[reading]
+        verb = (V.know, V.know_that)[reading]
         return sentence(Clause(subject=subject, verb=verb, negated=negated, object=object_, complement=complement))
 
     return realise
@@ -473,15 +478,16 @@ def _leave(rng: RandomChoices) -> Schema:
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         object_, goal = (thing, prepositional(lex.IN, place)) if context else (place, None)
-        return sentence(Clause(subject=subject, verb=lex.LEAVE[reading], object=object_, goal=goal, time=when))
+        verb = (V.leave, V.leave_behind)[reading]
+        return sentence(Clause(subject=subject, verb=verb, object=object_, goal=goal, time=when))
 
     return realise
 
 
 # Semantic roles: the same words in another order
 
-PASSIVE_VERBS = (lex.SEE, lex.HEAR, lex.FIND, lex.CHASE, lex.BITE, lex.CATCH)
-REVERSIBLE_VERBS = (*PASSIVE_VERBS, lex.FOLLOW, lex.HELP)
+PASSIVE_VERBS = (V.see, V.hear, V.find, V.chase, V.bite, V.catch)
+REVERSIBLE_VERBS = (*PASSIVE_VERBS, V.follow, V.help)
 
 
 def role_reversal(rng: RandomChoices) -> Schema:
@@ -506,19 +512,19 @@ def _active(rng: RandomChoices) -> Schema:
 
 
 def _eating(rng: RandomChoices) -> Schema:
-    beings = rng.choose(lex.PERSONS), rng.choose((lex.FISH, lex.BEAR, lex.PIG, lex.GOAT))
+    beings = rng.choose(lex.PERSONS), rng.choose((N.fish, N.bear, N.pig, N.goat))
     when, where = optional_time(rng), optional_place(rng)
 
     def realise(context: int) -> AnnotatedPair:
         agent, patient = NounPhrase(beings[context]), NounPhrase(beings[1 - context], determiner="a")
-        verb = (lex.EAT, lex.DEVOUR)[context]
+        verb = (V.eat, V.devour)[context]
         return sentence(Clause(subject=agent, verb=verb, object=patient, time=when, place=where))
 
     return _contrast_contexts(realise)
 
 
 def _giving(rng: RandomChoices) -> Schema:
-    verb = rng.choose((lex.GIVE, lex.SHOW))
+    verb = rng.choose((V.give, V.show))
     persons = [noun_phrase(rng, noun) for noun in rng.choose_two(lex.PERSONS)]
     gift, when = noun_phrase(rng, rng.choose(lex.THINGS), indefinite=0.35), optional_time(rng)
 
@@ -550,15 +556,16 @@ def _relative(rng: RandomChoices, *, subject_role: str) -> Schema:
         inner = Clause(subject=agent, verb=verb, object=patient, place=where)
         subject = replace(head, relative=inner)
         roles = {"agent": other.head, "patient": other.head, "verb": (inner, "verb"), subject_role: subject.head}
-        return replace(sentence(Clause(subject=subject, verb=lex.BE, predicate=quality)), roles=roles)
+        return replace(sentence(Clause(subject=subject, verb=V.be, predicate=quality)), roles=roles)
 
     return _swap(beings, realise)
 
 
 # Reference across sentences
 
-WALK_PLACES = (lex.PARK, lex.GARDEN, lex.CITY, lex.FOREST, lex.VILLAGE)
-BUILDINGS = (lex.HOUSE, lex.CHURCH, lex.BARN, lex.TOWER)
+PETS = (N.dog, N.cat, N.horse, N.pig, N.goat)
+WALK_PLACES = (N.park, N.garden, N.city, N.forest, N.village)
+BUILDINGS = (N.house, N.church, N.barn, N.tower)
 
 
 def distant_reference(rng: RandomChoices) -> Schema:
@@ -567,25 +574,23 @@ def distant_reference(rng: RandomChoices) -> Schema:
 
 
 def _walk_with_pet(rng: RandomChoices) -> Schema:
-    walker = NounPhrase(rng.choose(lex.NAMES), determiner=None)
+    walker = NounPhrase(rng.choose(lex.nouns("names")), determiner=None)
     possessive = Possessive.of(walker.noun)
-    pet = NounPhrase(rng.choose(lex.PETS), determiner=possessive, name=rng.choose(lex.PET_NAMES))
+    pet = NounPhrase(rng.choose(PETS), determiner=possessive, name=rng.choose(lex.nouns("pet_names")))
     park = noun_phrase(rng, rng.choose(WALK_PLACES))
-    first = Clause(subject=walker, verb=lex.WALK, goal=prepositional(lex.IN, park), place=prepositional(lex.WITH, pet))
+    first = Clause(subject=walker, verb=V.walk, goal=prepositional(lex.IN, park), place=prepositional(lex.WITH, pet))
     degree = rng.choose(OPTIONAL_VERY)
     if rng.bernoulli(0.35):
-        she, worn = Pronoun.of(walker.noun), rng.choose((lex.WATCH, lex.HAT))
-        adjectives = rng.choose(
-            ((lex.BEAUTIFUL, lex.GOLD), (lex.NEW, lex.GOLD), (lex.OLD, lex.RED), (lex.BEAUTIFUL, lex.RED))
-        )
-        second = Clause(subject=she, verb=lex.WEAR, object=NounPhrase(worn, determiner="a", adjectives=adjectives))
+        she, worn = Pronoun.of(walker.noun), rng.choose((N.watch, N.hat))
+        adjectives = rng.choose(((A.beautiful, A.gold), (A.new, A.gold), (A.old, A.red), (A.beautiful, A.red)))
+        second = Clause(subject=she, verb=V.wear, object=NounPhrase(worn, determiner="a", adjectives=adjectives))
         return _unambiguous(sentence(second, first=first, antecedent=antecedents(she.head, (walker, pet), 0)))
-    qualities = rng.choose((lex.HUNGRY, lex.TIRED, lex.LAZY, lex.FRIGHTENED)), rng.choose((lex.GREEN, lex.CROWDED))
+    qualities = rng.choose((A.hungry, A.tired, A.lazy, A.frightened)), rng.choose((A.green, A.crowded))
     candidates = pet, park
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         it = Pronoun("it", candidates[reading].noun.gender)
-        second = Clause(subject=it, verb=lex.BE, predicate=PredicateAdjective(qualities[context], degree))
+        second = Clause(subject=it, verb=V.be, predicate=PredicateAdjective(qualities[context], degree))
         return sentence(second, first=first, roles=first, antecedent=antecedents(it.head, candidates, context))
 
     return realise
@@ -594,13 +599,13 @@ def _walk_with_pet(rng: RandomChoices) -> Schema:
 def _part_and_whole(rng: RandomChoices) -> Schema:
     owners = noun_phrase(rng, rng.choose(lex.ANIMALS)), noun_phrase(rng, rng.choose(BUILDINGS))
     place = prepositional(rng.choose((lex.BEHIND, lex.BESIDE, lex.IN)), owners[1])
-    first = Clause(subject=owners[0], verb=lex.SLEEP, place=place, time=optional_time(rng, 0.3))
-    parts = rng.choose((lex.TAIL, lex.HEAD, lex.NOSE)), rng.choose((lex.DOOR, lex.DOOR, lex.ROOF, lex.WINDOW))
-    quality = predicate(rng, (lex.BIG, lex.SMALL, lex.BEAUTIFUL))
+    first = Clause(subject=owners[0], verb=V.sleep, place=place, time=optional_time(rng, 0.3))
+    parts = rng.choose((N.tail, N.head, N.nose)), rng.choose((N.door, N.door, N.roof, N.window))
+    quality = predicate(rng, (A.big, A.small, A.beautiful))
 
     def realise(context: int, reading: int) -> AnnotatedPair:
         its_part = NounPhrase(parts[context], determiner=Possessive("its", owners[reading].noun.gender))
-        second = Clause(subject=its_part, verb=lex.BE, predicate=quality)
+        second = Clause(subject=its_part, verb=V.be, predicate=quality)
         pronoun = its_part, "determiner"
         return sentence(second, first=first, roles=first, antecedent=antecedents(pronoun, owners, context))
 
@@ -610,28 +615,28 @@ def _part_and_whole(rng: RandomChoices) -> Schema:
 # Subject-verb agreement across an intervening noun
 
 LOCATIONS: tuple[tuple[Preposition, tuple[Noun, ...]], ...] = (
-    (lex.ON, (lex.TABLE, lex.CHAIR, lex.BOX)),
-    (lex.UNDER, (lex.TABLE, lex.CHAIR, lex.CAR)),
-    (lex.IN, (lex.BAG, lex.CABINET, lex.CAR, lex.BOX)),
-    (lex.BEHIND, (lex.HOUSE, lex.CAR)),
+    (lex.ON, (N.table, N.chair, N.box)),
+    (lex.UNDER, (N.table, N.chair, N.car)),
+    (lex.IN, (N.bag, N.cabinet, N.car, N.box)),
+    (lex.BEHIND, (N.house, N.car)),
 )
 
 
 def agreement(rng: RandomChoices) -> Schema:
     """Draw: The keys to the cabinet are old."""
     places: tuple[Noun, ...]
-    noun = rng.choose((lex.KEY, lex.CUP, lex.FLOWER, lex.BOOK, lex.PICTURE))
-    if noun is lex.KEY and rng.bernoulli(0.7):
-        preposition, places = lex.TO, (lex.CABINET, lex.HOUSE, lex.BOX, lex.CAR)
+    noun = rng.choose((N.key, N.cup, N.flower, N.book, N.picture))
+    if noun is N.key and rng.bernoulli(0.7):
+        preposition, places = lex.TO, (N.cabinet, N.house, N.box, N.car)
     else:
         preposition, places = rng.choose(LOCATIONS)
     inner, outer = noun_phrase(rng, rng.choose(places)), noun_phrase(rng, noun)
-    qualities = [adjective for adjective in (lex.BEAUTIFUL, lex.RED) if adjective not in outer.adjectives]
+    qualities = [adjective for adjective in (A.beautiful, A.red) if adjective not in outer.adjectives]
     quality = predicate(rng, qualities if outer.adjectives else adjectives_for(noun))
     same_number = rng.bernoulli(0.3)
     form: Form = rng.choose(("present", "past"))
     finder = noun_phrase(rng, rng.choose(lex.PERSONS)) if rng.bernoulli(0.3) else None
-    verb = rng.choose((lex.SEE, lex.BUY, lex.FIND))
+    verb = rng.choose((V.see, V.buy, V.find))
     negated = rng.bernoulli(0.2)
 
     def realise(context: int, reading: int) -> AnnotatedPair:
@@ -642,7 +647,7 @@ def agreement(rng: RandomChoices) -> Schema:
             head = replace(head, relative=seen)
         clause = Clause(
             subject=head,
-            verb=lex.BE,
+            verb=V.be,
             form=form,
             predicate=quality,
             negated=negated,
@@ -694,7 +699,7 @@ def word_order(rng: RandomChoices) -> Schema:
     if kind == "that":
         knower = rng.choose(lex.PERSONS)
         fact = activity_clause(rng, {knower}, forms=("past", *lex.MODALS))
-        verb = rng.choose((lex.KNOW[1], lex.HEAR, lex.SEE))
+        verb = rng.choose((V.know_that, V.hear, V.see))
         clause = Clause(subject=noun_phrase(rng, knower), verb=verb, complement=fact)
         return _unambiguous(sentence(clause, roles=fact))
     conjunction = rng.choose(SUBORDINATING)
