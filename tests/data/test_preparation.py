@@ -119,7 +119,7 @@ if __name__ == "__main__":
     folder, cache, processes = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     text_files.BLOCK, training_text.SMALL = 300, 0
     text = training_text.TrainingText.prepare(
-        Text([TextFiles(folder / "t.en", folder / "t.de")], Direction("en", "de")),
+        Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
         directions=(Direction("en", "de"),),
         held_out=[],
         cleaning=Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})),
@@ -330,7 +330,7 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> TrainingText:
     return TrainingText.prepare(
-        Text([TextFiles(folder / "t.en", folder / "t.de")], Direction("en", "de")),
+        Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
         directions=(Direction("en", "de"),),
         held_out=[],
         cleaning=Cleaning(**rules),

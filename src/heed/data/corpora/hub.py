@@ -74,8 +74,8 @@ class HubCorpus(CorpusOptions):
         src, tgt = self.src_lang, self.tgt_lang
         if self.root is not None:
             root = Path(self.root).expanduser()
-            files = {name: TextFiles(root / f"{stem}.{src}", root / f"{stem}.{tgt}") for name, stem in stems.items()}
-            return {name: p for name, p in files.items() if name == first or (p.src.exists() and p.tgt.exists())}
+            files = {name: (root / f"{stem}.{src}", root / f"{stem}.{tgt}") for name, stem in stems.items()}
+            return {n: TextFiles(pair) for n, pair in files.items() if n == first or all(map(Path.exists, pair))}
         use_folder = f"set data.root=DIR to a folder with {stems[first]}.{src}, {stems[first]}.{tgt} and so on."
         if self.repository is None:
             raise HeedError(f"No hub repository of {self.name} separates its test set from training text: {use_folder}")

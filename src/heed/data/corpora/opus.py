@@ -81,7 +81,7 @@ class OpusCorpus(CorpusOptions):
         download = json.loads((folder / DOWNLOAD).read_text(encoding="utf-8"))
         root = folder / download["folder"]
         sources = {
-            role: {name: TextFiles(root / src, root / tgt) for name, (src, tgt) in files.items()}
+            role: {name: TextFiles((root / src, root / tgt)) for name, (src, tgt) in files.items()}
             for role, files in download["files"].items()
         }
         direction = Direction(self.src_lang, self.tgt_lang)

@@ -20,7 +20,7 @@ FileEntry = str | Sequence[str]
 Entry = tuple[str, ...]
 """(source, target), or (file or folder with both sides,)."""
 
-FORMATS: dict[str, Callable[[Path, Fields], Source]] = {
+FORMATS: dict[str, Callable[[tuple[Path], Fields], Source]] = {
     ".jsonl": JsonLines,
     ".parquet": ParquetFile,
     ".tsv": TsvFile,
@@ -98,7 +98,7 @@ def _pair_files(src: str, tgt: str) -> list[Source]:
                 f"{src_file} would be paired with {tgt_file}, but the wildcards of {src} and {tgt} match different "
                 "text: each source file needs its target file."
             )
-    return [TextFiles(*files) for files in zip(src_files, tgt_files, strict=True)]
+    return [TextFiles(files) for files in zip(src_files, tgt_files, strict=True)]
 
 
 def _wildcard_text(pattern: str, path: Path) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def _open(path: Path, fields: Fields) -> list[Source]:
             f"{path} has no second file. Give a pair of text files, '[[source file,target file]]', or one file with "
             f"both sides ({', '.join(FORMATS)}), which may be compressed ({', '.join(SUFFIXES)})."
         )
-    return [FORMATS[suffix](path, fields)]
+    return [FORMATS[suffix]((path,), fields)]
 
 
 def _open_folder(folder: Path, fields: Fields) -> list[Source]:
@@ -146,14 +146,14 @@ def _open_folder(folder: Path, fields: Fields) -> list[Source]:
         HeedError: if a text file has no counterpart, or nothing is found.
     """
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
-    found: list[Source] = [FORMATS[suffix](file, fields) for file in files if (suffix := _format(file.name))]
+    found: list[Source] = [FORMATS[suffix]((file,), fields) for file in files if (suffix := _format(file.name))]
     src_files, tgt_files = (_files_by_stem(files, language) for language in fields.languages)
     if alone := sorted(src_files.keys() ^ tgt_files.keys()):
         raise HeedError(
             f"{(src_files | tgt_files)[alone[0]]} has no translation in this folder: add it, or choose files by a "
             "pair of patterns."
         )
-    found += [TextFiles(file, tgt_files[stem]) for stem, file in src_files.items()]
+    found += [TextFiles((file, tgt_files[stem])) for stem, file in src_files.items()]
     if not found:
         raise HeedError(
             f"{folder} holds neither files with both sides ({', '.join(FORMATS)}) nor pairs of text files whose "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from heed.data.formats.files import file_identity, file_size
+from heed.data.formats.files import FileSource
 from heed.data.text import BLOCK, Block
 from heed.errors import HeedError
 
@@ -57,22 +57,17 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class RecordFile:
+class RecordFile(FileSource):
     """A file of records with both sides."""
 
-    file: Path
     fields: Fields
 
     @property
-    def name(self) -> str:
-        return str(self.file)
-
-    @property
-    def size(self) -> int:
-        return file_size(self.file)
+    def file(self) -> Path:
+        return self.files[0]
 
     def identity(self) -> tuple[Any, ...]:
-        return type(self).__name__, file_identity(self.file), self.fields
+        return *super().identity(), self.fields
 
 
 def one_line(text: str) -> str:

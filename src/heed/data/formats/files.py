@@ -2,11 +2,13 @@
 
 import bz2
 import lzma
+import os
 import re
 import shlex
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +35,33 @@ CHUNK = 2**16
 """Bytes read from the disk at a time."""
 
 
-def file_identity(*files: Path) -> tuple[Any, ...]:
-    """Return paths, sizes and modification times of files. If these are equal, the content is assumed to be equal.
+@dataclass(frozen=True)
+class FileSource:
+    """The files of a `heed.data.text.Source`.
 
-    Raises:
-        HeedError: see `find_compression`.
+    ``size`` and ``identity`` raise a HeedError if a file cannot be read, see `find_compression`.
     """
-    for file in files:
-        find_compression(file)
-    return tuple((str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
+    files: tuple[Path, ...]
 
-def file_size(*files: Path) -> int:
-    """Return the size of files on the disk in bytes.
+    @property
+    def name(self) -> str:
+        return " and ".join(map(str, self.files))
 
-    Raises:
-        HeedError: see `find_compression`.
-    """
-    for file in files:
-        find_compression(file)
-    return sum(file.stat().st_size for file in files)
+    @property
+    def size(self) -> int:
+        return sum(status.st_size for status in self._status())
+
+    def identity(self) -> tuple[Any, ...]:
+        """If paths, sizes and modification times are equal, the content is assumed to be equal."""
+        paths = (str(file.resolve()) for file in self.files)
+        facts = ((path, found.st_size, found.st_mtime_ns) for path, found in zip(paths, self._status(), strict=True))
+        return type(self).__name__, *facts
+
+    def _status(self) -> list[os.stat_result]:
+        for file in self.files:
+            find_compression(file)
+        return [file.stat() for file in self.files]
 
 
 def find_compression(file: Path) -> str | None:
