@@ -19,6 +19,7 @@ from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, count_chunk_tokens, unflatten
+from heed.data.preparation.clean_text import Rules
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.steps import Planner, Step
 from heed.data.text import Block, ParallelText, Text
@@ -89,11 +90,8 @@ def training_text(
     """Select the training pairs of a text in memory, without cleaning rules."""
     return TrainingText.prepare(
         Text([text], directions[0]),
+        Rules(Cleaning(**rules), None, [source_digests(src for text in held_out for src in text.src)], False, at_most),
         directions=directions,
-        held_out=[source_digests(src for text in held_out for src in text.src)],
-        cleaning=Cleaning(**rules),
-        at_most=at_most,
-        swapped=False,
         preparation=Preparation(num_proc=processes, wait_minutes=1),
         cache_dir=cache,
     )
@@ -110,7 +108,10 @@ def only_text(text: TrainingText) -> TrainingTexts:
 
 def sentence_pairs(text: ParallelText | TrainingText | TrainingTexts) -> list[tuple[str, str]]:
     """Return the pairs, in the order of the text."""
-    blocks: Sequence[ParallelText | Block] = [text] if isinstance(text, ParallelText) else list(text.blocks())
+    texts = text.texts if isinstance(text, TrainingTexts) else [text]
+    blocks: list[ParallelText | Block] = []
+    for part in texts:
+        blocks += [part] if isinstance(part, ParallelText) else [part.clean.read(n)[0] for n in part.clean.blocks]
     return [pair for block in blocks for pair in zip(block.src, block.tgt, strict=True)]
 
 

@@ -27,7 +27,7 @@ from heed.data.order import TrainingPairs, View
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation import training_text as module
-from heed.data.preparation.clean_text import write_clean_text
+from heed.data.preparation.clean_text import Rules, write_clean_text
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import ParallelText, Text
 from heed.data.tokenizer import Tokenizer
@@ -111,6 +111,7 @@ from heed.data.directions import Direction
 from heed.data.formats import text_files
 from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import training_text
+from heed.data.preparation.clean_text import Rules
 from heed.data.text import Text
 from heed.data.tokenizer import Tokenizer
 from tests.data.corpora import NO_RULES
@@ -120,11 +121,8 @@ if __name__ == "__main__":
     text_files.BLOCK, training_text.SMALL = 300, 0
     text = training_text.TrainingText.prepare(
         Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
+        Rules(Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})), None, [], False, None),
         directions=(Direction("en", "de"),),
-        held_out=[],
-        cleaning=Cleaning(**(NO_RULES | {"drop_empty": True, "drop_duplicates": True})),
-        at_most=None,
-        swapped=False,
         preparation=training_text.Preparation(num_proc=processes, wait_minutes=5),
         cache_dir=cache,
     )
@@ -331,11 +329,8 @@ def test_a_cache_path_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 def text_of_files(folder: Path, cache: str = "cache", rules: dict[str, Any] = NO_RULES) -> TrainingText:
     return TrainingText.prepare(
         Text([TextFiles((folder / "t.en", folder / "t.de"))], Direction("en", "de")),
+        Rules(Cleaning(**rules), None, [], False, None),
         directions=(Direction("en", "de"),),
-        held_out=[],
-        cleaning=Cleaning(**rules),
-        at_most=None,
-        swapped=False,
         preparation=Preparation(num_proc=1, wait_minutes=1),
         cache_dir=folder / cache,
     )

@@ -124,9 +124,8 @@ class Cleaning:
         if min_score is not None and block.scores is not None:
             # A missing score is NaN and fails the threshold.
             mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= min_score))
-        if self.drop_leaked:
-            for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):
-                mark("leaked", are_in(text_digests(sentences), sorted_digests))
+        for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):
+            mark("leaked", are_in(text_digests(sentences), sorted_digests))
         return violated
 
 

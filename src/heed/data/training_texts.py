@@ -1,7 +1,7 @@
 """The training text of a run: one text, or a mixture of several."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
 from heed.data.preparation.training_text import TrainingText
 from heed.data.preparation.workers import Workers
-from heed.data.text import Block, WordCounts
+from heed.data.text import WordCounts
 from heed.data.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
@@ -41,11 +41,6 @@ class TrainingTexts:
 
     def __len__(self) -> int:
         return sum(map(len, self.texts))
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield all selected pairs, text by text."""
-        for part in self.texts:
-            yield from part.blocks()
 
     @property
     def directions(self) -> tuple[Direction, ...]:

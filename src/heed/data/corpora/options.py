@@ -9,6 +9,7 @@ from heed.data.cleaning import Cleaning
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.digests import source_digests
 from heed.data.noise import Noise
+from heed.data.preparation.clean_text import Rules
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import Text
 from heed.data.training_texts import TrainingTexts
@@ -89,16 +90,14 @@ class CorpusOptions:
         selected: dict[str, TrainingText] = {}
         for text in sorted(texts, key=lambda text: -(text.weight or 0)):
             directions = [text.direction, text.direction.reversed()][: 1 + self.both_directions]
+            leaked = [
+                source_digests(sentence for part in held_out for sentence in part.sentences(direction.src_lang))
+                for direction in (directions if self.cleaning.drop_leaked else ())
+            ]
             found = TrainingText.prepare(
                 replace(text, noise=text.noise or default),
+                Rules(self.cleaning, text.min_score, leaked, swapped=self.reverse, at_most=self.max_train),
                 directions=tuple(directions),
-                held_out=[
-                    source_digests(sentence for part in held_out for sentence in part.sentences(direction.src_lang))
-                    for direction in directions
-                ],
-                cleaning=self.cleaning,
-                at_most=self.max_train,
-                swapped=self.reverse,
                 preparation=self.preparation,
                 cache_dir=Path(self.cache_dir),
                 # Equal pairs of different languages ("OK" in German and in French) are not duplicates.

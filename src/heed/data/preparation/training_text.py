@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 from heed.compat import usable_cores
 from heed.data.cache import build_once
-from heed.data.cleaning import Cleaning, CleaningReport
-from heed.data.digests import Digests
+from heed.data.cleaning import CleaningReport
 from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation.clean_text import CleanText, Rules, write_clean_text
 from heed.data.preparation.workers import Workers
-from heed.data.text import Block, Text, WordCounts
+from heed.data.text import Text, WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.options import AtLeast1, Positive, validated
@@ -73,12 +72,9 @@ class TrainingText:
     def prepare(
         cls,
         text: Text,
+        rules: Rules,
         *,
         directions: tuple[Direction, ...],
-        held_out: Sequence[Digests],
-        cleaning: Cleaning,
-        at_most: int | None,
-        swapped: bool,
         preparation: Preparation,
         cache_dir: Path,
         heavier: "Sequence[TrainingText]" = (),
@@ -86,15 +82,13 @@ class TrainingText:
         """Read and clean a text, and select its pairs, unless they are in the cache.
 
         Args:
-            held_out, cleaning, at_most, swapped: see `Rules`.
             heavier: texts of the mixture with a larger weight, or an equal weight and an earlier place. A pair that
                 occurs in one of them is dropped here.
 
         Raises:
             HeedError: if the text is invalid, or changes while it is read.
         """
-        rules = Rules(cleaning, text.min_score, held_out if cleaning.drop_leaked else (), swapped, at_most)
-        heavier = heavier if cleaning.drop_duplicates else ()
+        heavier = heavier if rules.cleaning.drop_duplicates else ()
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in rules.held_out]
         key = _digest(identity, replace(rules, held_out=()), leaked, [other.key for other in heavier])
@@ -129,10 +123,6 @@ class TrainingText:
         """The pairs dropped by each cleaning rule."""
         return self.clean.report
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield the selected pairs, in the order of the text."""
-        return (self.clean.read(number)[0] for number in self.clean.blocks)
-
     def count_words(self, at_most: int, workers: Workers) -> WordCounts:
         """Return the word counts of a sample of about ``at_most`` pairs."""
         bound, counts = self.clean.bound * min(at_most, len(self)) // len(self), WordCounts()
@@ -160,7 +150,7 @@ class TrainingText:
 
     def _check_room(self, folder: Path, tokenizer: Tokenizer) -> None:
         """Raise a HeedError if the disk has too little room for the token ids."""
-        block = next(block for block in self.blocks() if len(block))
+        block = next(block for block, _ in map(self.clean.read, self.clean.blocks) if len(block))
         src, tgt = block.src[:SAMPLED_PAIRS], block.tgt[:SAMPLED_PAIRS]
         tokens = sum(map(len, (*tokenizer.encode_src(src, tagged=False), *tokenizer.encode_tgt(tgt))))
         tokens_per_char = tokens / max(1, sum(map(len, (*src, *tgt))))
