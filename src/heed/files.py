@@ -87,6 +87,12 @@ def replacing(path: Path, *, into_devices: bool = False, durable: bool = False) 
         remove(partial)
 
 
+def write_file(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+    """Write a text in UTF-8, or bytes, to a file completely or not at all, see `replacing`."""
+    with replacing(path, durable=durable) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 DAY = 24 * 60 * 60
 """Seconds after which a temporary file is taken for that of a killed process."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from heed.compat import replace
 from heed.errors import HeedError, MachineError
-from heed.files import remove, remove_unfinished, replacing
+from heed.files import remove, remove_unfinished, write_file
 from heed.progress import is_first_process, progress_bar
 
 FORMAT = 5
@@ -123,8 +123,7 @@ def _write_manifest(folder: Path) -> None:
         for file, size in sizes.items():
             described[file.relative_to(folder).as_posix()] = {"size": size, "digest": _digest_of_file(file)}
             bar.update(size)
-    with replacing(folder / MANIFEST, durable=True) as file:
-        file.write_text(json.dumps({"format": FORMAT, "files": described}, indent=1), encoding="utf-8")
+    write_file(folder / MANIFEST, json.dumps({"format": FORMAT, "files": described}, indent=1), durable=True)
 
 
 def _digest_of_file(file: Path) -> str:

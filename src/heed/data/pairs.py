@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from heed.data.cache import read_digests
-from heed.files import replacing
+from heed.files import replacing, write_file
 
 IntArray = npt.NDArray[np.int64]
 
@@ -133,8 +133,7 @@ def describe_pairs(folder: Path, chunk: int) -> None:
         tokens.append(count_chunk_tokens(batch, chunk))
     with replacing(folder / TOKENS) as file, file.open("wb") as stream:
         np.save(stream, np.concatenate(tokens))
-    with replacing(folder / SIZES) as file:
-        file.write_text(json.dumps({"chunk": chunk, "longest": longest.tolist()}), encoding="utf-8")
+    write_file(folder / SIZES, json.dumps({"chunk": chunk, "longest": longest.tolist()}))
 
 
 def shard_file(folder: Path, number: int) -> Path:

@@ -10,7 +10,7 @@ import sentencepiece as spm
 
 from heed.data.directions import LANGUAGE_TAG, language_tag
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import write_file
 from heed.symbols import BOS, EOS, PAD, UNK
 
 FIRST_TAG = EOS + 1
@@ -118,8 +118,7 @@ class Tokenizer:
         folder.mkdir(parents=True, exist_ok=True)
         for name, model in zip(_files(joint=self.joint), self.models, strict=False):
             assert model is not None
-            with replacing(folder / name, durable=True) as file:
-                file.write_bytes(model)
+            write_file(folder / name, model, durable=True)
 
     @classmethod
     def load(cls, folder: Path, *, threads: int = -1) -> "Tokenizer":

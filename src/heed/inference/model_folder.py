@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.evaluation.alignment import Extraction
-from heed.files import check_regular, read_yaml, replacing, writing, yaml_text
+from heed.files import check_regular, read_yaml, write_file, writing, yaml_text
 from heed.models import FAMILIES, build_model
 from heed.models.seq2seq import ModelConfig, Seq2Seq
 from heed.options import find_wrong_values, format_value, from_plain, raise_problems
@@ -65,12 +65,10 @@ def save(folder: Path, model: Seq2Seq, tokenizer: Tokenizer, *, extra: Mapping[s
         folder.mkdir(parents=True, exist_ok=True)
         weights = serialize(_parameters(model))
         config[DIGEST] = hashlib.sha256(weights).hexdigest()
-        with replacing(folder / WEIGHTS, durable=True) as file:
-            file.write_bytes(weights)
+        write_file(folder / WEIGHTS, weights, durable=True)
         tokenizer.save(folder)
         # Write the config last, so that `find` does not accept an incomplete folder.
-        with replacing(folder / CONFIG, durable=True) as file:
-            file.write_text(yaml_text(config), encoding="utf-8")
+        write_file(folder / CONFIG, yaml_text(config), durable=True)
 
 
 def find(path: Path) -> Path:

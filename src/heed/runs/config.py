@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from heed.errors import HeedError
-from heed.files import read_yaml, replacing, yaml_text
+from heed.files import read_yaml, write_file, yaml_text
 
 CONFIG = "config.yaml"
 HYDRA_FOLDER = ".hydra"
@@ -76,8 +76,7 @@ def find_config(run: Path) -> dict[str, Any] | None:
 
 def write_config(run: Path, config: Mapping[str, Any]) -> None:
     """Write ``config.yaml``."""
-    with replacing(run / CONFIG, durable=True) as partial:
-        partial.write_text(yaml_text(dict(config)), encoding="utf-8")
+    write_file(run / CONFIG, yaml_text(dict(config)), durable=True)
 
 
 def read_overrides(run: Path) -> list[str]:

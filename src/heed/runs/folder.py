@@ -9,7 +9,7 @@ from typing import Any
 from heed.data.text import ParallelText
 from heed.evaluation.buckets import WORD_COUNTS, count_words, write_counts
 from heed.evaluation.words import casefolded_words
-from heed.files import replacing
+from heed.files import write_file
 from heed.runs.config import read_config, write_config
 from heed.runs.results import FACTS, PRUNED
 from heed.runs.resume import starting_checkpoint
@@ -73,19 +73,16 @@ class RunFolder:
 
     def write_facts(self, facts: Mapping[str, str]) -> None:
         """Write ``facts.json``: what the run trains on what, known when it starts."""
-        with replacing(self.path / FACTS) as partial:
-            partial.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_file(self.path / FACTS, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
     def write_pruned(self, step: int) -> None:
         """Write ``pruned.txt``, the mark of a run that a search ended early."""
-        with replacing(self.path / PRUNED) as partial:
-            partial.write_text(f"The search ended this run early, after step {step:,}.\n", encoding="utf-8")
+        write_file(self.path / PRUNED, f"The search ended this run early, after step {step:,}.\n")
 
 
 def write_failure(run: Path, reason: str, error: BaseException) -> None:
     """Write ``failure.txt``: the reason in the first line, then the traceback."""
-    with replacing(run / FAILURE) as partial:
-        partial.write_text(f"{reason}\n\n{''.join(format_exception(error))}", encoding="utf-8")
+    write_file(run / FAILURE, f"{reason}\n\n{''.join(format_exception(error))}")
 
 
 def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[Path, Path]]:
@@ -107,5 +104,4 @@ def validation_files(path: Path, directions: Sequence[str]) -> dict[str, tuple[P
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    with replacing(path) as partial:
-        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_file(path, "".join(f"{line}\n" for line in lines))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.evaluation.significance import METRICS, resample, sentence_statistics, spread
-from heed.files import replacing, yaml_text
+from heed.files import write_file, yaml_text
 
 CARD = "README.md"
 
@@ -63,8 +63,7 @@ def write_model_card(
     environment = Environment(
         loader=PackageLoader("heed.runs"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    with replacing(folder / CARD) as file:
-        file.write_text(environment.get_template("model_card.md.j2").render(content), encoding="utf-8")
+    write_file(folder / CARD, environment.get_template("model_card.md.j2").render(content))
 
 
 def _front_matter(

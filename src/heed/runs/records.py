@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heed.files import replacing
+from heed.files import replacing, write_file
 
 SPEED = "speed.csv"
 """What depends on the clock, and is therefore not in ``metrics.csv``; and the tokens so far."""
@@ -59,9 +59,7 @@ def keep_json_lines(path: Path, keep: Callable[[int], bool], new: Iterable[Mappi
     """Keep the records of some steps in a file of JSON lines, and append new ones."""
     records = [*(record for record in read_json_lines(path) if keep(record["step"])), *new]
     if records or path.exists():
-        with replacing(path) as partial:
-            lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-            partial.write_text("".join(lines), encoding="utf-8")
+        write_file(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
 
 def is_kept(step: int, *, now: int, every: int) -> bool:

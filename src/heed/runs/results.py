@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import write_file
 from heed.options import find_wrong_values
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def scores_by_split(results: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def write_results(run: Path, results: Mapping[str, Any]) -> None:
     """Write ``results.json``, and so mark the run as finished."""
-    with replacing(run / RESULTS, durable=True) as partial:
-        partial.write_text(json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    write_file(run / RESULTS, json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n", durable=True)
 
 
 def plain_scores(evaluated: "Mapping[str, tuple[Scores, float]]") -> dict[str, dict[str, Any]]:

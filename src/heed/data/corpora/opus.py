@@ -23,7 +23,7 @@ from heed.data.directions import Direction
 from heed.data.formats.text_files import TextFiles
 from heed.data.text import Text
 from heed.errors import HeedError, missing_package
-from heed.files import replacing
+from heed.files import write_file
 from heed.options import AtLeast1, validated
 from heed.progress import announced
 
@@ -107,8 +107,7 @@ class OpusCorpus(CorpusOptions):
         except HeedError:
             shutil.rmtree(download, ignore_errors=True)  # mtdata writes it again from what it has downloaded
             raise
-        with replacing(folder / DOWNLOAD) as file:
-            file.write_text(json.dumps({"folder": download.name, "files": files}, indent=1), encoding="utf-8")
+        write_file(folder / DOWNLOAD, json.dumps({"folder": download.name, "files": files}, indent=1))
 
     def _run(self, command: Sequence[str], log: Path) -> None:
         if not command or shutil.which(command[0]) is None:

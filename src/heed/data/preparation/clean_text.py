@@ -28,7 +28,7 @@ from heed.data.digests import Digests, pair_digests, set_digest
 from heed.data.preparation.workers import Workers
 from heed.data.text import Advance, Block, Source
 from heed.errors import HeedError
-from heed.files import replacing
+from heed.files import replacing, write_file
 from heed.progress import progress_bar
 
 SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.string()), ("tgt", pa.string())])
@@ -165,8 +165,7 @@ def write_clean_text(
         "dropped": dropped | selected.dropped,
         "examples": examples,
     }
-    with replacing(folder / "text.json") as file:
-        file.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
+    write_file(folder / "text.json", json.dumps(content, ensure_ascii=False, indent=1))
 
 
 # ---- cleaning, block by block
@@ -206,8 +205,7 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> CleanedB
             for rule, rows in ((rule, np.flatnonzero(violated == number)) for number, rule in enumerate(RULES))
         },
     )
-    with replacing(done) as file:
-        file.write_text(json.dumps(asdict(cleaned)), encoding="utf-8")
+    write_file(done, json.dumps(asdict(cleaned)))
     return cleaned
 
 
