@@ -174,13 +174,20 @@ ADJECTIVES = Words(Adjective, _SECTIONS["adjectives"])
 VERBS = Words(Verb, _SECTIONS["verbs"])
 
 
-def nouns(group: str) -> tuple[Noun, ...]:
-    """Return the nouns of a group in ``lexicon.toml``."""
-    return tuple(getattr(NOUNS, key) for key in _GROUPS[group])
+def nouns(names: str) -> tuple[Noun, ...]:
+    """Return the nouns with these names, separated by spaces. The name of a group stands for all of its nouns."""
+    keys = (key for name in names.split() for key in _GROUPS.get(name, [name]))
+    return tuple(getattr(NOUNS, key) for key in keys)
 
 
 PERSONS, ANIMALS, THINGS, CONTAINERS, FOOD = map(nouns, ("persons", "animals", "things", "containers", "food"))
 BEINGS = PERSONS + ANIMALS
+
+ACTIVITIES = {
+    agents: (nouns(agents), [(getattr(VERBS, verb), nouns(objects)) for verb, objects in verbs.items()])
+    for agents, verbs in _SECTIONS["activities"].items()
+}
+"""For persons and for animals: the nouns, and what they do, as verbs with their possible objects."""
 
 
 def _read_sense(en: str, noun: str, places: Iterable[str]) -> Sense:

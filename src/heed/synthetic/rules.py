@@ -39,7 +39,7 @@ from heed.synthetic.grammar import (
 from heed.synthetic.lexicon import ADJECTIVES as A
 from heed.synthetic.lexicon import NOUNS as N
 from heed.synthetic.lexicon import VERBS as V
-from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition, Verb
+from heed.synthetic.lexicon import Adjective, Conjunction, Noun, Preposition
 
 T = TypeVar("T")
 
@@ -227,34 +227,6 @@ def _swap(participants: Sequence[NounPhrase], realise: Callable[[NounPhrase, Nou
 
 # Activities of persons and animals
 
-OPENABLE = (N.door, N.box, N.suitcase, N.bag, N.cabinet)
-ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
-    (V.buy, lex.THINGS + lex.FOOD),
-    (V.sell, (*lex.THINGS, N.car, N.horse, N.cow)),
-    (V.visit, lex.PERSONS),
-    (V.read, (N.book,)),
-    (V.open, OPENABLE),
-    (V.close, OPENABLE),
-    (V.call, lex.PERSONS),
-    (V.invite, lex.PERSONS),
-    (V.pick_up, lex.THINGS),
-    (V.kick, (N.ball,)),
-    (V.eat, lex.FOOD),
-    (V.see, lex.BEINGS),
-    (V.hear, lex.BEINGS),
-    (V.find, lex.THINGS),
-    (V.help, lex.PERSONS),
-    (V.wait_for, lex.PERSONS),
-    *((verb, ()) for verb in (V.sleep, V.work, V.play, V.laugh, V.get_up, V.come_back)),
-)
-ANIMAL_ACTIVITIES: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
-    *((verb, lex.BEINGS) for verb in (V.see, V.hear, V.chase, V.bite, V.follow)),
-    (V.devour, lex.FOOD),
-    (V.find, lex.FOOD),
-    (V.sleep, ()),
-    (V.come_back, ()),
-)
-
 
 def activity_clause(
     rng: RandomChoices,
@@ -277,12 +249,12 @@ def activity_clause(
     """
     is_first = not mentioned
     person = rng.bernoulli(0.7)
-    participants = lex.PERSONS if person else lex.ANIMALS
+    participants, activities = lex.ACTIVITIES["persons" if person else "animals"]
     subject = rng.choose([noun for noun in participants if noun not in mentioned] or participants)
     mentioned.add(subject)
     options = [
         (verb, unmentioned)
-        for verb, objects in (ACTIVITIES if person else ANIMAL_ACTIVITIES)
+        for verb, objects in activities
         if (lasting is None or bool(verb.gerund) == lasting)
         and ((unmentioned := [noun for noun in objects if noun not in mentioned]) or not objects)
     ]
