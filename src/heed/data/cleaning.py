@@ -71,19 +71,9 @@ class CleaningReport:
 @validated("data.cleaning.")
 @dataclass(kw_only=True)
 class Cleaning:
-    """Cleaning rules for training pairs. Validation and test sets are never changed, so their scores stay comparable.
+    """Cleaning rules for training pairs. conf/data/cleaning/default.yaml explains them.
 
-    Args:
-        drop_empty: drop pairs in which a side is empty or white space.
-        drop_placeholders: drop pairs in which exactly one side has no letter or digit ("@@", "-").
-        max_chars: drop pairs in which a side has more characters. None: no limit.
-        max_ratio: drop pairs whose longer side has more than ``max_ratio`` times the characters of the shorter side,
-            after adding ``RATIO_SLACK`` to both. It counts characters, because many languages are written without
-            spaces. None: no limit.
-        drop_leaked: drop pairs whose source is also the source of a validation or test pair. The target is ignored,
-            because any translation of a test sentence helps to translate it. With ``data.both_directions`` targets
-            are compared too.
-        drop_duplicates: keep only the first of equal pairs. Equal sources with different targets are kept.
+    Validation and test sets are never changed, so their scores stay comparable.
 
     Raises:
         HeedError: if ``max_chars`` or ``max_ratio`` is out of range.

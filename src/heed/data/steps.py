@@ -53,20 +53,14 @@ def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
 
 @validated("batching.")
 class Planner:
-    """Plans optimizer steps, using memory for one pool of sentences.
+    """Plans optimizer steps, using memory for one pool of sentences. conf/train.yaml explains the options.
 
     Sentence pairs come in random order. They are sorted by length within a pool, to reduce padding. The steps of a
     pool are then shuffled, so that lengths do not drift.
 
-    Args:
-        batch_tokens: target tokens of a step, including EOS. Steps deviate from it by at most two sentences. Steps of
-            an epoch's last pool have 0.75 to 1.5 times as many tokens.
-        device_tokens: maximum of rows × (source length + target length) in a micro-batch, with padding. "auto":
-            ``CPU_TOKENS`` on a CPU; on a GPU, as much as fits into its memory (set later by `heed.training.memory`).
-        pad_to_multiple: pad the lengths of micro-batches to a multiple of this. "auto": ``CUDA_MULTIPLE`` on CUDA (set
-            later by the data module), 1 elsewhere.
-        pool: sentence pairs that are sorted together. A larger pool needs less padding, but its order is less random.
-        seed: seed of the order, together with the epoch.
+    A step has ``batch_tokens`` target tokens, including EOS, and deviates from it by at most two sentences; steps of an
+    epoch's last pool have 0.75 to 1.5 times as many. The "auto" of ``device_tokens`` and of ``pad_to_multiple`` is set
+    later on a GPU: by `heed.training.memory` and by the data module.
     """
 
     def __init__(

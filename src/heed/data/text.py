@@ -70,7 +70,7 @@ class Text:
         name: its name in a mixture, otherwise "".
         weight: its share of the sentences, relative to the other texts; None: determined by its size.
         from_step: first optimizer step that may use it.
-        tag: first token of its source sentences, such as "<crawl>"; None: no tag.
+        tag: first token of its source sentences, such as "<crawl>" (Caswell et al. 2019); None: no tag.
         noise: noise in its source sentences; None: no noise.
         min_score: drop pairs with a lower score; None: no limit.
     """

@@ -38,21 +38,11 @@ BYTES = 256
 @validated("tokenizer.")
 @dataclass(kw_only=True)
 class TokenizerTrainer:
-    """Trains a tokenizer on the training split.
+    """Trains a tokenizer on the training split. conf/tokenizer/bpe.yaml explains each option.
 
-    The names of the attributes are part of the cache key of a trained tokenizer.
-
-    Args:
-        kind: "bpe" (Sennrich et al. 2016) or "unigram" (Kudo 2018).
-        joint: one vocabulary for both languages, as tied embeddings require, instead of one per language.
-        vocab_size: pieces per vocabulary, including special symbols. "auto": `auto_vocab_size`, or fewer pieces if the
-            text does not have as many.
-        byte_fallback: encode unknown characters as bytes, so that no text is unknown.
-        character_coverage: fraction of the text's characters, in [0.98, 1], that pieces cover. The rarest characters
-            have no pieces.
-        normalization: SentencePiece's normalization rule. "identity" keeps the text; "nmt_nfkc" changes it (№ to No).
-        max_sentences: train on a random sample of about this many sentences per side.
-        bpe_dropout: rate of BPE-dropout in the training split, in [0, 1), see `BPEDropout`. 0: no dropout.
+    The names of the attributes are part of the cache key of a trained tokenizer. ``kind`` is "bpe" (Sennrich et al.
+    2016) or "unigram" (Kudo 2018). ``vocab_size`` includes special symbols; "auto" is `auto_vocab_size`, or fewer
+    pieces if the text does not have as many.
 
     Raises:
         HeedError: if an argument is out of range, or if ``bpe_dropout`` is used with a unigram model.

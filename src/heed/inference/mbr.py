@@ -35,14 +35,8 @@ class MBRSearch(Search):
     favour of beam search, in beam order. The cost is both searches plus candidates × pseudo-references evaluations of
     the utility.
 
-    Args:
-        utility: "chrf" or "bleu".
-        beam: number of candidates from beam search; 0 for none.
-        length_penalty: see `BeamSearch`.
-        samples: number of samples per sentence; 0 for none.
-        temperature, top_k, top_p, seed: see `SampleSearch`.
-        n_best: maximum number of hypotheses per sentence. There are fewer if candidates have the same text.
-        max_length_factor, max_length_extra: see `Search`.
+    conf/search/mbr.yaml explains the options. There are fewer than ``n_best`` hypotheses if candidates have the same
+    text.
 
     Raises:
         HeedError: if an argument is out of range, or there are fewer than two candidates.

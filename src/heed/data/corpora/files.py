@@ -29,29 +29,9 @@ UNKNOWN_LANGUAGE = "und"
 @validated("data.")
 @dataclass(kw_only=True)
 class FilesCorpus(CorpusOptions):
-    """A corpus of parallel files.
+    """A corpus of parallel files. conf/data/files.yaml explains each option.
 
-    An entry of ``train``, ``valid`` and ``test`` is a pair [source file, target file] of UTF-8 text with one sentence
-    per line (only "\\n" ends a line; "\\r" before it is dropped), or one file with both sides: .tsv, .csv, .jsonl,
-    .parquet or .tmx. Files may be compressed (gzip, xz, bzip2, zstd). Names may be patterns ("part-*.tsv.gz"), and a
-    folder stands for the files in it.
-
-    Args:
-        train: list of entries, which are concatenated, or a mixture: a mapping from names to `TextOptions`.
-        valid: list of entries, or a mapping from directions ("en-de") to lists. The first direction is the default of
-            training texts and test sets.
-        temperature: for a mixture without weights: a text of n pairs gets the weight n^(1 / temperature), so that a
-            higher temperature draws small texts more often (Arivazhagan et al. 2019, §4.2). None: 1.
-        test: a mapping from names of test sets to lists of entries, or one list. A list of one entry is the test set
-            "test"; each entry of a longer list is a test set named after its (source) file. None: no test set.
-            A name that ends with a direction ("news-en-de") sets the direction of the test set.
-        src_field, tgt_field: fields of a file with both sides: column names in the first line of a table, or column
-            numbers from 1. "translation.de" is a field of a nested mapping.
-        score_field: field with a score of each pair, for example from bicleaner or LASER; None: no scores.
-        min_score: train only on pairs with at least this score.
-        src_lang, tgt_lang: language codes. None: guess from the suffixes of the first training files (a.en, a.de) or
-            from the field names; otherwise recognise Chinese, Japanese and Korean by their script; otherwise "und".
-        Others: see `CorpusOptions`.
+    Text is UTF-8 with one sentence per line: only "\\n" ends a line, and "\\r" before it is dropped.
 
     Raises:
         HeedError: naming the entry that is invalid.
@@ -166,17 +146,9 @@ class FilesCorpus(CorpusOptions):
 
 @dataclass(kw_only=True)
 class TextOptions:
-    """The options of a text of a mixture.
+    """The options of a text of a mixture, as in `heed.data.text.Text`. None: the option of the corpus.
 
-    Args:
-        files: list of entries, as ``train``.
-        direction: source and target language, such as "en-fr". None: the corpus's direction.
-        weight: share of the sentences, relative to the other texts. None: by size and ``data.temperature``.
-        from_step: first optimizer step that may use this text.
-        tag: first token of its sources, such as "<crawl>", to tell the model the kind of text (Caswell et al. 2019).
-            None: no tag.
-        noise: the arguments of its `heed.data.noise.Noise`. None: ``data.noise``.
-        src_field, tgt_field, score_field, min_score: None: the options of the corpus.
+    ``files`` are entries, as of ``train``, and ``direction`` is a name such as "en-fr".
     """
 
     files: Sequence[FileEntry]

@@ -19,19 +19,8 @@ from heed.options import validated
 class HubCorpus(CorpusOptions):
     """A published corpus: from the Hugging Face hub, or from a folder of text files.
 
-    Args:
-        name: name of the corpus in results.
-        repository: hub repository, or the path of a local copy. It has the columns ``src_lang`` and ``tgt_lang``, or a
-            column "translation" with these fields. None: no repository.
-        config: configuration of the repository ("de-en"); None: the only one.
-        revision: commit of the repository; None: the newest.
-        splits: the repository's names of "train", "valid" and "test". "test" None: no test set.
-        root: a folder to read instead of the hub, with files ``{stem}.{src_lang}`` and ``{stem}.{tgt_lang}``; None: the
-            hub.
-        stems: file names of "train", "valid" and "test" in ``root``, without suffix. For several test sets "test" is
-            a mapping from their names; all but the first are optional.
-        src_lang, tgt_lang: language codes: columns of the repository or suffixes of the files.
-        Others: see `CorpusOptions`.
+    conf/data/multi30k.yaml explains each option. ``repository`` may be the path of a local copy, or None. It has the
+    columns ``src_lang`` and ``tgt_lang``, or a column "translation" with these fields.
 
     Raises:
         HeedError: if both languages are the same.

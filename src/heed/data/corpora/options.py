@@ -19,19 +19,7 @@ from heed.options import AtLeast1, from_plain
 
 @dataclass(kw_only=True)
 class CorpusOptions:
-    """The options that all kinds of corpora share.
-
-    Args:
-        reverse: swap source and target.
-        both_directions: train one model on every pair in both directions, distinguished by language tags.
-        noise: arguments of the `heed.data.noise.Noise` of the training sources. None: no noise.
-        max_train: train on a sample of this many clean pairs of each text; None: all.
-        max_eval: use only this many pairs from the start of each validation and test set; None: all.
-        max_eval_tokens: refuse validation and test sets with a longer sentence (evaluation never drops or truncates).
-        cleaning: the rules for training pairs.
-        preparation: how the training text is prepared.
-        cache_dir: folder of the cache.
-    """
+    """The options that all kinds of corpora share. conf/data/files.yaml explains them."""
 
     reverse: bool
     both_directions: bool

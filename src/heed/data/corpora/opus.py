@@ -37,15 +37,9 @@ DOWNLOAD = "download.json"
 @validated("data.")
 @dataclass(kw_only=True)
 class OpusCorpus(CorpusOptions):
-    """Corpora that mtdata knows. ``mtdata list -l de-en`` lists their IDs.
+    """Corpora that mtdata knows. conf/data/opus.yaml explains each option.
 
-    Args:
-        train, valid, test: lists of IDs such as OPUS-tatoeba-v20230412-deu-eng. Each test corpus is a test set; None:
-            no test set. No corpus may be in two lists.
-        command: the program and its first arguments: "mtdata", a path to it, or "uvx mtdata".
-        num_jobs: number of parallel downloads.
-        src_lang, tgt_lang: ISO 639-1 or 639-3 codes ("de" or "deu").
-        Others: see `CorpusOptions`.
+    ``src_lang`` and ``tgt_lang`` are ISO 639-1 or 639-3 codes.
 
     Raises:
         HeedError: naming the ID that is invalid.

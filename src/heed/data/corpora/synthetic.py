@@ -22,11 +22,7 @@ SPLITS = "splits.json"
 class SyntheticCorpus(CorpusOptions):
     """The built-in English-German corpus, with gold alignments and phenomenon tags in "meta".
 
-    Args:
-        seed: random seed of `heed.synthetic.generate`.
-        train, valid, test, long: pairs per split.
-        src_lang, tgt_lang: "en" and "de", or "de" and "en".
-        Others: see `CorpusOptions`.
+    conf/data/synthetic.yaml explains each option.
     """
 
     seed: AtLeast0

@@ -34,13 +34,7 @@ ROOM = 1.2
 
 @validated("data.preparation.")
 class Preparation:
-    """How training text is prepared. These options do not change the result.
-
-    Args:
-        num_proc: number of worker processes; "auto": one for each core.
-        wait_minutes: time to wait for another process that prepares the same text, such as the first process of a run
-            on several devices.
-    """
+    """How training text is prepared. conf/data/preparation/default.yaml explains the options."""
 
     def __init__(self, *, num_proc: AtLeast1 | Literal["auto"], wait_minutes: Positive) -> None:
         self.processes = usable_cores() if num_proc == "auto" else num_proc
