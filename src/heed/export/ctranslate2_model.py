@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from heed.export.weights import absolute_position_vectors, layers_of, query_projection, require_transformer
+from heed.export.weights import layers_of, query_projection, require_transformer
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
-from heed.models.transformer_config import TransformerConfig
 from heed.symbols import BOS_PIECE, EOS_PIECE, UNK_PIECE
 
 POSITIONS = 2048
@@ -22,16 +21,13 @@ EPSILON = {"layer": 1e-5, "rms": 1e-6}
 
 def check_supported(model: Seq2Seq) -> Transformer:
     """Return the model if CTranslate2 can compute it; otherwise raise a HeedError naming the missing parts."""
-
-    def lacks(config: TransformerConfig) -> dict[str, bool]:
-        positions = config.positions.kind
-        relative = "relative positions of this kind, a table for each layer (model.positions.kind=relative)"
-        return {
-            "ALiBi in the encoder (model.positions.kind=alibi)": positions == "alibi",
-            relative: positions == "relative",
-        }
-
-    return require_transformer(model, "CTranslate2", lacks)
+    names = {
+        "alibi": "ALiBi in the encoder (model.positions.kind=alibi)",
+        "relative": "relative positions of this kind, a table for each layer (model.positions.kind=relative)",
+    }
+    return require_transformer(
+        model, "CTranslate2", lambda own: {name: own.config.positions.kind == kind for kind, name in names.items()}
+    )
 
 
 def save(
@@ -98,7 +94,7 @@ def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) ->
     merge = getattr(positions, "merge", None)
     side.scale_embeddings = merge is None
     if merge is not None:
-        # W [x; p] = W_x x + W_p p: apply W_x to the whole table here; `absolute_position_vectors` applies W_p.
+        # W [x; p] = W_x x + W_p p: apply W_x to the whole table here; `_copy_positions` applies W_p.
         width = table.shape[1]
         table = width**0.5 * table @ merge.weight[:, :width].T
     embedding.weight = _array(table)
@@ -106,8 +102,15 @@ def _copy_embedding(side: Any, embedding: Any, table: Tensor, positions: Any) ->
 
 def _copy_positions(side: Any, model: Transformer) -> None:
     if hasattr(side, "position_encodings"):
-        positions = model.src_positions if hasattr(side, "embeddings_merge") else model.tgt_positions
-        side.position_encodings.encodings = _array(absolute_position_vectors(positions, model.config, POSITIONS))
+        positions: Any = model.src_positions if hasattr(side, "embeddings_merge") else model.tgt_positions
+        config = model.config.positions
+        if config.merge is None:
+            vectors = torch.zeros(POSITIONS, model.config.d_model)
+        else:
+            vectors = positions.vectors(0, config.max_length or POSITIONS)
+            if positions.merge is not None:
+                vectors = vectors @ positions.merge.weight[:, model.config.d_model :].T
+        side.position_encodings.encodings = _array(vectors)
 
 
 def _copy_self_attention(spec: Any, residual: Any) -> None:

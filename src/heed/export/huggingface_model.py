@@ -19,8 +19,8 @@ POSITIONS = 1024
 def check_supported(model: Seq2Seq) -> Transformer:
     """Return the model if Marian or Pegasus can compute it; otherwise raise a HeedError naming the missing parts."""
 
-    def lacks(config: TransformerConfig) -> dict[str, bool]:
-        positions = (config.positions.kind, config.positions.merge)
+    def lacks(model: Transformer) -> dict[str, bool]:
+        config, positions = model.config, (model.config.positions.kind, model.config.positions.merge)
         is_shared = model.output is model.tgt_embedding is model.src_embedding
         separate = "separate embeddings of source, target and output in a pre-norm model"
         return {
@@ -33,12 +33,11 @@ def check_supported(model: Seq2Seq) -> Transformer:
     return require_transformer(model, "transformers", lacks, otherwise=" CTranslate2 may: try `--to ctranslate2`.")
 
 
-def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, shared: bool, **options: Any) -> Any:
+def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, shared: bool) -> Any:
     """Return a new model of the same size, with random weights.
 
     Args:
         shared: whether source and target share one embedding.
-        options: further options of the configuration.
     """
     transformers = require("transformers")
     kind, make = {
@@ -69,7 +68,7 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
         "decoder_start_token_id": BOS,
         "forced_eos_token_id": None,
     }
-    return make(kind(**{**settings, **separate, **options}))
+    return make(kind(**settings, **separate))
 
 
 @torch.no_grad()
