@@ -3,6 +3,7 @@
 import os.path
 import re
 from collections.abc import Callable, Sequence
+from glob import glob
 from pathlib import Path
 
 from heed.data.formats.fields import Fields
@@ -116,10 +117,7 @@ def _expand(name: str) -> list[Path]:
     """Return the paths that a pattern matches, or a plain path itself. As in a shell, "*" skips hidden files."""
     if not re.search(WILDCARD, name) or Path(name).exists():
         return [Path(name)]
-    root = Path(Path(name).anchor)
-    is_hidden = Path(name).name.startswith(".")
-    found = root.glob(str(Path(name).relative_to(root)))
-    matches = sorted(path for path in found if path.name.startswith(".") == is_hidden)
+    matches = sorted(map(Path, glob(name, recursive=True)))  # noqa: PTH207  # unlike Path.glob, it skips hidden files
     if not matches:
         raise HeedError(f"{name} matches no file (relative paths start at {Path.cwd()}).")
     return matches

@@ -1,4 +1,4 @@
-"""Read files as bytes. Compressed files are recognised by their first bytes and decompressed."""
+"""Read files as bytes or as lines. Compressed files are recognised by their first bytes and decompressed."""
 
 import bz2
 import lzma
@@ -9,6 +9,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ UNSUPPORTED = {"lz4": "lz4 -d", "zip": "unzip"}
 
 SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
 """Suffixes of compressed files."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 CHUNK = 2**16
 """Bytes read from the disk at a time."""
@@ -147,3 +150,60 @@ def _decompress(chunks: Iterable[bytes], new_stream: Callable[[], Any]) -> Itera
             stream = None if stream.eof else stream
     if stream is not None:
         raise OSError("Compressed file ended before the end-of-stream marker was reached")
+
+
+# ---- lines of text
+
+
+def read_lines(file: Path, advance: Advance) -> Iterator[str]:
+    """Yield the lines of a file. Only "\\n" ends a line; Python's text mode would also split at "\\r".
+
+    Raises:
+        HeedError: naming the line that is not UTF-8.
+    """
+    return chain.from_iterable(_read(file, advance))
+
+
+def _read(file: Path, advance: Advance) -> Iterator[list[str]]:
+    number = 0
+    for content in _whole_lines(file, advance):
+        if number == 0:
+            content = content.removeprefix(BYTE_ORDER_MARK)
+        lines = _decode(content, file, number).split("\n")
+        if not lines[-1]:  # after the last line end
+            lines.pop()
+        number += len(lines)
+        yield lines
+
+
+def _whole_lines(file: Path, advance: Advance) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    for chunk in read_bytes(file, advance):
+        if end := chunk.rfind(b"\n") + 1:
+            yield b"".join([*rest, chunk[:end]])
+            rest = []
+        rest.append(chunk[end:])
+    yield b"".join(rest)
+
+
+def _decode(content: bytes, file: Path, first: int) -> str:
+    """Decode lines that follow the first ``first`` lines of a file; raise a HeedError unless they are UTF-8 text."""
+    try:
+        if b"\0" not in content:
+            return content.decode()
+    except UnicodeDecodeError:
+        pass
+    for number, line in enumerate(content.split(b"\n"), first + 1):
+        if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
+            raise HeedError(
+                f"{file}, line {number:,}: not UTF-8 text, but UTF-16 or binary data (it has a UTF-16 byte order mark "
+                f"or zero bytes). Convert UTF-16 with: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(file))}"
+            )
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            raise HeedError(
+                f"{file}, line {number:,}: not UTF-8 (byte {error.start + 1} is 0x{line[error.start]:02x}). Convert it "
+                f"first, for instance: iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(str(file))}"
+            ) from error
+    raise AssertionError("every line is UTF-8 text")

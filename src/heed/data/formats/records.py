@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heed.data.formats.fields import Fields, RecordFile, read_records
-from heed.data.formats.lines import read_lines
+from heed.data.formats.files import read_lines
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
 from heed.progress import print_line

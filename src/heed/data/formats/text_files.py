@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from heed.data.formats.fields import one_line
-from heed.data.formats.files import FileSource
-from heed.data.formats.lines import read_lines
+from heed.data.formats.files import FileSource, read_lines
 from heed.data.text import BLOCK, Advance, Block
 from heed.errors import HeedError
 
