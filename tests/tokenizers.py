@@ -23,4 +23,4 @@ def train_tokenizer(lines: Iterable[str], *, vocab_size: int, joint: bool = Fals
         eos_id=EOS,
         minloglevel=2,
     )
-    return Tokenizer(model.getvalue(), None if joint else model.getvalue())
+    return Tokenizer([model.getvalue()] * (1 if joint else 2))

@@ -29,7 +29,7 @@ def tokenizer(*lines: str) -> Tokenizer:
         sentence_iterator=iter(lines), model_writer=proto, model_type="char", minloglevel=2, vocab_size=20, **ids,
         hard_vocab_limit=False,
     )  # fmt: skip
-    return Tokenizer(proto.getvalue(), proto.getvalue())
+    return Tokenizer([proto.getvalue()] * 2)
 
 
 @pytest.fixture

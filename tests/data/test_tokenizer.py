@@ -191,7 +191,7 @@ def test_words_with_counts_give_the_model_of_the_sentences(kind: str, normalizat
     settings = TOKENIZER | {"kind": kind, "joint": False, "vocab_size": 310, "normalization": normalization}
     words = WordCounts()
     words.add(Block(sentences, sentences))
-    trained = Tokenizer(*TokenizerTrainer(**settings).train_models(words, pairs=len(sentences)))
+    trained = Tokenizer(TokenizerTrainer(**settings).train_models(words, pairs=len(sentences)))
     model = io.BytesIO()
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences), model_writer=model, model_type=kind, vocab_size=310,

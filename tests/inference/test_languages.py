@@ -40,7 +40,7 @@ def folder(tmp_path: Path, tiny_model: Callable[..., Seq2Seq]) -> Path:
     torch.manual_seed(3)
     network = build_model(tiny_model("transformer").config, src_vocab=60, tgt_vocab=60, joint=True)
     languages = {"src_lang": "en", "tgt_lang": "de"}
-    model_folder.save(tmp_path / "model", network, Tokenizer(model.getvalue(), None), extra=languages)
+    model_folder.save(tmp_path / "model", network, Tokenizer([model.getvalue()]), extra=languages)
     return tmp_path / "model"
 
 

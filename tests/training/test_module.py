@@ -33,7 +33,7 @@ def tokenizer() -> Tokenizer:
     spm.SentencePieceTrainer.train(
         sentence_iterator=iter(["a b c d"]), model_writer=proto, model_type="char", vocab_size=9, minloglevel=2, **ids
     )
-    return Tokenizer(proto.getvalue(), None)
+    return Tokenizer([proto.getvalue()])
 
 
 def build_module(

@@ -122,9 +122,9 @@ _drawing: tuple[Tokenizer, Sequence[BPEDropout], Sequence[Noise | None]]
 """The tokenizer, the BPE-dropout and the noise of this process."""
 
 
-def _start_drawing(models: tuple[bytes, bytes | None], rate: float, noises: Sequence[Noise | None]) -> None:
+def _start_drawing(models: Sequence[bytes], rate: float, noises: Sequence[Noise | None]) -> None:
     global _drawing
-    tokenizer = Tokenizer(*models, threads=1)
+    tokenizer = Tokenizer(models, threads=1)
     _drawing = tokenizer, dropouts(tokenizer, rate), noises
 
 

@@ -227,7 +227,7 @@ class TranslationData(L.LightningDataModule):
         """Token ids of ``texts``, with tags."""
         for name in sets:
             self._check_lengths(name)
-        stores = corpus.train.encode(tokenizer)
+        stores = [part.encode(tokenizer) for part in corpus.train.texts]
         self.train = TrainingPairs(_views(corpus, tokenizer, stores))
         tags = max(len(view.tags) for view in self.train.views)
         src, tgt, pair = np.max([store.longest for store in stores], axis=0).tolist()

@@ -138,10 +138,6 @@ class Planner:
         steps = _split_evenly(rows, tgt_lengths[rows], pool.steps)
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
 
-    def limit_micro_batches(self, device_tokens: int) -> None:
-        """Set ``device_tokens`` if it is "auto" and depends on a GPU's memory."""
-        self.device_tokens = device_tokens
-
     def check_length(self, longest: int) -> None:
         """Raise a HeedError if a pair of ``longest`` source and target tokens, with EOS and padding, is too long."""
         if longest > self.device_tokens:

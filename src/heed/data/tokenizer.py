@@ -24,51 +24,32 @@ class Tokenizer:
     2017, §3). The tags are control pieces of the joint vocabulary. The first tag is the default, see `towards`.
 
     Args:
-        src, tgt: serialized SentencePiece models. ``tgt`` None: ``src`` is a joint model of both languages.
+        models: the serialized SentencePiece models of source and target, or a joint one of both languages.
         threads: number of threads to encode a list of sentences; -1: one per core.
     """
 
-    def __init__(self, src: bytes, tgt: bytes | None, *, threads: int = -1) -> None:
-        self.threads = threads
-        self.joint = tgt is None
-        self.models = src, tgt
-        """The serialized models."""
-        models = [src] if tgt is None else [src, tgt]
-        processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
-        self._src, self._tgt = processors[0], processors[-1]
+    def __init__(self, models: Sequence[bytes], *, threads: int = -1) -> None:
+        self.models, self.threads = tuple(models), threads
+        self.joint = len(models) == 1
         self.hash = hashlib.blake2b(b"".join(models), digest_size=16).hexdigest()
+        processors = [spm.SentencePieceProcessor(model_proto=model) for model in models]
+        self.processors = self._src, self._tgt = processors[0], processors[-1]
+        """The SentencePiece processors of source and target."""
+        self.src_vocab, self.tgt_vocab = (int(processor.get_piece_size()) for processor in self.processors)
+        """Sizes of the vocabularies."""
         pieces = range(FIRST_TAG, self.src_vocab)
         tags = {self._src.id_to_piece(piece): piece for piece in takewhile(self._src.is_control, pieces)}
         self.language_tags = {tag: piece for tag, piece in tags.items() if tag.startswith(LANGUAGE_TAG)}
-        """Ids of the language tags; empty with a single target language."""
+        """Ids of the language tags, such as "<2de>"; empty with a single target language."""
         self.text_tags = {tag: piece for tag, piece in tags.items() if not tag.startswith(LANGUAGE_TAG)}
         """Ids of the tags of training texts (`heed.data.text.Text`)."""
-        self._tag = list(self.language_tags.values())[:1]
-
-    @property
-    def processors(self) -> tuple[spm.SentencePieceProcessor, spm.SentencePieceProcessor]:
-        """The SentencePiece processors of source and target."""
-        return self._src, self._tgt
-
-    @property
-    def src_vocab(self) -> int:
-        """Size of the source vocabulary."""
-        return int(self._src.get_piece_size())
-
-    @property
-    def tgt_vocab(self) -> int:
-        """Size of the target vocabulary."""
-        return int(self._tgt.get_piece_size())
+        self.tag_ids = tuple(self.language_tags.values())[:1]
+        """The id of the tag at the start of every source; empty without tags."""
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The language tags, such as "<2de>"; empty with a single target language."""
+        """The language tags."""
         return tuple(self.language_tags)
-
-    @property
-    def tag_ids(self) -> tuple[int, ...]:
-        """The id of the tag at the start of every source; empty without tags."""
-        return tuple(self._tag)
 
     def encode_src(self, sentences: Sequence[str], *, tagged: bool = True) -> list[list[int]]:
         """Return the ids of source sentences, without BOS and EOS.
@@ -76,7 +57,7 @@ class Tokenizer:
         Args:
             tagged: start every non-empty sentence with the tag of the target language, if there are tags.
         """
-        tags = self._tag if tagged else []
+        tags = self.tag_ids if tagged else ()
         ids: list[list[int]] = self._src.encode(list(sentences), num_threads=self.threads)
         return [[*tags, *sentence] if sentence else [] for sentence in ids]
 
@@ -89,7 +70,7 @@ class Tokenizer:
         """Return a tokenizer that tags sources for a target language, if this language has a tag."""
         other = copy(self)
         if (tag := language_tag(tgt_lang)) in self.language_tags:
-            other._tag = [self.language_tags[tag]]
+            other.tag_ids = (self.language_tags[tag],)
         return other
 
     def decode_tgt(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -116,8 +97,7 @@ class Tokenizer:
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.model``, or ``src.model`` and ``tgt.model``."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, model in zip(_files(joint=self.joint), self.models, strict=False):
-            assert model is not None
+        for name, model in zip(_files(joint=self.joint), self.models, strict=True):
             write_file(folder / name, model, durable=True)
 
     @classmethod
@@ -145,7 +125,7 @@ class Tokenizer:
                     f"{file} was not trained by heed: its ids of pad, unk, bos, eos are {ids} and must be "
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
-        return cls(models[0], None if joint else models[1], threads=threads)
+        return cls(models, threads=threads)
 
 
 def _files(*, joint: bool) -> tuple[str, ...]:

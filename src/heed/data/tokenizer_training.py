@@ -89,11 +89,11 @@ class TokenizerTrainer:
                 expected_seconds=sentences * SECONDS_PER_SENTENCE[self.kind],
             ):
                 train = partial(self.train_models, pairs=len(text), tags=tags)
-                Tokenizer(*text.call_with_words(train, self.max_sentences)).save(folder)
+                Tokenizer(text.call_with_words(train, self.max_sentences)).save(folder)
 
         return Tokenizer.load(build_once(Path(cache_dir) / "tokenizer" / key, build))
 
-    def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> tuple[bytes, bytes | None]:
+    def train_models(self, words: WordCounts, *, pairs: int, tags: Sequence[str] = ()) -> list[bytes]:
         """Train on the words of a sample, and return the models of source and target, see `Tokenizer`.
 
         Args:
@@ -102,8 +102,8 @@ class TokenizerTrainer:
         """
         share = words.pairs / pairs
         if self.joint:
-            return self._train_model(words.src + words.tgt, share, tags), None
-        return self._train_model(words.src, share), self._train_model(words.tgt, share)
+            return [self._train_model(words.src + words.tgt, share, tags)]
+        return [self._train_model(words.src, share), self._train_model(words.tgt, share)]
 
     def _train_model(self, words: Counter[str], share: float, tags: Sequence[str] = ()) -> bytes:
         size = self.auto_vocab_size(words, share) if self.vocab_size == "auto" else self.vocab_size

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from heed.data.directions import Direction
-from heed.data.pairs import StoredPairs
 from heed.data.preparation.training_text import TrainingText
 from heed.data.preparation.workers import Workers
 from heed.data.text import WordCounts
-from heed.data.tokenizer import Tokenizer
 
 Result = TypeVar("Result")
 
@@ -78,7 +76,3 @@ class TrainingTexts:
             for part, weight in zip(self.texts, weights, strict=True):
                 counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
             return workers.call(function, counts)
-
-    def encode(self, tokenizer: Tokenizer) -> list[StoredPairs]:
-        """Return the token ids of each text, see `TrainingText.encode`."""
-        return [part.encode(tokenizer) for part in self.texts]

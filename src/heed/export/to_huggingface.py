@@ -187,9 +187,8 @@ def _save_tokenizer(folder: Path, translator: Translator) -> None:
     for name, content in files.items():
         text = json.dumps(content, ensure_ascii=False, indent=1)
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
-    src, tgt = tokenizer.models
-    (folder / "source.spm").write_bytes(src)
-    (folder / "target.spm").write_bytes(src if tgt is None else tgt)
+    (folder / "source.spm").write_bytes(tokenizer.models[0])
+    (folder / "target.spm").write_bytes(tokenizer.models[-1])
 
 
 def _model_card(translator: Translator, report: Report) -> str:

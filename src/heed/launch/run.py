@@ -279,7 +279,8 @@ def prepare(overrides: Sequence[str]) -> str:
         parts = build_parts(config)
     corpus, tokenizer = _load_text(config, parts)
     lines = []
-    for part, pairs in zip(corpus.train.texts, corpus.train.encode(tokenizer), strict=True):
+    for part in corpus.train.texts:
+        pairs = part.encode(tokenizer)
         src, tgt = pairs.chunk_tokens.sum(axis=0).tolist()
         lines += [
             f"Prepared: {part.text.name}{': ' if part.text.name else ''}{len(pairs):,} pairs with {src:,} source and "

@@ -184,7 +184,7 @@ class TranslationModule(L.LightningModule):
         # On a CPU caches decide, and measurements vary: "auto" is a constant there.
         if self.data.planner.auto and self.device.type == "cuda":
             with self.trainer.precision_plugin.train_step_context():
-                tokens = find_device_tokens(
+                self.data.planner.device_tokens = find_device_tokens(
                     self,
                     lambda batch: self.summed_loss(batch)[0],
                     device=self.device,
@@ -192,7 +192,6 @@ class TranslationModule(L.LightningModule):
                     multiple=self.data.planner.multiple,
                     max_tokens=self.data.step_tokens / self.trainer.world_size,
                 )
-            self.data.planner.limit_micro_batches(tokens)
 
     def on_train_start(self) -> None:
         self.training_began = True
