@@ -186,13 +186,16 @@ def test_the_workers_of_a_killed_process_end(tokenizer: Tokenizer, tmp_path: Pat
 
 def test_a_killed_worker_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SMALL", 0)
-    monkeypatch.setattr(module, "write_clean_text", lambda _, __, ___, workers, ____: workers.call(os.kill_me, 0))
-    monkeypatch.setattr(os, "kill_me", kill_this_process, raising=False)
+    monkeypatch.setattr(module, "write_clean_text", kill_worker)
     with pytest.raises(HeedError, match=r"was killed, probably for lack of memory: .*num_proc"):
         training_text(PAIRS, tmp_path)
 
 
-def kill_this_process(_: int) -> None:
+def kill_worker(*arguments: Any) -> None:
+    list(arguments[3].map([kill_this_process]))
+
+
+def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 

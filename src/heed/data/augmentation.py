@@ -1,8 +1,7 @@
 """Add noise and BPE-dropout to the training pairs, one pool at a time, in a separate process."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import TypeVar
@@ -12,7 +11,7 @@ import numpy as np
 from heed.data.bpe_dropout import BPEDropout
 from heed.data.noise import Noise, add_noise
 from heed.data.pairs import IntArray, Pairs, id_lists
-from heed.data.preparation.workers import start_pool
+from heed.data.preparation.workers import ahead, start_pool
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 
@@ -52,17 +51,12 @@ class Sampler:
         Raises:
             HeedError: if the process was killed.
         """
-        waiting: deque[tuple[Pool, Future[Pairs]]] = deque()
+        if self._process is None:
+            self._process = start_pool(1, _start_drawing, self.tokenizer.models, self.rate, self.noises)
+        submit = self._process.submit
+        drawing = ((pool, submit(_draw, seed, pairs, texts)) for pool, seed, pairs, texts in pools)
         try:
-            for pool, seed, pairs, texts in pools:
-                if self._process is None:
-                    arguments = self.tokenizer.models, self.rate, self.noises
-                    self._process = start_pool(1, _start_drawing, *arguments)
-                waiting.append((pool, self._process.submit(_draw, seed, pairs, texts)))
-                if len(waiting) > AHEAD:
-                    pool, drawn = waiting.popleft()
-                    yield pool, drawn.result()
-            for pool, drawn in waiting:
+            for pool, drawn in ahead(drawing, AHEAD):
                 yield pool, drawn.result()
         except BrokenProcessPool as error:
             raise HeedError(

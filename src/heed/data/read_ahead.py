@@ -1,22 +1,20 @@
 """Prepare batches in a thread while the model trains."""
 
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TypeVar
 
 from torch.utils.data import IterableDataset
 
+from heed.data.preparation.workers import ahead
+
 Item = TypeVar("Item")
 
 
-class _End:
-    """The end of the items."""
-
-
 class ReadAhead(IterableDataset[Item]):
-    """Yields the items of an iterable. A thread prepares up to ``depth`` items in advance.
+    """Yields the items of an iterable, none of them None. A thread prepares up to ``depth`` items in advance.
 
     An exception in the thread is raised in place of its item. The thread ends after the last item, when the iteration
     is abandoned, and at `close`.
@@ -35,18 +33,12 @@ class ReadAhead(IterableDataset[Item]):
         self._thread = thread = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
         try:
             items = iter(self.items)
-
-            def read() -> Item | _End:
-                return next(items, _End())
-
-            waiting = deque(thread.submit(read) for _ in range(self.depth))
-            while True:
+            for reading in ahead((thread.submit(next, items, None) for _ in count()), self.depth):
                 start = time.perf_counter()
-                item = waiting.popleft().result()
+                item = reading.result()
                 self.wait_seconds += time.perf_counter() - start
-                if isinstance(item, _End):
+                if item is None:
                     return
-                waiting.append(thread.submit(read))
                 yield item
         finally:
             thread.shutdown(cancel_futures=True)

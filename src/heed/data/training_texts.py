@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from heed.data.directions import Direction
@@ -75,4 +76,5 @@ class TrainingTexts:
         with Workers.started(max(part.preparation.workers_for(part.clean.chars) for part in self.texts)) as workers:
             for part, weight in zip(self.texts, weights, strict=True):
                 counts.update(part.count_words(max(1, round(at_most * weight / sum(weights))), workers))
-            return workers.call(function, counts)
+            (result,) = workers.map([partial(function, counts)])
+            return result

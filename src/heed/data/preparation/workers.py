@@ -6,14 +6,14 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from heed.errors import MachineError
 
-Argument = TypeVar("Argument")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -56,20 +56,20 @@ class Workers:
     def map(self, tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         """Yield the results of picklable functions in order, holding only a few at a time."""
         if self._pool is None:
-            for task in tasks:
-                yield task()
-            return
-        sent: deque[Future[Result]] = deque()
-        for task in tasks:
-            sent.append(self._pool.submit(task))
-            if len(sent) > self._waiting:
-                yield sent.popleft().result()
-        for future in sent:
-            yield future.result()
+            yield from (task() for task in tasks)
+        else:
+            for future in ahead(map(self._pool.submit, tasks), self._waiting):
+                yield future.result()
 
-    def call(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
-        """Return the result of one call, in a worker if there are any, so that its memory is freed with the worker."""
-        return function(argument) if self._pool is None else self._pool.submit(function, argument).result()
+
+def ahead(items: Iterable[Item], depth: int) -> Iterator[Item]:
+    """Yield the items, always taking ``depth`` more than have been yielded. The items are futures of work that runs."""
+    waiting: deque[Item] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > depth:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def start_pool(processes: int, initializer: Callable[..., None] | None = None, *arguments: Any) -> ProcessPoolExecutor:
