@@ -35,6 +35,11 @@ HEAD_START = 10.0
 """Seconds that the other processes of a run wait for the first one to take the lock."""
 
 
+def cache_key(*content: Any) -> str:
+    """Return a name for an entry that depends on this content."""
+    return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
 def build_once(folder: Path, build: Callable[[Path], None], *, wait_minutes: float = WAIT_MINUTES) -> Path:
     """Return the folder of an entry. If the entry is missing or damaged, build it first.
 

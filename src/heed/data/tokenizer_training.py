@@ -1,6 +1,5 @@
 """Train subword tokenizers on the word counts of a sample of the training text."""
 
-import hashlib
 import io
 import math
 import re
@@ -16,7 +15,7 @@ from typing import Annotated, Literal
 import sentencepiece as spm
 from annotated_types import Interval
 
-from heed.data.cache import build_once
+from heed.data.cache import build_once, cache_key
 from heed.data.text import WordCounts
 from heed.data.tokenizer import Tokenizer
 from heed.data.training_texts import TrainingTexts
@@ -78,8 +77,7 @@ class TokenizerTrainer:
                 "A model of several target languages needs one vocabulary for all languages: set tokenizer.joint=true."
             )
         learned = {name: value for name, value in vars(self).items() if name != "bpe_dropout"}
-        settings = repr((spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags))
-        key = hashlib.blake2b(settings.encode(), digest_size=8).hexdigest()
+        key = cache_key(spm.__version__, THREADS, sorted(learned.items()), text.digest, *tags)
         sentences = min(len(text), self.max_sentences) * 2
 
         def build(folder: Path) -> None:

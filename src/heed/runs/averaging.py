@@ -11,7 +11,7 @@ from torch import Tensor
 from heed.errors import HeedError
 from heed.files import check_regular
 from heed.inference import model_folder
-from heed.inference.model_folder import ModelFolder, check_finite
+from heed.inference.model_folder import ModelFolder, check_architecture, check_finite
 from heed.runs.checkpoints import check_checkpoint_format, check_undamaged
 from heed.runs.config import changed_options, find_config
 
@@ -126,11 +126,9 @@ def mean(states: Iterable[Weights]) -> dict[str, Tensor]:
 
 def _read_weights(sources: Sequence[WeightSource], model: ModelFolder) -> Iterator[Weights]:
     """Read the weights of each source, and check that they have the model's names and shapes."""
-    shapes = {name: tensor.shape for name, tensor in model.model.state_dict().items()}
     for source in sources:
         weights = source.read()
-        if {name: tensor.shape for name, tensor in weights.items()} != shapes:
-            raise HeedError(f"{source.path} holds the weights of another architecture than {source.folder}.")
+        check_architecture(weights, model.model.state_dict(), source.path)
         yield weights
 
 

@@ -14,6 +14,7 @@ from heed.evaluation.metrics import LOWER_IS_BETTER
 from heed.files import check_regular
 from heed.options import format_value
 from heed.runs.config import find_config
+from heed.runs.records import read_csv
 
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.csv"
@@ -108,8 +109,7 @@ def _validation_scores(metrics: Path, names: Iterable[str]) -> dict[int, dict[st
     """Return the measured validation scores with these names, by step."""
     check_regular(metrics)
     try:
-        with metrics.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["valid_bleu"]]
+        rows = [row for row in read_csv(metrics) if row["valid_bleu"]]
         known = [metric for metric in names if rows and rows[0].get(f"valid_{metric}")]
         return {int(row["step"]): {metric: float(row[f"valid_{metric}"]) for metric in known} for row in rows}
     except OSError as error:

@@ -13,6 +13,7 @@ from heed.errors import HeedError
 from heed.runs.checkpoints import METRICS
 from heed.runs.config import CONFIG, GRID, HYDRA_FOLDER, read_overrides
 from heed.runs.differences import compare_with_first
+from heed.runs.records import read_csv
 from heed.runs.results import RESULTS, read_results
 from heed.runs.state import FAILURE, find_state
 
@@ -231,7 +232,6 @@ def _finished(results: Mapping[str, Any]) -> Row:
 
 
 def _unfinished(metrics: Path) -> Row:
-    with metrics.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(metrics)
     bleu = [value for row in rows if row["valid_bleu"] and math.isfinite(value := float(row["valid_bleu"]))]
     return {"steps": int(rows[-1]["step"]) if rows else 0, "valid_bleu": max(bleu, default=None)}

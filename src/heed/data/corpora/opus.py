@@ -4,7 +4,6 @@ mtdata runs as a separate program, because its requirements conflict with heed's
 its own environment. It writes two text files for each corpus, which are read like ``data=files``.
 """
 
-import hashlib
 import json
 import re
 import shlex
@@ -16,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from heed.compat import WINDOWS
-from heed.data.cache import build_once
+from heed.data.cache import build_once, cache_key
 from heed.data.corpora.options import CorpusOptions
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.directions import Direction
@@ -61,9 +60,7 @@ class OpusCorpus(CorpusOptions):
             if not re.fullmatch(r"[A-Za-z]{2,3}(_\w+)*", language):
                 raise HeedError(f"data.{key}={language} must be an ISO 639 code, such as de or deu.")
         self.program = _split_command(self.command)
-        identity = (self.src_lang, self.tgt_lang), self.ids
-        key = hashlib.blake2b(repr(identity).encode(), digest_size=8).hexdigest()
-        self.folder = Path(self.cache_dir) / "opus" / key
+        self.folder = Path(self.cache_dir) / "opus" / cache_key((self.src_lang, self.tgt_lang), self.ids)
 
     def load(self) -> Corpus:
         """Download the corpora unless they are in the cache, read them, and clean the training pairs.

@@ -1,15 +1,14 @@
 """Prepare a training text in the cache: its clean pairs and their token ids."""
 
-import hashlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from heed.compat import usable_cores
-from heed.data.cache import build_once
+from heed.data.cache import build_once, cache_key
 from heed.data.cleaning import CleaningReport
 from heed.data.directions import Direction
 from heed.data.pairs import StoredPairs
@@ -85,7 +84,7 @@ class TrainingText:
         heavier = heavier if rules.cleaning.drop_duplicates else ()
         identity = [source.identity() for source in text.sources]
         leaked = [digests.tobytes() for digests in rules.held_out]
-        key = _digest(identity, replace(rules, held_out=()), leaked, [other.key for other in heavier])
+        key = cache_key(identity, replace(rules, held_out=()), leaked, [other.key for other in heavier])
 
         def check_unchanged() -> None:
             for source, before in zip(text.sources, identity, strict=True):
@@ -139,7 +138,7 @@ class TrainingText:
             with Workers.started(self.preparation.workers_for(self.clean.chars)) as workers:
                 encoding.write_pairs(folder, self.clean, tokenizer, workers)
 
-        folder = self.cache_dir / "encoded" / _digest(self.digest, tokenizer.hash, encoding.SHARD)
+        folder = self.cache_dir / "encoded" / cache_key(self.digest, tokenizer.hash, encoding.SHARD)
         return StoredPairs.load(build_once(folder, build, wait_minutes=self.preparation.wait_minutes))
 
     def _check_room(self, folder: Path, tokenizer: Tokenizer) -> None:
@@ -157,10 +156,6 @@ class TrainingText:
                 f"{folder.parent} has {free / 1e6:,.0f} MB of free space, but preparing {len(self):,} pairs needs "
                 f"about {needed / 1e6:,.0f} MB: make room, or set cache_dir=DIR to a folder on another disk."
             )
-
-
-def _digest(*content: Any) -> str:
-    return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _count_words(text: Path, number: int, bound: int) -> WordCounts:
