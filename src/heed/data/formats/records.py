@@ -5,10 +5,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-from heed.data.formats.fields import Fields, RecordFile, read_records
+from heed.data.formats.fields import RecordFile, read_records
 from heed.data.formats.files import read_lines
 from heed.data.text import Advance, Block
 from heed.errors import HeedError, first_line
@@ -31,80 +30,63 @@ class JsonLines(RecordFile):
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The columns of a table that hold the fields.
-
-    Args:
-        indices: column indices of source, target and score.
-        header: number of columns in the header line; None: no header.
-    """
-
-    indices: tuple[int, ...]
-    header: int | None
-
-    def values(self, row: Sequence[str]) -> list[str] | None:
-        """Return the values of the fields in a row; None for an empty row.
-
-        Raises:
-            HeedError: if the row has too few or too many columns.
-        """
-        if not row:
-            return None
-        if len(row) <= max(self.indices):
-            raise HeedError(
-                f"{len(row)} columns, but column {max(self.indices) + 1} is needed: check data.src_field, "
-                "data.tgt_field and data.score_field."
-            )
-        if self.header and any(row[self.header :]):  # part of a sentence may be in the next column
-            raise HeedError(
-                f"{len(row)} columns, but the first line names {self.header} (a separator inside a sentence?)."
-            )
-        return [row[index] for index in self.indices]
-
-
-def find_columns(file: Path, header: Sequence[str], fields: Fields) -> Columns:
-    """Return the columns of a table, found by number or by name in the first line.
-
-    A table of two columns without either default name is read as source and target, and a line on stderr says so.
-
-    Raises:
-        HeedError: if no column has a field's name, or several have it.
-    """
-    if all(name.isdecimal() and int(name) > 0 for name in fields.names):
-        return Columns(tuple(int(name) - 1 for name in fields.names), header=None)
-    names = [name.strip() for name in header]
-    if len(names) == 2 and fields.names == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
-        print_line(f"{file}: no column is called src or tgt: reading columns 1 and 2 as source and target.")
-        return Columns((0, 1), header=None)
-    if missing := [name for name in fields.names if name not in names]:
-        raise HeedError(
-            f"{file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field and "
-            "data.tgt_field (and data.score_field) to column names of the first line, or to column numbers such as 1 "
-            "and 2 if there is no header."
-        )
-    if repeated := [name for name in fields.names if names.count(name) > 1]:
-        raise HeedError(
-            f"{file}, line 1: several columns are called {repeated[0]!r}: rename all but one, or delete this line and "
-            "choose columns by number."
-        )
-    return Columns(tuple(names.index(name) for name in fields.names), header=len(names))
-
-
-@dataclass(frozen=True)
 class TsvFile(RecordFile):
     """A table with tabs between columns and without quoting: one pair per line. Empty lines are skipped."""
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         rows = self._rows(advance)
         first = next(rows, (1, []))
-        columns = find_columns(self.file, first[1], self.fields)
-        rows = rows if columns.header else chain([first], rows)
-        yield from read_records(rows, columns.values, self.fields, where=f"{self.file}, line")
+        indices, named = self._find_columns(first[1])
+
+        def values(row: Sequence[str]) -> list[str] | None:
+            if not row:
+                return None
+            if len(row) <= max(indices):
+                raise HeedError(
+                    f"{len(row)} columns, but column {max(indices) + 1} is needed: check data.src_field, "
+                    "data.tgt_field and data.score_field."
+                )
+            if named and any(row[named:]):  # part of a sentence may be in the next column
+                raise HeedError(
+                    f"{len(row)} columns, but the first line names {named} (a separator inside a sentence?)."
+                )
+            return [row[index] for index in indices]
+
+        rows = rows if named else chain([first], rows)
+        yield from read_records(rows, values, self.fields, where=f"{self.file}, line")
 
     def _rows(self, advance: Advance) -> Iterator[tuple[int, list[str]]]:
         """Yield each row with the number of its first line. An empty row has no columns."""
         rows = (line.rstrip("\r") for line in read_lines(self.file, advance))
         return enumerate((row.split("\t") if row else [] for row in rows), 1)
+
+    def _find_columns(self, header: Sequence[str]) -> tuple[tuple[int, ...], int]:
+        """Return the indices of the columns with the fields, and the number of columns that the first line names, or 0.
+
+        A table of two columns without either default name is read as source and target, and a line on stderr says so.
+
+        Raises:
+            HeedError: if no column has a field's name, or several have it.
+        """
+        fields = self.fields.names
+        if all(name.isdecimal() and int(name) > 0 for name in fields):
+            return tuple(int(name) - 1 for name in fields), 0
+        names = [name.strip() for name in header]
+        if len(names) == 2 and fields == DEFAULT_NAMES and not set(names) & set(DEFAULT_NAMES):
+            print_line(f"{self.file}: no column is called src or tgt: reading columns 1 and 2 as source and target.")
+            return (0, 1), 0
+        if missing := [name for name in fields if name not in names]:
+            raise HeedError(
+                f"{self.file}, line 1: no column {missing[0]!r} (found: {', '.join(names)!s:.200}): set data.src_field "
+                "and data.tgt_field (and data.score_field) to column names of the first line, or to column numbers "
+                "such as 1 and 2 if there is no header."
+            )
+        if repeated := [name for name in fields if names.count(name) > 1]:
+            raise HeedError(
+                f"{self.file}, line 1: several columns are called {repeated[0]!r}: rename all but one, or delete this "
+                "line and choose columns by number."
+            )
+        return tuple(map(names.index, fields)), len(names)
 
 
 @dataclass(frozen=True)
