@@ -15,6 +15,8 @@ from heed.symbols import BOS, EOS, PAD
 POSITIONS = 1024
 """Positions of the sinusoidal table."""
 
+SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+
 
 def check_supported(model: Seq2Seq) -> Transformer:
     """Return the model if Marian or Pegasus can compute it; otherwise raise a HeedError naming the missing parts."""
@@ -62,11 +64,8 @@ def empty_model(config: TransformerConfig, *, src_vocab: int, tgt_vocab: int, sh
         "scale_embedding": True,
         "init_std": config.d_model**-0.5,
         "tie_word_embeddings": config.tie_embeddings,
-        "pad_token_id": PAD,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": BOS,
         "forced_eos_token_id": None,
+        **SPECIAL_IDS,
     }
     return make(kind(**settings, **separate))
 

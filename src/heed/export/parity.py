@@ -3,7 +3,7 @@
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -37,24 +37,34 @@ Ids = list[list[int]]
 
 
 class ExportedEngine(Engine):
-    """An exported model. Checks need only its greedy search."""
-
-    def check(self, search: Search) -> None:
-        assert isinstance(search, GreedySearch)
+    """An exported model."""
 
     @abstractmethod
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
         """Return log p(target, EOS | source) in nats. Source and target are ids without EOS."""
 
 
-def greedy_hypotheses(rows: Iterable[Sequence[int]], limits: Sequence[int]) -> list[list[Hypothesis]]:
-    """Return the hypothesis of each row of greedy search: its ids up to EOS or the limit, without scores."""
-    cut = [[*row[:limit]] for row, limit in zip(rows, limits, strict=True)]
-    ends = [row.index(EOS) if EOS in row else None for row in cut]
-    return [
-        [Hypothesis(row[:end], log_prob=math.nan, score=math.nan, finished=end is not None)]
-        for row, end in zip(cut, ends, strict=True)
-    ]
+class GreedyEngine(ExportedEngine):
+    """An exported model with greedy search only, as checks need it."""
+
+    max_length: int | None = None
+    """The model's largest number of target positions; None: no limit."""
+
+    @abstractmethod
+    def greedy(self, sources: Sequence[Sequence[int]], limit: int) -> Ids:
+        """Return the most probable ids of each source, at least up to EOS or ``limit`` ids."""
+
+    def check(self, search: Search) -> None:
+        assert isinstance(search, GreedySearch)
+
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+        limits = [search.limit(len(ids) + 1, self.max_length) for ids in sources]
+        rows = [row[:limit] for row, limit in zip(self.greedy(sources, max(limits)), limits, strict=True)]
+        ends = [row.index(EOS) if EOS in row else None for row in rows]
+        return [
+            [Hypothesis(row[:end], log_prob=math.nan, score=math.nan, finished=end is not None)]
+            for row, end in zip(rows, ends, strict=True)
+        ]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
-from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError, first_line
 from heed.export import huggingface_model, require
-from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines, greedy_hypotheses
+from heed.export.parity import CheckSet, GreedyEngine, Ids, Report, compare_engines
 from heed.inference.engine import pad
 from heed.inference.searches import search_settings
 from heed.inference.translator import Translator
@@ -100,7 +99,7 @@ def push(folder: Path, repository: str) -> str:
         raise HeedError(f"{folder} was written but not uploaded to {repository}: {first_line(error)}") from error
 
 
-class HuggingFaceEngine(ExportedEngine):
+class HuggingFaceEngine(GreedyEngine):
     """Runs an exported folder with ``transformers``."""
 
     def __init__(self, folder: Path) -> None:
@@ -126,17 +125,11 @@ class HuggingFaceEngine(ExportedEngine):
                 )
 
     @torch.inference_mode()
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
-        limits = [search.limit(len(ids) + 1, None) for ids in sources]
+    def greedy(self, sources: Sequence[Sequence[int]], limit: int) -> Ids:
         src, mask = pad([[*ids, EOS] for ids in sources], self.model.device)
-        outputs = self.model.generate(
-            input_ids=src,
-            attention_mask=mask.long(),
-            num_beams=1,
-            do_sample=False,
-            max_new_tokens=max(limits),
-        )
-        return greedy_hypotheses(outputs[:, 1:].tolist(), limits)
+        options = {"num_beams": 1, "do_sample": False, "max_new_tokens": limit}
+        found: Tensor = self.model.generate(input_ids=src, attention_mask=mask.long(), **options)
+        return found[:, 1:].tolist()
 
     @torch.inference_mode()
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
@@ -154,10 +147,7 @@ def _generation_config(search: Any) -> Any:
         length_penalty=settings["length_penalty"],
         max_length=huggingface_model.POSITIONS,
         suppress_tokens=[PAD, BOS],
-        pad_token_id=PAD,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        decoder_start_token_id=BOS,
+        **huggingface_model.SPECIAL_IDS,
     )
 
 

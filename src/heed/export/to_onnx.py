@@ -11,17 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from heed import kernels
-from heed.decoding.search import Hypothesis, Search, token_log_probs
+from heed.decoding.search import token_log_probs
 from heed.errors import HeedError
 from heed.export import require
-from heed.export.parity import (
-    CheckSet,
-    ExportedEngine,
-    Report,
-    compare_engines,
-    greedy_hypotheses,
-    write_description,
-)
+from heed.export.parity import CheckSet, GreedyEngine, Ids, Report, compare_engines, write_description
 from heed.export.weights import layers_of
 from heed.inference.engine import pad
 from heed.inference.translator import Translator
@@ -156,7 +149,7 @@ def _write_graph(
     )
 
 
-class OnnxEngine(ExportedEngine):
+class OnnxEngine(GreedyEngine):
     """Runs the two graphs of a model with ONNX Runtime. The model itself only provides sizes."""
 
     def __init__(self, folder: Path, model: Transformer) -> None:
@@ -165,16 +158,15 @@ class OnnxEngine(ExportedEngine):
         self.decoder = runtime.InferenceSession(folder / DECODER)
         self.config, self.max_length = model.config, model.max_target_length
 
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
+    def greedy(self, sources: Sequence[Sequence[int]], limit: int) -> Ids:
         state = self._start(sources)
-        limits = [search.limit(len(ids) + 1, self.max_length) for ids in sources]
         tokens = torch.full((len(sources), 1), BOS)
-        for _ in range(max(limits)):
+        for _ in range(limit):
             token = token_log_probs(self._step(tokens[:, -1], state)).argmax(1, keepdim=True)
             tokens = torch.cat((tokens, token), 1)
             if (tokens == EOS).any(1).all():
                 break
-        return greedy_hypotheses(tokens[:, 1:].tolist(), limits)
+        return tokens[:, 1:].tolist()
 
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
         state = self._start([source])
