@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import numpy as np
@@ -58,15 +58,6 @@ class StepShard:
         return replace(self, micro_batches=tuple((i, batch.pin_memory()) for i, batch in self.micro_batches))
 
 
-class EpochPool(NamedTuple):
-    """A pool with its epoch."""
-
-    epoch: int
-    pool: Pool
-    is_last: bool
-    """Whether it is the last pool of the training."""
-
-
 class StepStream(IterableDataset[StepShard]):
     """Yields this process's shard of each step, from the data module's cursor until ``max_epochs``, if set.
 
@@ -84,29 +75,30 @@ class StepStream(IterableDataset[StepShard]):
 
     def __iter__(self) -> Iterator[StepShard]:
         start = self.data.cursor
-        for place, pairs in self._sampled_pools(*start):
-            shards = self._shards(place, self.data.train.tagged(pairs), start)
+        for pool, pairs in self._sampled_pools(*start):
+            shards = self._shards(pool, self.data.train.tagged(pairs), start)
             yield from map(StepShard.pin_memory, shards) if self.pin_memory else shards
 
-    def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+    def _sampled_pools(self, epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
         """Yield the pools and their sampled pairs, starting with the pool that contains step ``start``."""
         pools = self._pools(epoch, start)
         if self.data.sampler is None:
             return pools
 
-        def seed(place: EpochPool) -> str:
+        def seed(pool: Pool) -> str:
             # A mixture has one endless epoch that repeats its texts.
-            return f"{(self.planner.seed, place.epoch + place.pool.first // len(self.data.train))}"
+            return f"{(self.planner.seed, pool.epoch + pool.first // len(self.data.train))}"
 
         return self.data.sampler.draw(
-            (place, seed(place), pairs, self.data.train.text_of(pairs.rows)) for place, pairs in pools
+            (pool, seed(pool), pairs, self.data.train.text_of(pairs.rows)) for pool, pairs in pools
         )
 
-    def _pools(self, first_epoch: int, start: int) -> Iterator[tuple[EpochPool, Pairs]]:
+    def _pools(self, first_epoch: int, start: int) -> Iterator[tuple[Pool, Pairs]]:
         for epoch, order, end in self._orders(first_epoch, start):
             for pool in self.planner.pools(order, start=start, growth=self.data.growth):
-                yield EpochPool(epoch, pool, pool.stop >= end), order.read(pool.first, pool.stop)
-                if pool.stop >= end:
+                pool = pool._replace(epoch=epoch, is_last=pool.stop >= end)
+                yield pool, order.read(pool.first, pool.stop)
+                if pool.is_last:
                     return
             start = 0
 
@@ -132,7 +124,7 @@ class StepStream(IterableDataset[StepShard]):
             elif start < (steps := order.steps(epochs)):
                 yield 0, order, order.position_of(math.ceil(steps * step_tokens))
 
-    def _shards(self, place: EpochPool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
+    def _shards(self, pool: Pool, pairs: Pairs, start: tuple[int, int]) -> Iterator[StepShard]:
         """Yield this process's shards of the steps of a pool, starting at the cursor ``start``."""
         planner, corpora = self.planner, len(self.data.corpus.train.texts)
         src, tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
@@ -142,21 +134,21 @@ class StepStream(IterableDataset[StepShard]):
             multiple = planner.multiple
             return collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
 
-        steps = planner.cut(place.pool, pairs, seed=(planner.seed, place.epoch))
-        for number, step in enumerate(steps, start=place.pool.first_step):
-            if (place.epoch, number) < start:
+        steps = planner.cut(pool, pairs, seed=(planner.seed, pool.epoch))
+        for number, step in enumerate(steps, start=pool.first_step):
+            if (pool.epoch, number) < start:
                 continue
             rows = np.concatenate(step.micro_batches)
             sentences = np.bincount(texts[rows], minlength=corpora).tolist()
             tokens = np.bincount(texts[rows], tgt[rows], minlength=corpora).astype(int).tolist()
             yield StepShard(
-                epoch=place.epoch,
+                epoch=pool.epoch,
                 step=number,
                 src_tokens=int(src[rows].sum()),
                 tgt_tokens=step.tgt_tokens,
                 padded_tokens=sum(planner.padded_tokens(src[index], tgt[index]) for index in step.micro_batches),
                 micro_batches=tuple((i, batch(index)) for i, index in shard(step, self.rank, self.world_size)),
-                last=place.is_last and step is steps[-1],
+                last=pool.is_last and step is steps[-1],
                 corpora=tuple(zip(sentences, tokens, strict=True)) if self.data.corpus.train.is_mixture else (),
             )
 

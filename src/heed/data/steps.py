@@ -44,6 +44,9 @@ class Pool(NamedTuple):
     """Index of its first step in the order."""
     steps: int
     """Number of steps."""
+    epoch: int = 0
+    is_last: bool = False
+    """Whether the training ends with it."""
 
 
 def shard(step: Step, rank: int, world_size: int) -> list[tuple[int, IntArray]]:
