@@ -101,7 +101,7 @@ class Tokenizer:
             write_file(folder / name, model, durable=True)
 
     @classmethod
-    def load(cls, folder: Path, *, threads: int = -1) -> "Tokenizer":
+    def load(cls, folder: Path) -> "Tokenizer":
         """Read a tokenizer that `save` wrote.
 
         Raises:
@@ -125,7 +125,7 @@ class Tokenizer:
                     f"{file} was not trained by heed: its ids of pad, unk, bos, eos are {ids} and must be "
                     f"{(PAD, UNK, BOS, EOS)}."
                 )
-        return cls(models, threads=threads)
+        return cls(models)
 
 
 def _files(*, joint: bool) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def load(path: str | Path) -> ModelFolder:
         HeedError: if a file is missing or damaged, or the files do not match each other.
     """
     folder = find(Path(path))
-    config, architecture = _read_config(folder)
+    config, architecture = read_config(folder)
     tokenizer = Tokenizer.load(folder)
     build = partial(
         build_model, architecture, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=tokenizer.joint
@@ -148,11 +148,6 @@ def load(path: str | Path) -> ModelFolder:
     return ModelFolder(model.eval(), tokenizer, config)
 
 
-def read_architecture(folder: Path) -> ModelConfig:
-    """Check ``config.yaml`` of a model folder, and return the architecture in it."""
-    return _read_config(folder)[1]
-
-
 def has_shapes_of(model: Seq2Seq, folder: Path) -> bool:
     """Return whether a model folder holds weights with the names and shapes of a model's weights."""
     return not _different_weights(_read_shapes(folder / WEIGHTS), _parameters(model))
@@ -169,7 +164,7 @@ def load_weights(model: Seq2Seq, folder: Path) -> None:
     check_architecture(_read_shapes(path), parameters, path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != _read_config(folder)[0].get(DIGEST, digest):
+    if digest != read_config(folder)[0].get(DIGEST, digest):
         raise HeedError(
             f"{path} is damaged or was changed (it does not have the {DIGEST} of {CONFIG}): copy both again, or remove "
             f"{DIGEST} from {CONFIG} if you changed the weights yourself."
@@ -203,7 +198,7 @@ def check_finite(weights: Mapping[str, Tensor], path: Path) -> None:
             )
 
 
-def _read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
+def read_config(folder: Path) -> tuple[dict[str, Any], ModelConfig]:
     """Return ``config.yaml`` and the architecture in it. Check everything except the search settings."""
     path = folder / CONFIG
     config = read_yaml(path)

@@ -34,7 +34,7 @@ def inherit_architecture(cfg: Config, overrides: Sequence[str]) -> None:
         HeedError: if an override asks for another family of models, other shapes of weights, or another tokenizer.
     """
     folder = model_folder.find(Path(cfg.init_from))
-    parent = model_folder.read_architecture(folder)
+    _, parent = model_folder.read_config(folder)
     given = [match[1] for word in overrides if (match := re.match(r"\+{0,2}([\w./]+)=", word))]
     if chosen := [name for name in given if re.match(r"tokenizer\b", name) and name != "tokenizer.bpe_dropout"]:
         raise HeedError(

@@ -60,7 +60,8 @@ def read_runs(folder: Path) -> list[Row]:
         raise HeedError(f"{folder} holds no runs: `python train.py` makes them in the folder runs.")
     groups: dict[Path | None, list[Row]] = {}
     for row in rows:
-        groups.setdefault(_grid_folder(folder / row["run"]), []).append(row)
+        parent = (folder / row["run"]).parent
+        groups.setdefault(parent if (parent / GRID).is_file() else None, []).append(row)
     for grid, group in groups.items():
         common = set.intersection(*(set(row["overrides"]) for row in group))
         for row in group:
@@ -68,11 +69,6 @@ def read_runs(folder: Path) -> list[Row]:
             row["settings"] = " ".join(own)
             row["varied"] = {name: value for name, _, value in (o.partition("=") for o in own)} if grid else None
     return rows
-
-
-def _grid_folder(run: Path) -> Path | None:
-    """Return the folder of the run's grid, or None for a single run."""
-    return run.parent if (run.parent / GRID).is_file() else None
 
 
 def sort_runs(rows: Sequence[Row], key: str) -> list[Row]:

@@ -1,5 +1,6 @@
 """Write the token ids of a training text's selected pairs, sorted by digest, as Arrow files."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,6 @@ from heed.data.pairs import batch_rows, chunk_size, describe_pairs, shard_file
 from heed.data.preparation.clean_text import CleanText
 from heed.data.preparation.workers import Workers
 from heed.data.tokenizer import Tokenizer
-from heed.files import remove
 from heed.progress import progress_bar
 
 SHARD = 100_000
@@ -22,27 +22,25 @@ SHARD = 100_000
 
 def write_pairs(folder: Path, text: CleanText, tokenizer: Tokenizer, workers: Workers) -> None:
     """Write the ids of a text for `StoredPairs`. Files that an interrupted call has written are reused."""
-    tokenizer_folder, chunk = folder / "tokenizer", chunk_size(len(text))
-    tokenizer.save(tokenizer_folder)
+    chunk = chunk_size(len(text))
     shards = max(1, round(len(text) / SHARD))
     bounds = [*(number * text.bound // shards for number in range(shards)), DIGEST_LIMIT]
     tasks = [
-        partial(_write_shard, shard_file(folder, number), text.folder, tokenizer_folder, low, high, chunk)
+        partial(_write_shard, shard_file(folder, number), text.folder, tokenizer.models, low, high, chunk)
         for number, (low, high) in enumerate(pairwise(bounds))
     ]
     with progress_bar("Encoding", total=len(text), unit="pairs") as bar:
         for pairs in workers.map(tasks):
             bar.update(pairs)
     describe_pairs(folder, chunk)
-    remove(tokenizer_folder)
 
 
-def _write_shard(file: Path, text: Path, tokenizer_folder: Path, low: int, high: int, chunk: int) -> int:
+def _write_shard(file: Path, text: Path, models: Sequence[bytes], low: int, high: int, chunk: int) -> int:
     """Write the ids of the pairs with keys from ``low`` to ``high`` - 1, and return the number of pairs written."""
     if file.exists():
         return 0
     clean = CleanText(text)
-    tokenizer = Tokenizer.load(tokenizer_folder, threads=1)  # one process per core
+    tokenizer = Tokenizer(models, threads=1)  # one process per core
     ids = pa.list_(id_type(tokenizer))
     digests, batches = [], []
     for number in clean.blocks:
