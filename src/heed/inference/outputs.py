@@ -104,16 +104,10 @@ def attention_archive(path: Path, *, compress: bool) -> Iterator[Callable[[str, 
     with replacing(path, into_devices=True) as file, zipfile.ZipFile(file, "w", compression) as archive:
 
         def add(name: str, pair: Attended) -> None:
-            arrays: dict[str, Any] = {
-                "src": np.array(pair.src_pieces),
-                "tgt": np.array(pair.tgt_pieces),
-                "cross": pair.cross,
-                "encoder_self": pair.encoder_self,
-                "decoder_self": pair.decoder_self,
-            }
+            arrays: dict[str, Any] = {"src": np.array(pair.src_pieces), "tgt": np.array(pair.tgt_pieces)}
+            arrays |= {maps.kind: maps.weights for maps in pair.map_sets}
             for kind, array in arrays.items():
-                if array is not None:
-                    with archive.open(f"{name}.{kind}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+                with archive.open(f"{name}.{kind}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
         yield add
