@@ -62,8 +62,9 @@ class SyntheticCorpus(CorpusOptions):
 
         sizes = {"train": self.train, "valid": self.valid, "test": self.test, "long": self.long}
         grammar = hashlib.blake2b(digest_size=16)
-        for file in sorted(Path(synthetic.__file__).parent.glob("*.*")):
-            grammar.update(file.read_bytes())
+        for file in sorted(Path(synthetic.__file__).parent.iterdir()):
+            if file.suffix in (".py", ".toml"):
+                grammar.update(file.read_bytes())
         name = "-".join([grammar.hexdigest(), *map(str, (self.seed, *sizes.values()))])
         folder = build_once(Path(self.cache_dir) / "synthetic" / name, build)
         splits = json.loads((folder / SPLITS).read_text(encoding="utf-8"))
