@@ -12,14 +12,13 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
-from heed.data.cleaning import Cleaning
+from heed.data.cleaning import Cleaning, Rules
 from heed.data.corpora.hub import HubCorpus
 from heed.data.corpus import Corpus
 from heed.data.digests import source_digests
 from heed.data.directions import Direction
 from heed.data.order import EpochOrder, TrainingPairs, View
 from heed.data.pairs import StoredPairs, chunk_size, count_chunk_tokens, unflatten
-from heed.data.preparation.clean_text import Rules
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.steps import Planner, Step
 from heed.data.text import Block, ParallelText, Text

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heed.data import text as module
-from heed.data.cleaning import RULES, Cleaning, CleaningReport
+from heed.data.cleaning import RULES, Cleaning, CleaningReport, Rules
 from heed.data.text import Block, ParallelText
 from heed.errors import HeedError
 from tests.data.corpora import NO_RULES, sentence_pairs, training_text
@@ -129,9 +129,9 @@ def test_the_sizes_of_blocks_and_runs_change_nothing(monkeypatch: pytest.MonkeyP
 def test_pairs_below_the_score_are_dropped() -> None:
     block = Block(["a", "b", "c"], ["x", "y", "z"], [0.5, 0.49, math.nan])
     nothing = np.zeros(0, np.uint64)
-    violated = Cleaning(**NO_RULES).violations(block, nothing, min_score=0.5)
+    violated = Rules(Cleaning(**NO_RULES), 0.5, nothing, False, None).violations(block)
     assert [RULES[rule] if rule < len(RULES) else None for rule in violated] == [None, "low score", "low score"]
-    assert set(Cleaning(**NO_RULES).violations(block, nothing)) == {len(RULES)}
+    assert set(Rules(Cleaning(**NO_RULES), None, nothing, False, None).violations(block)) == {len(RULES)}
 
 
 def test_the_report_as_text() -> None:

@@ -20,14 +20,14 @@ import pytest
 
 from heed.data import cache
 from heed.data.cache import build_once
-from heed.data.cleaning import Cleaning
+from heed.data.cleaning import Cleaning, Rules
 from heed.data.directions import Direction
 from heed.data.formats.text_files import TextFiles
 from heed.data.order import TrainingPairs, View
 from heed.data.pairs import StoredPairs
 from heed.data.preparation import encoding
 from heed.data.preparation import training_text as module
-from heed.data.preparation.clean_text import Rules, write_clean_text
+from heed.data.preparation.clean_text import write_clean_text
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import ParallelText, Text
 from heed.data.tokenizer import Tokenizer
@@ -106,12 +106,11 @@ def write_text(path: Path, pairs: int) -> str:
 PREPARE = """
 import sys
 from pathlib import Path
-from heed.data.cleaning import Cleaning
+from heed.data.cleaning import Cleaning, Rules
 from heed.data.directions import Direction
 from heed.data.formats import text_files
 from heed.data.formats.text_files import TextFiles
 from heed.data.preparation import training_text
-from heed.data.preparation.clean_text import Rules
 from heed.data.text import Text
 from heed.data.tokenizer import Tokenizer
 from tests.data.corpora import NO_RULES

@@ -86,38 +86,6 @@ class Cleaning:
     drop_leaked: bool
     drop_duplicates: bool
 
-    def violations(self, block: Block, held_out: Sequence[Digests], *, min_score: float | None = None) -> Violations:
-        """Return the first rule that each pair violates, among the rules that look at one pair at a time.
-
-        Args:
-            held_out: sorted digests of the held-out sentences that must not be sources. If the pairs are used in both
-                directions, a second array holds the sentences that must not be targets.
-            min_score: drop pairs with a lower score. None: no limit.
-        """
-        violated = np.full(len(block), NO_RULE, dtype=np.uint8)
-
-        def mark(rule: str, mask: npt.NDArray[np.bool_]) -> None:
-            np.putmask(violated, mask & (violated == NO_RULE), RULES.index(rule))
-
-        src, tgt = ([side.strip() for side in sides] for sides in (block.src, block.tgt))
-        lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in (src, tgt)]
-        shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
-        if self.drop_empty:
-            mark("empty", shorter == 0)
-        if self.drop_placeholders:
-            has_word = [np.fromiter((_has_word(text) for text in side), np.bool_, len(side)) for side in (src, tgt)]
-            mark("placeholder", has_word[0] != has_word[1])
-        if self.max_chars is not None:
-            mark("too long", longer > self.max_chars)
-        if self.max_ratio is not None:
-            mark("length ratio", longer + RATIO_SLACK > self.max_ratio * (shorter + RATIO_SLACK))
-        if min_score is not None and block.scores is not None:
-            # A missing score is NaN and fails the threshold.
-            mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= min_score))
-        for sentences, sorted_digests in zip((src, tgt), held_out, strict=False):
-            mark("leaked", are_in(text_digests(sentences), sorted_digests))
-        return violated
-
 
 class Selected(NamedTuple):
     """The clean pairs that remain after removing duplicates and sampling."""
@@ -134,39 +102,80 @@ class Selected(NamedTuple):
     """Positions of the first duplicates."""
 
 
-def deduplicate(
-    digests: Digests, heavier: Sequence[Digests], *, keep_duplicates: bool, at_most: int | None
-) -> Selected:
-    """Drop duplicates, then sample the pairs with the smallest keys. Needs about 30 bytes of memory per pair.
+@dataclass(frozen=True)
+class Rules:
+    """The rules that select pairs.
 
     Args:
-        digests: digests of the clean pairs, in the order of the text. The first of equal pairs is kept.
-        heavier: sorted digests of other texts. A pair that occurs in one of them is a duplicate.
-        keep_duplicates: drop no duplicates.
-        at_most: size of the sample; None: all pairs.
+        min_score: drop pairs with a lower score. None: no limit.
+        held_out: sorted digests of the held-out sentences that must not be sources. If the pairs are used in both
+            directions, a second array holds the sentences that must not be targets.
+        swapped: swap source and target.
+        at_most: sample this many pairs, those with the smallest digests; None: all clean pairs. The sample does not
+            depend on the order of the text, and smaller samples are subsets of larger ones.
     """
-    order = np.argsort(digests, kind="stable")
-    digests = digests[order]
-    is_first = np.ones(len(digests), np.bool_)
-    is_first[1:] = digests[1:] != digests[:-1]
-    if keep_duplicates:
-        # The nth copy of a pair gets its own key, computed from its digest and n, so that keys order all pairs.
-        first = np.maximum.accumulate(np.where(is_first, np.arange(len(digests)), 0))
-        keys = mixed(digests, np.arange(len(digests)) - first)
-        chosen = np.arange(len(digests))
-    else:
-        for others in heavier:
-            is_first &= ~are_in(digests, others)
-        keys, chosen = digests, np.flatnonzero(is_first)
-    dropped, bound = {"duplicate": len(digests) - len(chosen)}, DIGEST_LIMIT
-    if at_most is not None and len(chosen) > at_most:
-        dropped["over max_train"] = len(chosen) - at_most
-        bound = DIGEST_LIMIT if keep_duplicates else int(digests[chosen[at_most]])
-        chosen = chosen[:at_most]
-    rows, keys = order[chosen], keys[chosen]
-    by_row = np.argsort(rows)
-    duplicates = order[:0] if keep_duplicates else np.sort(order[~is_first])[:EXAMPLES_PER_RULE]
-    return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)
+
+    cleaning: Cleaning
+    min_score: float | None
+    held_out: Sequence[Digests]
+    swapped: bool
+    at_most: int | None
+
+    def violations(self, block: Block) -> Violations:
+        """Return the first rule that each pair violates, among the rules that look at one pair at a time."""
+        violated = np.full(len(block), NO_RULE, dtype=np.uint8)
+
+        def mark(rule: str, mask: npt.NDArray[np.bool_]) -> None:
+            np.putmask(violated, mask & (violated == NO_RULE), RULES.index(rule))
+
+        src, tgt = ([side.strip() for side in sides] for sides in (block.src, block.tgt))
+        lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in (src, tgt)]
+        shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
+        if self.cleaning.drop_empty:
+            mark("empty", shorter == 0)
+        if self.cleaning.drop_placeholders:
+            has_word = [np.fromiter((_has_word(text) for text in side), np.bool_, len(side)) for side in (src, tgt)]
+            mark("placeholder", has_word[0] != has_word[1])
+        if self.cleaning.max_chars is not None:
+            mark("too long", longer > self.cleaning.max_chars)
+        if self.cleaning.max_ratio is not None:
+            mark("length ratio", longer + RATIO_SLACK > self.cleaning.max_ratio * (shorter + RATIO_SLACK))
+        if self.min_score is not None and block.scores is not None:
+            # A missing score is NaN and fails the threshold.
+            mark("low score", ~(np.asarray(block.scores, dtype=np.float64) >= self.min_score))
+        for sentences, sorted_digests in zip((src, tgt), self.held_out, strict=False):
+            mark("leaked", are_in(text_digests(sentences), sorted_digests))
+        return violated
+
+    def select(self, digests: Digests, heavier: Sequence[Digests]) -> Selected:
+        """Drop duplicates, then sample the pairs with the smallest keys. Needs about 30 bytes of memory per pair.
+
+        Args:
+            digests: digests of the clean pairs, in the order of the text. The first of equal pairs is kept.
+            heavier: sorted digests of other texts. A pair that occurs in one of them is a duplicate.
+        """
+        order = np.argsort(digests, kind="stable")
+        digests = digests[order]
+        is_first = np.ones(len(digests), np.bool_)
+        is_first[1:] = digests[1:] != digests[:-1]
+        if not self.cleaning.drop_duplicates:
+            # The nth copy of a pair gets its own key, computed from its digest and n, so that keys order all pairs.
+            first = np.maximum.accumulate(np.where(is_first, np.arange(len(digests)), 0))
+            keys = mixed(digests, np.arange(len(digests)) - first)
+            chosen = np.arange(len(digests))
+        else:
+            for others in heavier:
+                is_first &= ~are_in(digests, others)
+            keys, chosen = digests, np.flatnonzero(is_first)
+        dropped, bound = {"duplicate": len(digests) - len(chosen)}, DIGEST_LIMIT
+        if self.at_most is not None and len(chosen) > self.at_most:
+            dropped["over max_train"] = len(chosen) - self.at_most
+            bound = int(digests[chosen[self.at_most]]) if self.cleaning.drop_duplicates else DIGEST_LIMIT
+            chosen = chosen[: self.at_most]
+        rows, keys = order[chosen], keys[chosen]
+        by_row = np.argsort(rows)
+        duplicates = np.sort(order[~is_first])[: EXAMPLES_PER_RULE if self.cleaning.drop_duplicates else 0]
+        return Selected(rows[by_row], keys[by_row], bound, dropped, duplicates)
 
 
 def _has_word(text: str) -> bool:

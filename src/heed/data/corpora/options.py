@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heed.data.cleaning import Cleaning
+from heed.data.cleaning import Cleaning, Rules
 from heed.data.corpus import Corpus, EvaluationSet
 from heed.data.digests import source_digests
 from heed.data.noise import Noise
-from heed.data.preparation.clean_text import Rules
 from heed.data.preparation.training_text import Preparation, TrainingText
 from heed.data.text import Text
 from heed.data.training_texts import TrainingTexts

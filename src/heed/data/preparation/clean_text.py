@@ -18,11 +18,10 @@ from heed.data.cleaning import (
     EXAMPLES_PER_RULE,
     NO_RULE,
     RULES,
-    Cleaning,
     CleaningReport,
     DroppedPair,
     Rows,
-    deduplicate,
+    Rules,
 )
 from heed.data.digests import Digests, pair_digests, set_digest
 from heed.data.preparation.workers import Workers
@@ -36,25 +35,6 @@ SCHEMA = pa.schema([("row", pa.int64()), ("digest", pa.uint64()), ("src", pa.str
 
 SELECTION = "selection.npy"
 """File with two rows: the ascending positions of the selected pairs among the clean pairs, and their keys."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The rules that select pairs.
-
-    Args:
-        cleaning: the cleaning rules.
-        min_score, held_out: see `Cleaning.violations`.
-        swapped: swap source and target.
-        at_most: sample this many pairs, those with the smallest digests; None: all clean pairs. The sample does not
-            depend on the order of the text, and smaller samples are subsets of larger ones.
-    """
-
-    cleaning: Cleaning
-    min_score: float | None
-    held_out: Sequence[Digests]
-    swapped: bool
-    at_most: int | None
 
 
 class CleanText:
@@ -139,12 +119,8 @@ def write_clean_text(
         cleaned = list(workers.map(tasks(bar.update)))
     if not total:
         raise HeedError(f"{', '.join(source.name for source in sources)}: no sentences.")
-    selected = deduplicate(
-        _read_digests(folder, range(len(cleaned))),
-        [text.digests() for text in heavier],
-        keep_duplicates=not rules.cleaning.drop_duplicates,
-        at_most=rules.at_most,
-    )
+    digests = _read_digests(folder, range(len(cleaned)))
+    selected = rules.select(digests, [text.digests() for text in heavier])
     with replacing(folder / SELECTION) as file, file.open("wb") as stream:
         np.save(stream, np.stack([selected.rows.view(np.uint64), selected.keys]))
     clean = [block.violations[NO_RULE] for block in cleaned]
@@ -189,7 +165,7 @@ def _clean_block(path: Path, block: Block, first: int, rules: Rules) -> CleanedB
     if done.exists():
         return CleanedBlock(**json.loads(done.read_text(encoding="utf-8")))
     block = block.swapped() if rules.swapped else block
-    violated = rules.cleaning.violations(block, rules.held_out, min_score=rules.min_score)
+    violated = rules.violations(block)
     clean = np.flatnonzero(violated == NO_RULE)
     kept = block.take(clean.tolist())
     with new_arrow_file(path, SCHEMA) as writer:
