@@ -113,7 +113,7 @@ def planned_batches(options: Options, *, multiple: int) -> list[Batch]:
         batch_tokens=options.step_tokens, device_tokens=10**9, pad_to_multiple=multiple, pool=pairs, seed=1
     )
     pool = Pool(0, pairs, first_step=0, steps=round((tgt_lengths + 1).sum() / options.step_tokens))
-    planned = planner.cut(pool, Pairs(np.arange(pairs), src, tgt), seed=(1,))[:steps]
+    planned = planner.cut(pool, Pairs(np.arange(pairs), src, tgt))[:steps]
     return [
         collate(rows, src, tgt, multiple=multiple).to(options.device) for step in planned for rows in step.micro_batches
     ]

@@ -42,7 +42,7 @@ def _measure(pairs: int, batch_tokens: int, rate: float) -> dict[str, Any]:
     start = time.perf_counter()
     steps = 0
     for pool in planner.pools(order):
-        steps += len(planner.cut(pool, order.read(pool.first, pool.stop), seed=(1, 0)))
+        steps += len(planner.cut(pool, order.read(pool.first, pool.stop)))
     seconds = time.perf_counter() - start
     memory = peak_mib() - before
     share = seconds / (int(src.sum() + tgt.sum()) / rate)

@@ -143,7 +143,7 @@ def numbered_steps(
     order = epoch_order(src, tgt, seed=planner.seed, epoch=epoch)
     for pool in planner.pools(order, start=start):
         pairs = order.read(pool.first, pool.stop)
-        for number, step in enumerate(planner.cut(pool, pairs, seed=(planner.seed, epoch)), pool.first_step):
+        for number, step in enumerate(planner.cut(pool._replace(epoch=epoch), pairs), pool.first_step):
             if number >= start:
                 yield number, step._replace(micro_batches=[pairs.rows[index] for index in step.micro_batches])
 

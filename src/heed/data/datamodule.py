@@ -134,7 +134,7 @@ class StepStream(IterableDataset[StepShard]):
             multiple = planner.multiple
             return collate(index, pairs.src, pairs.tgt, corpus=texts[index], corpora=corpora, multiple=multiple)
 
-        steps = planner.cut(pool, pairs, seed=(planner.seed, pool.epoch))
+        steps = planner.cut(pool, pairs)
         for number, step in enumerate(steps, start=pool.first_step):
             if (pool.epoch, number) < start:
                 continue

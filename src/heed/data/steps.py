@@ -6,7 +6,7 @@ The devices share a step's micro-batches, so a step has the same sentences on an
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -124,19 +124,18 @@ class Planner:
                         yield Pool(first, stop, begin, cut - begin)
                     begin, first = cut, stop
 
-    def cut(self, pool: Pool, pairs: Pairs, *, seed: Sequence[int]) -> list[Step]:
+    def cut(self, pool: Pool, pairs: Pairs) -> list[Step]:
         """Return the steps of a pool. Every pair is in exactly one step.
 
         Args:
             pairs: the pool's pairs. The micro-batches hold indices into them.
-            seed: seed of the order of the steps.
 
         Raises:
             HeedError: if a single pair exceeds ``device_tokens``.
         """
         src_lengths, tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1  # with EOS
         self.check_length(int((self._padded(src_lengths) + self._padded(tgt_lengths)).max()))
-        rng = np.random.default_rng((*seed, pool.first_step))
+        rng = np.random.default_rng((self.seed, pool.epoch, pool.first_step))
         rows = _sort_by_length(rng.permutation(len(pairs)), src_lengths, tgt_lengths)
         steps = _split_evenly(rows, tgt_lengths[rows], pool.steps)
         return [self._cut_step(steps[number], src_lengths, tgt_lengths) for number in rng.permutation(len(steps))]
