@@ -20,8 +20,8 @@ TYPICAL_PAIRS = 30_000
 def settle_auto(cfg: Config, count_pairs: Callable[[], int]) -> dict[str, str]:
     """Give the options that are ``auto`` the values of the nearest number of pairs in the table.
 
-    Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that is
-    limited by steps or time needs no limit of epochs.
+    Numbers are compared by their ratio. ``count_pairs`` is not called if no option of the table is ``auto``. A run that
+    is limited by steps or time needs no limit of epochs.
 
     Returns:
         What was chosen, under "Auto", for the lines before a run; nothing if no option is ``auto``.
