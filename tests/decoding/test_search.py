@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pytest
@@ -17,8 +17,11 @@ from heed.decoding.beam import Beams
 from heed.decoding.search import token_log_probs
 from heed.errors import HeedError
 from heed.kernels import stable_topk
+from heed.layers.attention import HEAD_SCORES, CrossAttentionConfig, SelfAttentionConfig
+from heed.models import build_model
 from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
 from heed.symbols import BOS, EOS, PAD
+from tests.conftest import CONFIGS
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,9 @@ def log_p(model: Seq2Seq, source: list[int], target: list[int]) -> float:
     return float(log_probs[0, range(len(target)), target].sum())
 
 
-def exhaustive(model: TableModel, source: list[int], limit: int, alpha: float) -> list[Hypothesis]:
+def exhaustive(model: Seq2Seq, source: list[int], limit: int, alpha: float, vocab: int = 6) -> list[Hypothesis]:
     """Every sequence there is up to the limit: the finished ones best first, then the cut ones best first."""
-    words = [token for token in range(model.table.shape[1]) if token not in (PAD, BOS, EOS)]
+    words = [token for token in range(vocab) if token not in (PAD, BOS, EOS)]
     finished = [[*words_, EOS] for length in range(limit) for words_ in product(words, repeat=length)]
     cut = [list(words_) for words_ in product(words, repeat=limit)]
     hypotheses = []
@@ -128,6 +131,23 @@ def test_a_wide_beam_is_exhaustive(seed: int, alpha: float, n_best: int, spread:
     found = beam_search(130, alpha=alpha, n_best=n_best, extra=1)(model, *batch_of(sources))
     for source, limit, n_bests in zip(sources, limits, found, strict=True):
         assert_same(n_bests, exhaustive(model, source, limit, alpha)[:n_best])
+
+
+@pytest.mark.parametrize("score", HEAD_SCORES)
+def test_a_wide_beam_is_exhaustive_with_each_score_in_the_transformer(score: str) -> None:
+    scores = {
+        "self_attention": SelfAttentionConfig(kind="qkv", score=score),
+        "cross_attention": CrossAttentionConfig(score=score),
+    }
+    model = build_model(replace(CONFIGS["transformer"], **scores), src_vocab=23, tgt_vocab=6, joint=False)
+    for parameter in model.parameters():  # also those that start at zero or one
+        nn.init.normal_(parameter, std=0.4)
+    model = model.double().eval()
+    sources = [[7, EOS], [5, 22, EOS]]
+    found = beam_search(130, n_best=130, extra=1)(model, *batch_of(sources))
+    for source, n_bests in zip(sources, found, strict=True):
+        assert_same(n_bests, exhaustive(model, source, len(source) + 1, 0.6))
+    assert [hypothesis.tokens for hypothesis in found[0]] != [hypothesis.tokens for hypothesis in found[1]]
 
 
 def plain_beam(model: TableModel, source: list[int], limit: int, beam: int, alpha: float) -> list[Hypothesis]:
