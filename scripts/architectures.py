@@ -16,6 +16,6 @@ ATTENTION = AttentionConfig(
     score="general", reach="global", window=None, order="luong", input_feeding=True, coverage=False, max_source=None
 )
 RNN = RNNConfig(
-    cell="lstm", d_embedding=128, d_model=256, layers=1, residual=False, bidirectional=True, dropout=0.0,
-    dropout_kind="standard", tie_embeddings=True, attention=ATTENTION,
+    cell="lstm", d_embedding=128, d_model=256, layers=1, residual=False, bidirectional=True, reverse_source=False,
+    dropout=0.0, dropout_kind="standard", tie_embeddings=True, attention=ATTENTION,
 )  # fmt: skip

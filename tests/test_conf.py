@@ -94,7 +94,7 @@ def test_a_grid_without_m_says_how_to_start_it(command: Callable[..., tuple[int,
 
 def test_the_classics_have_the_choices_of_their_papers(compose: Compose) -> None:
     expected = {
-        "sutskever2014": {"layers": 4, "cell": "lstm", "bidirectional": False, "score": "none"},
+        "sutskever2014": {"layers": 4, "cell": "lstm", "reverse_source": True, "score": "none"},
         "bahdanau2015": {"layers": 1, "cell": "gru", "bidirectional": True, "score": "additive", "order": "bahdanau"},
         "luong2015": {"layers": 4, "cell": "lstm", "bidirectional": False, "score": "general", "input_feeding": True},
         "vaswani2017": {"encoder_layers": 6, "norm": "post", "norm_kind": "layer", "kind": "sinusoidal"},

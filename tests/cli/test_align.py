@@ -220,6 +220,7 @@ def test_a_model_without_attention_is_refused(
         layers=1,
         residual=False,
         bidirectional=False,
+        reverse_source=False,
         dropout=0.0,
         dropout_kind="standard",
         tie_embeddings=False,

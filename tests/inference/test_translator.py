@@ -265,6 +265,7 @@ def test_attend_without_attention(tokenizer: Tokenizer) -> None:
         layers=1,
         residual=False,
         bidirectional=False,
+        reverse_source=False,
         dropout=0.0,
         dropout_kind="standard",
         tie_embeddings=False,

@@ -23,6 +23,7 @@ RNN: dict[str, list[Any]] = {
     "model.layers": [1, 2],
     "model.residual": ["true", "false"],
     "model.bidirectional": ["true", "false"],
+    "model.reverse_source": ["true", "false"],
     "model.dropout_kind": ["standard", "variational"],
 }
 TINY = ("model.d_embedding=10", "model.d_model=12", "model.dropout=0.1")
@@ -34,6 +35,7 @@ def allowed(row: Mapping[str, Any]) -> bool:
         not (fed and row["model.attention.order"] == "bahdanau")
         and not (covering and row["model/attention"] not in ("concat", "additive"))
         and not (row["model/attention"] == "none" and (fed or row["model.attention.reach"] != "global"))
+        and not (row["model.bidirectional"] == row["model.reverse_source"] == "true")
         and not (row["model.layers"] == 1 and row["model.residual"] == "true")
     )
 
@@ -50,6 +52,7 @@ REFUSED = {
     "model.d_embedding=0": r"model\.d_embedding=0 must be an integer >= 1\.",
     "model.layers=0": r"model\.layers=0 must be an integer in \[1, 1000\]\.",
     "model.layers=1 model.residual=true": r"residual=true has no effect with model\.layers=1: choose",
+    "model.reverse_source=true": r"reverse_source=true contradicts model\.bidirectional=true",
     "model.dropout=1.0": r"model\.dropout=1\.0 must be a number in \[0, 1\)\.",
     "model.dropout_kind=locked": r"model\.dropout_kind=locked must be standard or variational\.",
     "model.attention.score=cosine": r"model\.attention\.score=cosine must be dot or .* or none\.",

@@ -73,6 +73,7 @@ VARIANTS: list[tuple[str, Changes]] = [
         for layers, bidirectional in ((1, True), (2, False))
     ),
     *(("rnn", {"attention": attention}) for attention in ATTENTIONS),
+    ("rnn", {"bidirectional": False, "reverse_source": True}),
     *(
         ("rnn", {"cell": cell, "dropout_kind": "variational", "residual": True, "layers": 3, "attention": looking})
         for cell in ("tanh", "lstm", "gru")

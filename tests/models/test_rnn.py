@@ -34,6 +34,7 @@ CONFIG = RNNConfig(
     layers=2,
     residual=False,
     bidirectional=True,
+    reverse_source=False,
     dropout=0.1,
     dropout_kind="standard",
     tie_embeddings=True,
@@ -98,6 +99,27 @@ def test_encoder_equals_torch_on_each_sentence_alone(cell: str, layers: int, bid
         parts = final if cell == "lstm" else (final,)
         expected = [part.view(layers, 22)[layer] for layer in range(layers) for part in parts]
         assert_close([part[row] for part in memory.final], expected)
+
+
+@pytest.mark.parametrize("score", ["general", "none"])
+def test_a_reversed_source_is_read_backwards_and_keeps_its_place_in_maps(score: str) -> None:
+    forwards = built(replace(CONFIG, bidirectional=False, attention=attention(score)))
+    backwards = built(replace(forwards.config, reverse_source=True))
+    backwards.load_state_dict(forwards.state_dict())
+    src, mask = batch()
+    tgt = torch.randint(PAD + 1, V, (B, T))
+    for row, length in enumerate(LENGTHS):
+        sentence, whole, target = src[row : row + 1, :length], mask[row : row + 1, :length], tgt[row : row + 1]
+        expected = forwards.decode(target, forwards.encode(sentence.flip(1), whole), maps=True)
+        found = backwards.decode(target, backwards.encode(sentence, whole), maps=True)
+        assert_close(found.logits, expected.logits)
+        assert found.attention is not None
+        assert expected.attention is not None
+        if expected.attention.cross is not None:
+            assert found.attention.cross is not None
+            assert_close(found.attention.cross, expected.attention.cross.flip(-1))
+        in_batch = backwards.decode(tgt, backwards.encode(src, mask))
+        assert_close(in_batch.logits[row], found.logits[0])
 
 
 def test_each_direction_hands_over_the_state_it_ended_in() -> None:

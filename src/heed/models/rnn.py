@@ -31,6 +31,7 @@ class Encoder(nn.Module):
     def __init__(self, config: RNNConfig) -> None:
         super().__init__()
         directions = 2 if config.bidirectional else 1
+        self.reverse_source = config.reverse_source
         self.residual = config.residual
         self.dropout = SequenceDropout(config.dropout, variational=config.dropout_kind == "variational")
         self.layers = Stack(
@@ -48,7 +49,10 @@ class Encoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S I"], mask: Bool[Tensor, "B S"], lengths: Int[Tensor, " B"] | None
     ) -> tuple[Float[Tensor, "B S D"], tuple[CellState, ...]]:
-        """Return the top layer's states (zeros at padding), and each layer's final state, directions concatenated."""
+        """Return the top layer's states (zeros at padding), and each layer's final state, directions concatenated.
+
+        The states are in the order of the source, whatever the direction of reading.
+        """
         if lengths is None:
             lengths = mask.sum(1).cpu()  # torch's packing needs them there
         reversal = _reversal(mask)
@@ -57,12 +61,12 @@ class Encoder(nn.Module):
             below = x
             x = self.dropout(x, self.dropout.mask(len(x), x.shape[2], x.device))
             outputs, ends = [], []
-            for direction, layer in enumerate(directions):
-                inputs = x.take_along_dim(reversal, 1) if direction else x
+            for is_backward, layer in enumerate(directions, start=self.reverse_source):
+                inputs = x.take_along_dim(reversal, 1) if is_backward else x
                 start = layer.initial_state(len(x))
                 state_mask = self.dropout.mask(len(x), start[0].shape[1], x.device)
                 out, end = layer(inputs, start, lengths=lengths, mask=state_mask)
-                outputs.append(out.take_along_dim(reversal, 1) if direction else out)
+                outputs.append(out.take_along_dim(reversal, 1) if is_backward else out)
                 ends.append(end)
             x = torch.cat(outputs, 2)
             if self.residual and number:

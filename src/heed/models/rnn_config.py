@@ -102,6 +102,8 @@ class RNNConfig(ModelConfig):
     residual: bool
     """From the second layer on, add a layer's input to its output (Wu et al. 2016, §3.1)."""
     bidirectional: bool
+    reverse_source: bool
+    """An encoder of one direction reads the source backwards (Sutskever et al. 2014, §3.3)."""
     dropout: UnitInterval
     dropout_kind: Literal["standard", "variational"]
     """standard: of the layers' inputs and outputs, with a new mask at every step | variational: also of the recurrent
@@ -114,6 +116,11 @@ class RNNConfig(ModelConfig):
         if self.bidirectional and self.d_model % 2:
             yield (
                 f"model.d_model={self.d_model} must be even: each direction of a bidirectional encoder has half of it."
+            )
+        if self.bidirectional and self.reverse_source:
+            yield (
+                "model.reverse_source=true contradicts model.bidirectional=true, which reads the source in both "
+                "directions: set one of them to false."
             )
         if self.residual and self.layers == 1:
             yield ("model.residual=true has no effect with model.layers=1: choose more layers, or residual=false.")
