@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from heed.launch.multirun import confounders
+from heed.launch.multirun import confounders, draw_scores
 from heed.runs.table import read_runs, runs_table, sort_runs
 from tests import forkserver
 from tests.wandb_file import read_wandb
@@ -51,9 +52,14 @@ def test_a_grid_that_is_a_preset(command: Callable[..., tuple[int, str]], tmp_pa
         {"seed": seed, "module/teacher_forcing": forcing} for seed in ("1", "2") for forcing in ("full", "none")
     ]
     assert len({row["valid_loss"] for row in rows}) == 4
-    runs, seeds = (grid / "sweep.txt").read_text().strip().split("\n\n")
+    runs, seeds, minutes = (grid / "sweep.txt").read_text().strip().split("\n\n")
+    assert re.fullmatch(r"\d+\.\d minutes for 4 jobs", minutes)
     assert runs == runs_table(sort_runs(rows, "valid_bleu"))
     assert [line.split()[0] for line in seeds.splitlines()] == ["module/teacher_forcing", "full", "none"]
+    svg, pdf = draw_scores(grid)
+    for text in ("module/teacher_forcing=full", "module/teacher_forcing=none", "test BLEU, mean"):
+        assert f"<!-- {text}" in svg.read_text()  # matplotlib draws letters, and writes the text beside them
+    assert pdf.read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.full
@@ -98,5 +104,5 @@ def test_a_sweep_whose_jobs_have_two_processes(tmp_path: Path) -> None:
     }
     assert [row["state"][:7] for row in rows] == ["", "", "failed:", "failed:"]
     assert "gradient clipping" in rows[-1]["state"]
-    assert (sweep / "sweep.txt").read_text() == runs_table(rows) + "\n"
+    assert (sweep / "sweep.txt").read_text().startswith(runs_table(rows) + "\n")
     assert runs_table(rows) in done.stderr

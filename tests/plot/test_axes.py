@@ -33,6 +33,18 @@ def test_a_map_has_its_weights_and_pieces() -> None:
     np.testing.assert_array_equal(image.get_array(), attended.cross[0, 2])
 
 
+def test_spreads_have_the_mean_the_standard_deviation_and_the_values() -> None:
+    axes = plot.spreads({"pre": [20.0, 22.0, 24.0], "a$b$": [30.0]}, x="BLEU")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["pre", "a$b$"]
+    for row, (mean, deviation, values) in enumerate([(22, 2, [20, 22, 24]), (30, 0, [30])]):
+        _, _, (bar,) = axes.containers[row]
+        np.testing.assert_allclose(bar.get_segments()[0], [[mean - deviation, row], [mean + deviation, row]])
+        dots = next(line for line in axes.get_lines() if line.get_marker() == "." and line.get_ydata()[0] == row)
+        assert [*dots.get_xdata()] == values
+    top, bottom = axes.get_ylim()
+    assert top > bottom  # the first group is at the top
+
+
 @pytest.mark.parametrize("options", [{"kind": "encoder_self"}, {"layer": 2}, {"head": -6}])
 def test_a_map_that_is_missing_is_an_error(options: dict[str, object]) -> None:
     with pytest.raises(HeedError, match=next(iter(options))):

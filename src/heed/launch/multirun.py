@@ -3,9 +3,11 @@
 import atexit
 import os
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -21,15 +23,20 @@ from heed.launch.compose import Config, compose_with_hydra
 from heed.launch.errors import JobFailedError, failure_reason
 from heed.launch.folder import write_hydra_folder
 from heed.launch.processes import agree_on_folder, detect_launch, leave_process_group
+from heed.plot import spreads
+from heed.plot.canvas import save_figure
 from heed.progress import print_line
 from heed.runs.claim import create
 from heed.runs.folder import write_failure
-from heed.runs.table import read_runs, runs_table, seed_table, sort_runs
+from heed.runs.table import COLUMNS, group_by_setting, read_runs, runs_table, seed_table, sort_runs, without_seed
 from heed.training.callbacks.signals import end_other_processes
 
 LAUNCH_VARIABLES = {"LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 """Environment variables that Lightning sets for the processes of a job. Where they are set, it starts no processes."""
 SWEEP_TABLE = "sweep.txt"
+FIGURES = ("sweep.svg", "sweep.pdf")
+LABEL_WIDTH = 44
+"""Letters in a line of the labels of the figure."""
 GRID_CHOICE = "grid"
 """Stands in the name of a grid's folder for a choice that the grid varies: ``runs/synthetic-grid``."""
 GROUP = "model/attention"
@@ -41,11 +48,13 @@ class Jobs(Callback):
     def __init__(self) -> None:
         self.folder: Path | None = None  # of the grid or study; None in a single run
         self._is_grid = False
+        self._start = 0.0
         self._confounders: list[str] = []
         self._argv: list[str] = []
         self._launch_variables: set[str] = set()
 
     def on_multirun_start(self, config: Config, **_: Any) -> None:
+        self._start = time.time()
         self._is_grid = is_grid = config.sweep is None  # a search has its own folders and tables
         matches = is_grid and config.match is not None and config.match_to is None
         if matches and not config.hydra.launcher._target_.endswith(".BasicLauncher"):
@@ -101,7 +110,8 @@ class Jobs(Callback):
         if self._is_grid:  # after every job, because a later one may end the process
             best_first = sort_runs(read_runs(self.folder), "valid_bleu")
             seeds = seed_table(sort_runs(best_first, "run"), self.folder)
-            tables = [text for text in (runs_table(best_first), seeds, *self._confounders) if text]
+            minutes = f"{(time.time() - self._start) / 60:.1f} minutes for {len(best_first)} jobs"
+            tables = [text for text in (runs_table(best_first), seeds, minutes, *self._confounders) if text]
             (self.folder / SWEEP_TABLE).write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
     def _print_table(self) -> None:
@@ -109,6 +119,26 @@ class Jobs(Callback):
         file = self.folder / SWEEP_TABLE
         if file.exists():
             print(f"\nSweep {file}\n\n{file.read_text(encoding='utf-8')}", file=sys.stderr, end="", flush=True)
+            for path in draw_scores(self.folder):
+                print_line(f"Figure {path}")
+
+
+def draw_scores(folder: Path) -> list[Path]:
+    """Draw the BLEU of each setting of a grid, over its seeds, and return the files; none for a single setting."""
+    lines = group_by_setting(sort_runs(read_runs(folder), "run"))
+    is_tested = all(row["test_bleu"] is not None for line in lines for row in line)
+    score = "test_bleu" if is_tested else "valid_bleu"
+    names = [fill(without_seed(line[0])["settings"] or line[0]["model"], LABEL_WIDTH) for line in lines]
+    groups = {name: [row[score] for row in line] for name, line in zip(names, lines, strict=True)}
+    if len(groups) < 2:
+        return []
+    from matplotlib.figure import Figure
+
+    figure = Figure((7, 1.2 + 0.35 * len(groups)), layout="constrained")
+    spreads(groups, x=f"{COLUMNS[score][0]}, mean ± standard deviation over seeds", ax=figure.subplots())
+    for path in (paths := [folder / name for name in FIGURES]):
+        save_figure(figure, path)
+    return paths
 
 
 def _record_failure(config: Config, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Attention maps and learning curves on matplotlib axes, for notebooks and papers."""
+"""Attention maps, learning curves and scores over seeds on matplotlib axes, for notebooks and papers."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -86,6 +86,26 @@ def curves(
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.legend()
+    return ax
+
+
+def spreads(groups: Mapping[str, Sequence[float]], *, x: str, ax: "Axes | None" = None) -> "Axes":
+    """Draw the mean ± the sample standard deviation of each group, and its values, in rows from top to bottom.
+
+    Args:
+        groups: the values of each group, such as the scores of several seeds, by its name beside the row.
+        x: the name of the values.
+        ax: the axes to draw on; None: those of a new figure.
+    """
+    ax = ax or _new_axes()
+    for row, values in enumerate(groups.values()):
+        deviation = np.std(values, ddof=1) if len(values) > 1 else 0
+        ax.errorbar(np.mean(values), row, xerr=deviation, fmt="o", color="C0", capsize=4)
+        ax.plot(values, [row] * len(values), ".", color="0.5", zorder=3)
+    ax.set_yticks(range(len(groups)), groups, parse_math=False)
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+    ax.grid(axis="x", alpha=0.3)
+    ax.set_xlabel(x)
     return ax
 
 

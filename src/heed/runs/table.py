@@ -107,6 +107,17 @@ def _is_one_grid(rows: Sequence[Row]) -> bool:
     return all(row["varied"] is not None for row in rows) and len({Path(row["run"]).parent for row in rows}) == 1
 
 
+def group_by_setting(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the finished runs of each folder and setting, one for each seed."""
+    groups: dict[tuple[str, ...], dict[int, Row]] = {}
+    for row in rows:
+        if row["seed"] is not None and row["valid_bleu"] is not None:
+            others = [o for o in row["overrides"] if not o.startswith("seed=")]
+            key = (str(Path(row["run"]).parent), str(row["data"]), str(row["model"]), *others)
+            groups.setdefault(key, {}).setdefault(row["seed"], row)
+    return [list(by_seed.values()) for by_seed in groups.values()]
+
+
 def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
     """Format the mean ± standard deviation of BLEU over finished runs of one folder that differ only in their seed.
 
@@ -119,16 +130,10 @@ def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
     Returns:
         A table with a line for each setting with two or more seeds. Empty if there is none.
     """
-    groups: dict[tuple[str, ...], dict[int, Row]] = {}
-    for row in rows:
-        if row["seed"] is not None and row["valid_bleu"] is not None:
-            others = [o for o in row["overrides"] if not o.startswith("seed=")]
-            key = (str(Path(row["run"]).parent), str(row["data"]), str(row["model"]), *others)
-            groups.setdefault(key, {}).setdefault(row["seed"], row)
-    lines = [list(by_seed.values()) for by_seed in groups.values() if len(by_seed) > 1]
+    lines = [line for line in group_by_setting(rows) if len(line) > 1]
     if not lines:
         return ""
-    firsts = [_without_seed(line[0]) for line in lines]
+    firsts = [without_seed(line[0]) for line in lines]
     is_grid = _is_one_grid(firsts)
     columns = [] if is_grid else [("<", "runs", [str(Path(row["run"]).parent) for row in firsts])]
     columns += [("<", *column) for column in _settings_columns(firsts)]
@@ -142,7 +147,8 @@ def seed_table(rows: Sequence[Row], folder: Path, style: str = "text") -> str:
     return _format_columns(columns, style)
 
 
-def _without_seed(row: Row) -> Row:
+def without_seed(row: Row) -> Row:
+    """Return the row without the seed among its settings."""
     settings = " ".join(o for o in row["settings"].split() if not o.startswith("seed="))
     varied = row["varied"] and {name: value for name, value in row["varied"].items() if name != "seed"}
     return row | {"settings": settings, "varied": varied}
