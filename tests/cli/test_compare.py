@@ -267,7 +267,8 @@ def test_the_jobs_of_a_grid_that_differ_in_the_seed_alone_are_runs_of_one_system
         (run / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
     shared = json.dumps(overrides[2:])
     (grid / "multirun.yaml").write_text(f"hydra: {{overrides: {{task: {shared}}}}}")
-    (grid / "sweep.txt").touch()
+    for suffix in ("txt", "svg", "pdf"):
+        (grid / f"sweep.{suffix}").touch()
     found = compare(tmp_path / "out", grid)
     assert [(side["name"], side["seeds"]) for side in found["sides"]] == [
         ("model=rnn", [1, 2]), ("model=transformer", [1, 2])

@@ -17,7 +17,7 @@ from heed.inference.loading import load
 from heed.runs.config import GRID, find_config, read_varied_overrides
 from heed.runs.results import RESULTS, read_results
 
-GRID_FILES = (GRID, "sweep.txt")
+GRID_FILES = (GRID, "sweep.txt", "sweep.svg", "sweep.pdf")
 """Files between the jobs in the folder of a grid."""
 
 
