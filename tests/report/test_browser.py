@@ -114,12 +114,30 @@ def test_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
         assert found["upright"] == 2  # the sentence does not fit on one line beside the other model
 
 
-USE_RUN_PAGE = """
+SAVE_FIGURES = """
 <script>
-const errors = [], blobs = [];
+const errors = [], blobs = [], printed = [];
 addEventListener("error", event => errors.push(event.message));
 URL.createObjectURL = blob => { blobs.push(blob); return "data:,"; };
-setTimeout(async () => {
+window.print = () => {
+  printed.push(document.querySelector("[data-printed]").shadowRoot.innerHTML);
+  dispatchEvent(new Event("afterprint"));
+};
+const saved = async () => {
+  document.querySelectorAll(".save").forEach(button => button.click());
+  const texts = await Promise.all(blobs.map(blob => blob.text()));
+  const parsed = texts.map(text => new DOMParser().parseFromString(text, "image/svg+xml"));
+  return {
+    saved: parsed.map(svg => svg.querySelector("parsererror") ? "broken" : svg.documentElement.tagName),
+    coloured: texts.every(text => /stroke="rgb|fill="rgb/.test(text) && !text.includes("var(--")),
+    texts: parsed.map(svg => [...svg.querySelectorAll("text")].map(each => each.textContent)),
+    printed: printed.length, left: document.querySelectorAll("[data-printed]").length, name: document.title,
+    outside: parsed.flatMap(svg => [...svg.querySelectorAll("svg > svg")].filter(track =>
+      +track.getAttribute("x") < 0 || +track.getAttribute("x") + +track.getAttribute("width") > +svg.documentElement.getAttribute("width") + 1)).length,
+  };
+};
+"""
+USE_RUN_PAGE = SAVE_FIGURES + """setTimeout(async () => {
   const chart = () => document.querySelector(".chart"), slider = document.querySelector("input[type=range]");
   const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   const translation = () => document.querySelector(".translation").textContent;
@@ -135,11 +153,7 @@ setTimeout(async () => {
   slider.dispatchEvent(new Event("input"));
   found.first = [translation(), weights(), outputs()];
   found.marked = [...document.querySelectorAll("details li:nth-child(2) ins")].map(each => each.textContent)[0];
-  document.querySelectorAll(".save").forEach(button => button.click());
-  const texts = await Promise.all(blobs.map(blob => blob.text()));
-  const parsed = texts.map(text => new DOMParser().parseFromString(text, "image/svg+xml"));
-  found.saved = parsed.map(svg => svg.querySelector("parsererror") ? "broken" : svg.documentElement.tagName);
-  found.coloured = texts.every(text => /stroke="rgb|fill="rgb/.test(text) && !text.includes("var("));
+  Object.assign(found, await saved());
   parent.postMessage(JSON.stringify({ errors, ...found }), "*");
 }, 400);
 </script></body>"""
@@ -157,5 +171,30 @@ def test_the_page_of_a_run_can_be_used_with_the_keyboard(tmp_path: Path) -> None
     assert found["first"][2] == ["step 20", "step 20"], "the sliders of translations and maps move together"
     assert found["first"][1] != found["last"][1]
     assert found["marked"] == "40"
-    assert found["saved"] == ["svg"] * 7
+    assert found["saved"] == ["svg"] * found["printed"] == ["svg"] * 7
     assert found["coloured"]
+    assert found["left"] == 0
+
+
+SAVE_ALL = (
+    SAVE_FIGURES
+    + """
+setTimeout(async () => parent.postMessage(JSON.stringify({ errors, ...await saved() }), "*"), 400);
+</script></body>"""
+)
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_each_figure_of_a_comparison_is_saved_with_its_texts(tmp_path: Path, width: int) -> None:
+    html = compare_page()
+    found = measure(html, tmp_path, width=width, script=SAVE_ALL)
+    assert found["errors"] == []
+    figures = html.count('class="plot"') + html.count('<svg class="map"')
+    assert found["saved"] == ["svg"] * found["printed"] == ["svg"] * figures
+    assert found["coloured"]
+    assert found["left"] == found["outside"] == 0
+    assert found["name"].startswith("Comparison of ")
+    by_title = {texts[0]: " ".join(texts) for texts in found["texts"]}
+    assert {"Differences in BLEU", "Differences in chrF", "BLEU by Phenomenon"} <= {*by_title}
+    for part in ("a-transformer-with-a-rather-long-name", "rnn", "pronoun", "90.0 %"):
+        assert part in by_title["Contrastive accuracy in per cent"]

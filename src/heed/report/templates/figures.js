@@ -1,12 +1,11 @@
-/* Figures that are drawn from data: line charts and heat maps, each with a button that saves it as SVG. */
+/* Figures, each with buttons that save it as SVG and PDF. Line charts and heat maps are drawn from data. */
 
-/* A figure element: title, content, button. `draw` gets the width and returns the content. Call `redraw` when the figure is on
+/* A figure element: title, content, buttons. `draw` gets the width and returns the content. Call `redraw` when the figure is on
    the page; it is called again when the width changes. */
 function figure(title, unit, draw) {
   const body = make("div", { class: "drawing" });
   const element = make("figure", {},
-    make("figcaption", {}, make("h3", {}, title, " ", make("small", {}, unit)),
-      make("button", { type: "button", class: "save", "aria-label": `Save “${title}” as SVG`, onclick: () => saveSvg(body.querySelector("svg"), title, unit) }, "SVG")),
+    make("figcaption", {}, make("h3", {}, title, " ", make("small", {}, unit)), saveButtons(title, () => picture(body.querySelector("svg"), title, unit))),
     body);
   let width;
   element.redraw = () => {
@@ -17,16 +16,21 @@ function figure(title, unit, draw) {
   return element;
 }
 
-/* Save an SVG with its computed colours and fonts, in the light theme and under its title. */
-function saveSvg(svg, title, unit) {
+function saveButtons(title, draw) {
+  const button = (kind, save) => make("button", { type: "button", class: "save", "aria-label": `Save “${title}” as ${kind}`, onclick: () => save(draw(), title) }, kind);
+  return make("span", { class: "saves" }, button("SVG", saveSvg), button("PDF", savePdf));
+}
+
+/* A copy of an SVG with its computed colours and fonts, in the light theme and under its title. */
+function picture(svg, title, unit) {
   const root = document.documentElement, theme = root.dataset.theme;
   root.dataset.theme = "light";
   const copy = svg.cloneNode(true), originals = [svg, ...svg.querySelectorAll("*")], copies = [copy, ...copy.querySelectorAll("*")];
   originals.forEach((original, i) => {
     const style = getComputedStyle(original);
-    for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "font-family", "font-size", "text-anchor"])
+    for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "font-family", "font-size", "text-anchor", "opacity"])
       copies[i].setAttribute(name, style.getPropertyValue(name));
-    copies[i].removeAttribute("class");
+    for (const name of ["class", "style"]) copies[i].removeAttribute(name);
   });
   if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
   copy.querySelector("[data-cursor]")?.remove();
@@ -35,10 +39,77 @@ function saveSvg(svg, title, unit) {
   for (const [name, value] of Object.entries(attributes)) copy.setAttribute(name, value);
   copy.prepend(make("svg:rect", { y: -head, width, height: height + head, fill: "#fff" }),
     make("svg:text", { x: 8, y: 18 - head, "font-family": "sans-serif", "font-size": 14, "font-weight": 600 }, unit ? `${title}, ${unit}` : title));
-  const name = `${title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.svg`;
-  const url = URL.createObjectURL(new Blob([copy.outerHTML], { type: "image/svg+xml" }));
-  make("a", { href: url, download: name }).click();
+  return copy;
+}
+
+const fileName = title => title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-");
+function saveSvg(svg, title) {
+  const url = URL.createObjectURL(new Blob([svg.outerHTML], { type: "image/svg+xml" }));
+  make("a", { href: url, download: `${fileName(title)}.svg` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/* Print nothing but the figure, on a page of its size. The shadow keeps the styles of the page out. */
+function savePdf(svg, title) {
+  const host = make("div"), name = document.title, size = ["width", "height"].map(side => `${Math.ceil(svg.getAttribute(side)) + 1}px`);
+  host.attachShadow({ mode: "open" }).append(svg);
+  svg.style.display = "block";
+  host.append(make("style", {}, `@page { size: ${size.join(" ")}; margin: 0 } @media print { body > :not([data-printed]) { display: none } }`));
+  host.dataset.printed = "";
+  document.body.append(host);
+  document.title = fileName(title);
+  addEventListener("afterprint", () => { host.remove(); document.title = name; }, { once: true });
+  print();
+}
+
+/* The lines of a text as the page breaks them: the letters of each, and the box of its first letter. */
+function linesOf(node) {
+  const lines = [];
+  for (const { 0: letter, index } of node.data.trimEnd().matchAll(/.\p{M}*/gsu)) {
+    const range = document.createRange();
+    range.setStart(node, index);
+    range.setEnd(node, index + letter.length);
+    const box = range.getBoundingClientRect();
+    if (lines.length && box.top < lines.at(-1).box.bottom - 2) lines.at(-1).text += letter;
+    else if (letter.trim()) lines.push({ text: letter, box });
+  }
+  return lines;
+}
+
+/* The picture of a dot plot, whose rows are HTML, with the names of its colours below it. */
+function plotPicture(plot, title) {
+  const margin = 12, box = plot.getBoundingClientRect(), { top, height } = box, left = box.left - margin;
+  const names = plot.querySelector("[class^=side-]") ? [...plot.closest("section").querySelectorAll(".legend li")] : [];
+  const svg = make("svg:svg", { width: box.width + 2 * margin, height: height + 22 * names.length });
+  for (const track of plot.querySelectorAll(".track")) {
+    const copy = track.cloneNode(true), box = track.getBoundingClientRect();
+    for (const [name, value] of Object.entries({ x: box.left - left, y: box.top - top, width: box.width, height: box.height, overflow: "visible" })) copy.setAttribute(name, value);
+    copy.removeAttribute("class");
+    svg.append(copy);
+  }
+  for (const element of plot.querySelectorAll(".label, .label small, .values span")) {
+    const style = `fill: var(--${element.matches("small, .component") ? "soft" : "ink"}); font-size: ${getComputedStyle(element).fontSize}`;
+    for (const node of element.childNodes) if (node.nodeType === Node.TEXT_NODE)
+      for (const { text, box } of linesOf(node)) svg.append(make("svg:text", { x: box.left - left, y: box.bottom - .24 * box.height - top, style }, text));
+  }
+  names.forEach((item, i) => svg.append(make("svg:g", { class: item.className }, make("svg:circle", { cx: margin + 6, cy: height + 22 * i + 11, r: 4.5 }),
+    make("svg:text", { x: margin + 18, y: height + 22 * i + 15 }, item.textContent))));
+  plot.append(svg);   // for its styles
+  const copy = picture(svg, title);
+  svg.remove();
+  return copy;
+}
+
+/* Give buttons to the figures that the page has from the start. */
+function addSaveButtons() {
+  for (const plot of document.querySelectorAll(".plot")) {
+    const title = plot.getAttribute("aria-label");
+    plot.before(saveButtons(title, () => plotPicture(plot, title)));
+  }
+  for (const map of document.querySelectorAll("svg.map")) {
+    const title = map.getAttribute("aria-label");
+    map.closest(".scroll").after(saveButtons(title, () => picture(map, title)));
+  }
 }
 
 /* At most `most` round numbers within the range. */
