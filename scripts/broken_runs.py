@@ -106,6 +106,16 @@ def each(function: Callable[[str], str]) -> Change:
     return lambda lines, _: ([*map(function, lines[0])], [*map(function, lines[1])])
 
 
+def cut(share: float) -> Change:
+    """Cut some targets to a third of their words."""
+
+    def change(lines: Lines, rng: random.Random) -> Lines:
+        words = [tgt.split() for tgt in lines[1]]
+        return lines[0], [" ".join(tgt[: len(tgt) // 3 + 1] if rng.random() < share else tgt) for tgt in words]
+
+    return change
+
+
 def other_script(lines: Lines, _: random.Random) -> Lines:
     """Write the targets in Cyrillic letters."""
     return lines[0], ["".join(chr(0x430 + ord(c) % 32) if c.isalpha() else c for c in line) for line in lines[1]]
@@ -177,6 +187,10 @@ BROKEN = {
         "`search.max_length_factor=0.4`",
         ["length_limit"],
         ["search.max_length_factor=0.4", "search.max_length_extra=1"],
+    ),
+    "cut targets": Case("targets cut to a third", ["short_targets", "cleaning"], change=cut(1.0)),
+    "some cut targets": Case(
+        "half of the targets cut to a third", ["short_targets", "short_translations"], change=cut(0.5)
     ),
     "short sentences": Case("`data.cleaning.max_chars=25`", ["short_text", "cleaning"], ["data.cleaning.max_chars=25"]),
     "dropout": Case("`model.dropout=0.9`", ["dropout"], ["model.dropout=0.9"]),

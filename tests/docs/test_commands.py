@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from heed.cli import build_parser
 from heed.cli import main as heed
 from heed.launch.configuration import dry_run
+from heed.runs.config import read_config
 
 # Smaller than debug=smoke, because these commands differ only in the data they read.
 FAST = ["debug=smoke", "trainer=cpu", "trainer.max_steps=2", "trainer.validate_every=2", "schedule.warmup_steps=1",
@@ -81,11 +82,14 @@ def test_commands_are_found() -> None:
 @pytest.mark.parametrize("words", TRAIN, ids=" ".join)
 @pytest.mark.docs
 @pytest.mark.full
-def test_train_composes(compose: Callable[..., DictConfig], tmp_path: Path, words: list[str]) -> None:
+def test_train_composes(
+    compose: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
     """The options are composed and every part is built; of a sweep, each job."""
     overrides = [word for word in words if "=" in word and not word.startswith(("hydra.", "resume=runs/"))]
+    write_files(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     if "--config-dir" in words:
-        write_preset(tmp_path)
         overrides.append(f"hydra.searchpath=[file://{tmp_path}/my_conf]")
     if any(word.startswith("sweep=") for word in overrides):
         overrides = [word for word in overrides if "(" not in word]  # ranges of a search
@@ -184,6 +188,40 @@ def test_the_course_assignment(command: Callable[..., tuple[int, str]], capsys: 
     assert Path("curves.pdf").exists()
 
 
+SMALLER = {"model.encoder_layers": "1,2", "trainer.max_steps": "1,2", "+callbacks.norm.every": "1"}
+"""Values in place of those of the page."""
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_the_how_to_page(
+    command: Callable[..., tuple[int, str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """All commands, with few sentences and steps, and what their files and callbacks do."""
+    write_files(tmp_path)
+    write_data(["train.en", "train.de", "valid.en", "valid.de", "test.en", "test.de", "more.de"])
+    for program, *words in commands((ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")):
+        if words[0] == "train":
+            given = dict(map(_split, words[1:]))
+            fast = [word for word in [*FAST, *FEW * ("data" not in given)] if _split(word)[0] not in given]
+            smaller = (f"{name}={SMALLER.get(name, value)}" if value else name for name, value in given.items())
+            status, output = command(*smaller, *fast)
+            assert status == 0, output
+        elif program == "heed":
+            expanded = ([*map(str, Path().glob(word))] if "*" in word else [word] for word in words)
+            assert heed([word for each in expanded for word in each]) == 0, capsys.readouterr().err
+    runs = {path.parent.name: path for path in Path("runs").glob("*/*") if (path / "results.json").exists()}
+    corpora = json.loads((runs["forward"] / "results.json").read_text(encoding="utf-8"))["corpora"]
+    assert {*corpora} == {"genuine", "synthetic"}
+    assert len(Path("more.en").read_text(encoding="utf-8").splitlines()) == 40
+    norms = [path.read_text(encoding="utf-8") for path in Path("runs").glob("*/*/weight_norm.txt")]
+    assert [len(text.splitlines()) for text in norms] == [2]
+    optimizers = [read_config(path.parent)["optimizer"] for path in Path("runs").glob("*/*/config.yaml")]
+    assert [found["lr"] for found in optimizers if found["_target_"] == "my_optimizers.SignSGD"] == [3e-4]
+    layers = [read_config(path.parent)["model"] for path in Path("runs").glob("*/*/*/config.yaml")]
+    assert {(m["encoder_layers"], m["decoder_layers"]) for m in layers if "encoder_layers" in m} >= {(1, 1), (2, 2)}
+
+
 @pytest.mark.slow
 @pytest.mark.full
 def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
@@ -194,13 +232,15 @@ def test_results_json_has_the_documented_keys(run: Callable[..., Path]) -> None:
     assert tables == [set(results), set(results["valid"])]
 
 
-def write_preset(folder: Path) -> None:
-    """Write the preset of the tutorial."""
-    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    preset = re.findall(r"^```yaml\n(.*?)^```$", tutorial, re.DOTALL | re.MULTILINE)[0]
-    file = folder / "my_conf" / "experiment" / "mine.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(preset, encoding="utf-8")
+def write_files(folder: Path) -> None:
+    """Write the files of the user that the pages show."""
+    for name in ("tutorial", "how-to"):
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        shown = re.findall(r"`(my_[\w/]+\.(?:py|yaml))`:\n\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+        assert shown
+        for path, text in shown:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
 
 
 def write_data(words: list[str]) -> None:

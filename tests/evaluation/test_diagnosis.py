@@ -8,11 +8,12 @@ import pytest
 from heed.evaluation.diagnosis import AT_VALIDATION, BEFORE_TRAINING, SENTENCES, Facts, diagnose, symptom_shares
 from heed.evaluation.parallel_text import Fault, Sides
 
-NO_SYMPTOMS = {"source language": 0.0, "copied source": 0.0, "repeats": 0.02, "same": 0.01}
+NO_SYMPTOMS = {"empty": 0.0, "too short": 0.01, "source language": 0.0, "copied source": 0.0, "repeats": 0.02,
+               "same": 0.01}  # fmt: skip
 GOOD = Facts(
     family="transformer", dropout=0.1, adam=True, fine_tuned=False, pairs=30_000, chars=3_600_000, vocab=7_500,
     warmup_steps=400, planned_steps=6_000, batch_tokens=1_500, steps_per_epoch=300, unigram_nll=6.5, cut=0.0,
-    beyond=0.0, unknown=0.001, dropped=0.02, text=Sides([], []), valid=Sides([], []),
+    beyond=0.0, unknown=0.001, dropped=0.02, target_length=0.95, text=Sides([], []), valid=Sides([], []),
     faults=[Fault("untranslated", 0.001, [3])],
 )  # fmt: skip
 TRAINED = {
@@ -32,6 +33,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "warm_up": {"warmup_steps": 4_000},
     "vocabulary": {"vocab": 32_000},
     "length_limit": {"cut": 0.8},
+    "short_targets": {"target_length": 0.5},
     "short_text": {"beyond": 0.6},
     "unknown_characters": {"unknown": 0.2},
     "high_learning_rate": {**STUCK, "peak_lr": 0.1},
@@ -43,6 +45,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "few_pairs": {**NOT_TRANSLATING, "pairs": 3_000, "best_step": 5_000, "best_loss": 4.4},
     "does_not_translate": {**NOT_TRANSLATING, "best_step": 5_000, "best_loss": 4.4},
     "source_language": {"symptoms": {**NO_SYMPTOMS, "source language": 0.4}},
+    "short_translations": {"symptoms": {**NO_SYMPTOMS, "empty": 0.1, "too short": 0.3}},
     "undertrained": {"symptoms": {**NO_SYMPTOMS, "repeats": 0.4}},
     "padding": {"padding": 0.7},
     "skipped_steps": {"skipped": 900},

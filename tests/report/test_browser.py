@@ -132,12 +132,16 @@ const saved = async () => {
     coloured: texts.every(text => /stroke="rgb|fill="rgb/.test(text) && !text.includes("var(--")),
     texts: parsed.map(svg => [...svg.querySelectorAll("text")].map(each => each.textContent)),
     printed: printed.length, left: document.querySelectorAll("[data-printed]").length, name: document.title,
-    outside: parsed.flatMap(svg => [...svg.querySelectorAll("svg > svg")].filter(track =>
-      +track.getAttribute("x") < 0 || +track.getAttribute("x") + +track.getAttribute("width") > +svg.documentElement.getAttribute("width") + 1)).length,
+    outside: parsed.flatMap(svg => [...svg.querySelectorAll("svg > svg")].filter(track => {
+      const [x, width] = ["x", "width"].map(name => +track.getAttribute(name));
+      return x < 0 || x + width > +svg.documentElement.getAttribute("width") + 1;
+    })).length,
   };
 };
 """
-USE_RUN_PAGE = SAVE_FIGURES + """setTimeout(async () => {
+USE_RUN_PAGE = (
+    SAVE_FIGURES
+    + """setTimeout(async () => {
   const chart = () => document.querySelector(".chart"), slider = document.querySelector("input[type=range]");
   const press = (element, key) => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   const translation = () => document.querySelector(".translation").textContent;
@@ -157,6 +161,7 @@ USE_RUN_PAGE = SAVE_FIGURES + """setTimeout(async () => {
   parent.postMessage(JSON.stringify({ errors, ...found }), "*");
 }, 400);
 </script></body>"""
+)
 
 
 def test_the_page_of_a_run_can_be_used_with_the_keyboard(tmp_path: Path) -> None:

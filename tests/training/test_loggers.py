@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,14 @@ def test_wandb_has_the_metrics_of_metrics_csv_and_more(finished: FinishedRun) ->
 
     assert logged.summary["results"] == json.loads((folder / "results.json").read_text())
     assert logged.summary["results"]["test"]["bleu_signature"].startswith("nrefs:1|")
+
+
+def test_an_offline_run_prints_the_command_that_uploads_it(finished: FinishedRun) -> None:
+    (line,) = (line for line in finished.printed.splitlines() if line.startswith("Upload:"))
+    _, program, command, folder = shlex.split(line)
+    assert (program, command) == ("wandb", "sync")
+    (written,) = finished.folder.glob("wandb/offline-run-*")
+    assert (finished.folder.parents[2] / folder).samefile(written)
 
 
 def test_two_loggers_have_the_same_losses(finished: FinishedRun) -> None:

@@ -37,6 +37,7 @@ class Facts:
     beyond: float  # fraction of the references that are longer than every training target
     unknown: float  # largest fraction of unknown characters among the pieces of a text
     dropped: float  # fraction of the training pairs that cleaning dropped
+    target_length: float  # characters per source character of the training text, divided by that of the validation set
     text: Sides  # a sample of the training text; empty for several directions
     valid: Sides
     faults: Sequence[Fault]  # of the sample
@@ -54,6 +55,11 @@ class Facts:
     padding: float = 0.0  # fraction of all token positions
     skipped: int = 0  # steps without a finite loss and gradient
     ends: bool = False  # whether this is the last validation
+
+    @property
+    def short(self) -> float:
+        """Fraction of the translations that are empty, or less than half as long as the reference."""
+        return self.symptoms["empty"] + self.symptoms["too short"]
 
 
 def symptom_shares(text: Sides, valid: Sides, translations: Sequence[str]) -> dict[str, float]:
@@ -84,14 +90,19 @@ def _is_stuck(run: Facts) -> bool:
     return run.step >= run.warmup_steps + 200 and run.dropout < 0.6 and inf > run.nll > run.unigram_nll - 0.3
 
 
+def _has_faults(run: Facts) -> bool:
+    """Return whether a part of the training text has faults."""
+    return any(fault.share >= 0.02 for fault in run.faults)
+
+
 def _is_explained(run: Facts) -> bool:
     """Return whether something that is known before the first step makes translations bad."""
-    return any(fault.share >= 0.02 for fault in run.faults) or any(rule(run) for rule in BEFORE_TRAINING.values())
+    return _has_faults(run) or any(rule(run) for rule in BEFORE_TRAINING.values())
 
 
 def _ignores_source(run: Facts) -> bool:
     """Return whether the model writes the target language, but no translations, and no longer improves."""
-    is_learned = _is_late(run) and run.step > run.best_step and run.nll < run.unigram_nll - 1
+    is_learned = _is_late(run) and run.step > run.best_step and run.nll < run.unigram_nll - 1 and run.short < 0.3
     return is_learned and (run.bleu < 1 or run.symptoms["same"] > 0.3) and not _is_explained(run)
 
 
@@ -104,7 +115,8 @@ BEFORE_TRAINING: Mapping[str, Callable[[Facts], bool]] = {
     # Against the rule of tokenizer.vocab_size=auto, without the alphabet.
     "vocabulary": lambda run: not run.fine_tuned and run.vocab > 3 * min(32_000, 4 * run.chars**0.5) + 500,
     "length_limit": lambda run: run.cut > 0.1,
-    "short_text": lambda run: run.beyond > 0.1,
+    "short_targets": lambda run: run.target_length < 0.7 and not _has_faults(run),
+    "short_text": lambda run: run.beyond > 0.1 and run.target_length >= 0.7,
     "unknown_characters": lambda run: run.unknown > 0.05,
 }
 """The rules for what is known before the first step, by the name of the diagnosis."""
@@ -124,6 +136,8 @@ AT_VALIDATION: Mapping[str, Callable[[Facts], bool]] = {
     "does_not_translate": lambda run: _ignores_source(run) and (run.pairs >= 5_000 or run.fine_tuned),
     "source_language": lambda run: _is_late(run) and not _is_explained(run)
     and max(run.symptoms["source language"], run.symptoms["copied source"]) > 0.1,
+    "short_translations": lambda run: _is_late(run) and not _is_explained(run) and not _is_stuck(run)
+    and run.short >= 0.3 and (run.bleu >= 1 or run.step > run.best_step),
     "undertrained": lambda run: run.ends and run.step == run.best_step and not _is_stuck(run) and not _is_explained(run)
     and run.bleu <= 1.2 * run.bleu_earlier and (run.symptoms["repeats"] > 0.2 or run.bleu < 1),
     "padding": lambda run: run.padding > 0.5,

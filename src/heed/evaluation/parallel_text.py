@@ -53,6 +53,12 @@ class Sides:
     def __len__(self) -> int:
         return len(self.src)
 
+    @property
+    def length_ratio(self) -> float:
+        """Characters of the targets per character of the sources."""
+        src, tgt = (max(1, sum(map(len, side))) for side in (self.src, self.tgt))
+        return tgt / src
+
     @cached_property
     def words(self) -> list[list[set[str]]]:
         return [[set(casefolded_words(line)) for line in side] for side in (self.src, self.tgt)]

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from lightning.pytorch.utilities import rank_zero_only
 
 from heed.errors import missing_package
+from heed.progress import print_line
 from heed.runs.config import read_overrides, read_varied_overrides
 
 MAX_WANDB_NAME = 128
@@ -116,6 +118,8 @@ def log_results(loggers: Iterable[Logger], results: Mapping[str, Any]) -> None:
 def closing(loggers: Iterable[Logger]) -> Iterator[None]:
     """Close the loggers after the block, and mark the wandb run as failed if the block raises.
 
+    The command that uploads an offline wandb run is printed.
+
     The next job of a sweep can then start its own wandb run.
     """
     exit_code = 1
@@ -126,7 +130,10 @@ def closing(loggers: Iterable[Logger]) -> Iterator[None]:
         if any(isinstance(logger, WandbLogger) for logger in loggers):
             import wandb
 
+            run = wandb.run
             wandb.finish(exit_code=exit_code)
+            if run is not None and run.offline:
+                print_line(f"Upload:   wandb sync {shlex.quote(run.settings.sync_dir)}")
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

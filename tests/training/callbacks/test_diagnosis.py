@@ -1,12 +1,14 @@
 """Diagnoses of real runs: what is printed and stored, and that a resumed run says nothing twice."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heed.synthetic import generate
 from tests.finished import FinishedRun
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=8",
@@ -44,6 +46,42 @@ def test_a_resumed_run_says_nothing_twice(run: Callable[..., Path], capsys: pyte
 def test_diagnoses_can_be_turned_off(run: Callable[..., Path]) -> None:
     folder = run("off", *TINY, "trainer.max_steps=2", "callbacks.diagnosis=null")
     assert not (folder / "diagnoses.jsonl").exists()
+
+
+def write_pairs(folder: Path, *, cut: float) -> list[str]:
+    """Write pairs of the built-in corpus, with some training targets cut to a third, and return the options."""
+    rng, examples = random.Random(1), generate(seed=7, train=1_500, valid=60, test=1, long=1)
+    for split in ("train", "valid"):
+        for side in ("src", "tgt"):
+            lines = [getattr(example, side).split() for example in examples[split]]
+            if (split, side) == ("train", "tgt"):
+                lines = [line[: len(line) // 3 + 1] if rng.random() < cut else line for line in lines]
+            (folder / f"{split}.{side}").write_text("".join(f"{' '.join(line)}\n" for line in lines))
+    files = {split: f"[['{folder}/{split}.src','{folder}/{split}.tgt']]" for split in ("train", "valid")}
+    return ["data=files", "data.test=null", *(f"data.{split}={value}" for split, value in files.items())]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("cut", "several", "said", "silent"),
+    [
+        (1.0, [], "short_targets", {"short_translations", "short_text"}),
+        # The text of several directions is not examined before the first step.
+        (1.0, ["data.both_directions=true"], "short_translations", {"short_targets", "does_not_translate"}),
+        (0.0, [], None, {"short_translations", "short_targets", "short_text"}),
+    ],
+)
+def test_cut_targets_are_the_cause_of_short_translations(
+    run: Callable[..., Path], tmp_path: Path, cut: float, several: list[str], said: str | None, silent: set[str]
+) -> None:
+    options = [word for word in TINY if not word.startswith(("data.", "trainer.validate_every", "model."))]
+    folder = run("cut", *write_pairs(tmp_path, cut=cut), *options, *several, "data.src_lang=en",
+                 "data.tgt_lang=de", "model.d_embedding=32", "model.d_model=32", "batching.batch_tokens=300",
+                 "trainer.max_epochs=null", "trainer.max_steps=400", "trainer.validate_every=100",
+                 "schedule.warmup_steps=40", "optimizer.lr=5e-3")  # fmt: skip
+    names = {entry["name"] for entry in diagnoses(folder)} if (folder / "diagnoses.jsonl").exists() else set()
+    assert said is None or said in names
+    assert not silent & names
 
 
 @pytest.mark.full
