@@ -147,10 +147,11 @@ def _contrastive_pairs(rng: RandomChoices, tag: str, count: int) -> list[Contras
         failed += 1
         if failed > MAX_FAILED_DRAWS:
             raise HeedError(f"per_tag={count} is more than the grammar can generate for tag {tag}: choose fewer.")
-        twins = [twin for context in (0, 1) if (twin := _contrastive_pair(schema, context, tag))]
-        if len(twins) == 2 and not any(twin.src in seen for twin in twins):
-            seen.update(twin.src for twin in twins)
-            found += twins
+        first = _contrastive_pair(schema, 0, tag)
+        second = _contrastive_pair(schema, 1, tag) if first else None
+        if first and second and not {first.src, second.src} & seen:
+            seen |= {first.src, second.src}
+            found += [first, second]
             failed = 0
     return found
 
