@@ -13,7 +13,6 @@ from heed import kernels
 from heed.data.tokenizer import Tokenizer
 from heed.inference.outputs import Translation
 from heed.inference.translator import Translator
-from heed.models.ablation import heads_off
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from heed.models.transformer import Transformer
@@ -120,15 +119,7 @@ def with_lora(parent: nn.Module, name: str) -> Iterator[None]:
     setattr(parent, name, base)
 
 
-def heads(kind: str) -> list[tuple[str, int, int]]:
-    return [(kind, 0, head) for head in range(3)]
-
-
 MODIFICATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    **{
-        f"{kind} heads off": ("transformer", lambda model, kind=kind: heads_off(model, heads(kind)))  # type: ignore[misc]
-        for kind in ("encoder_self", "decoder_self", "cross")
-    },
     "a hook in the encoder": ("transformer", lambda model: hooked(model.encoder[0].feed_forward.sublayer)),
     "a hook in the decoder": (
         "transformer",

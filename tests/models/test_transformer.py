@@ -1,6 +1,5 @@
 """The transformer against torch's own, with copied weights: layers, stacks, the whole model, and its size."""
 
-import copy
 import math
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,12 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heed.errors import HeedError
 from heed.functional import causal_mask
 from heed.layers.attention import Attention, CrossAttentionConfig, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.positions import PositionsConfig
 from heed.models import build_model
-from heed.models.ablation import heads_off
 from heed.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from heed.models.transformer_config import TransformerConfig
 
@@ -198,56 +195,6 @@ def test_layer_dropout_skips_layers_sentence_by_sentence() -> None:
     out = (states == skipped).all(-1).all(-1)
     assert_close(states[~out], whole[~out])
     assert 25 < out.sum() < 75
-
-
-def cut(attention: Attention, head: int) -> None:
-    """What the head wrote is no longer read."""
-    assert isinstance(attention, MultiHeadAttention)
-    width = attention.output.in_features // attention.num_heads
-    with torch.no_grad():
-        attention.output.weight[:, head * width : (head + 1) * width] = 0
-
-
-@pytest.mark.parametrize("maps", [False, True])
-def test_heads_can_be_switched_off_one_by_one(maps: bool) -> None:
-    model = randomised(build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True))
-    src, mask, tgt = torch.randint(V, (B, S)), padding(), torch.randint(V, (B, T))
-
-    def logits(model: Transformer) -> Tensor:
-        return model.decode(tgt, model.encode(src, mask, maps=maps), maps=maps).logits
-
-    before, twin = logits(model), copy.deepcopy(model)
-    cut(twin.encoder[2].self_attention.sublayer.attention, 1)
-    cut(twin.decoder[0].self_attention.sublayer.attention, 0)
-    cut(twin.decoder[1].cross_attention.sublayer.attention, 0)
-    cut(twin.decoder[1].cross_attention.sublayer.attention, 1)
-    with heads_off(model, {("encoder_self", 2, 1), ("decoder_self", 0, 0), ("cross", 1, 0), ("cross", 1, 1)}):
-        off = logits(model)
-    assert_close(off, logits(twin))
-    assert not torch.allclose(off, before)
-    assert torch.equal(logits(model), before)
-
-
-def test_the_one_head_of_parameter_free_attention_can_be_switched_off() -> None:
-    config = replace(
-        CONFIG, self_attention=SelfAttentionConfig(kind="parameter_free", score="scaled_dot"), residual=False
-    )
-    model = randomised(build_model(config, src_vocab=V, tgt_vocab=V, joint=True))
-    src = torch.randint(V, (2, S))
-    with heads_off(model, {("encoder_self", 0, 0)}):
-        states = model.encode(src, torch.ones_like(src, dtype=torch.bool)).states
-    assert_close(states[0], states[1])
-
-
-@pytest.mark.parametrize("head", [("cross", 2, 0), ("cross", 0, 2), ("encoder_self", -1, 0), ("self", 0, 0)])
-def test_heads_that_do_not_exist_are_refused(head: tuple[str, int, int]) -> None:
-    model = build_model(CONFIG, src_vocab=V, tgt_vocab=V, joint=True)
-    with (
-        pytest.raises(HeedError, match=r"no head .* encoder_self: 3 layers of 2, .*cross: 2 layers of 2"),
-        heads_off(model, [("cross", 0, 0), head]),
-    ):
-        pass
-    assert not any(module._forward_pre_hooks for module in model.modules())
 
 
 def encoded(positions: str, src: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from heed.functional.linear import LinearMap
 from heed.kernels.choice import is_plain
 from heed.layers.attention import PRODUCTS, KeyValue, MultiHeadAttention
 from heed.layers.attention_scores import DotScore
+from heed.layers.edits import Edits
 from heed.layers.positions import RELATIVE
 from heed.layers.residual import Residual
 from heed.models.ensemble import Ensemble
@@ -94,10 +95,10 @@ class FusedTransformer(Transformer):
         return replace(state, memory=layers)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderOutput, DecoderState]:
-        if maps:
-            return super().step(tokens, state, maps=True)
+        if maps or edits:
+            return super().step(tokens, state, maps=maps, edits=edits)
         assert isinstance(state, TransformerState)
         x = self.tgt_positions(self.tgt_embedding(tokens[:, None]), state.length).squeeze(1)
         memory_mask = key_mask(state.memory_mask)

@@ -8,9 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from heed import kernels
 from heed.errors import HeedError
-from heed.functional.masks import Mask
+from heed.functional.masks import Mask, mask_tensor
 from heed.layers.attention_scores import SCORES, DotScore, ScoreFunction, ScoreOptions
+from heed.layers.edits import WeightEdit
 from heed.layers.positions import RelativePositions
 from heed.options import format_value, validated
 
@@ -83,6 +85,7 @@ class Attention(nn.Module, ABC):
         mask: Mask,
         *,
         maps: bool = False,
+        edit: WeightEdit | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         """Attend from every state to the memory.
 
@@ -90,17 +93,23 @@ class Attention(nn.Module, ABC):
             memory: the result of :meth:`project`. In self-attention, the states are its last positions.
             mask: the positions of the memory that each state may attend to.
             maps: also return the attention weights.
+            edit: replaces weights. It needs ``maps``.
         """
-        queries = states.shape[1]
+        queries, dropout = states.shape[1], self.dropout if self.training else 0.0
+        query = self.positions.rotate(self._split(self.query(states)), memory.length - queries)
         context, weights = self.score.attend(
-            self.positions.rotate(self._split(self.query(states)), memory.length - queries),
+            query,
             memory.key,
             memory.value,
             mask,
             bias=self.positions.bias(queries, memory.length),
-            dropout=self.dropout if self.training else 0.0,
+            dropout=dropout,
             need_weights=maps,
         )
+        if edit is not None:
+            assert weights is not None
+            weights = edit(weights, mask_tensor(mask, query, memory.key))
+            context = kernels.dropout(weights, dropout) @ memory.value
         return self.output(context.transpose(1, 2).flatten(2)), weights
 
     def _split(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B H N E"]:
@@ -168,7 +177,13 @@ class SelfAttention(nn.Module):
         self.attention = attention
 
     def forward(
-        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Mask, *, maps: bool
+        self,
+        x: Float[Tensor, "B T D"],
+        past: KeyValue | None,
+        mask: Mask,
+        *,
+        maps: bool,
+        edit: WeightEdit | None = None,
     ) -> tuple[Float[Tensor, "B T D"], KeyValue, Float[Tensor, "B H T P"] | None]:
         """Attend to ``past`` and to ``x`` itself; P is the length of both together.
 
@@ -180,7 +195,7 @@ class SelfAttention(nn.Module):
             The output, ``past`` extended by ``x``, and the weights if ``maps``.
         """
         present = self.attention.project(x, past)
-        output, weights = self.attention(x, present, mask, maps=maps)
+        output, weights = self.attention(x, present, mask, maps=maps, edit=edit)
         return output, present, weights
 
 
@@ -192,7 +207,13 @@ class CrossAttention(nn.Module):
         self.attention = attention
 
     def forward(
-        self, x: Float[Tensor, "R T D"], memory: KeyValue, mask: Bool[Tensor, "N 1 1 S"] | None, *, maps: bool
+        self,
+        x: Float[Tensor, "R T D"],
+        memory: KeyValue,
+        mask: Bool[Tensor, "N 1 1 S"] | None,
+        *,
+        maps: bool,
+        edit: WeightEdit | None = None,
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
         """Attend to the source; return the output, and the weights if ``maps``.
 
@@ -203,7 +224,9 @@ class CrossAttention(nn.Module):
         """
         N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]  # not len(), which ONNX export would make a constant
         # The queries of a sentence's K hypotheses become one sequence of K · T queries.
-        output, weights = self.attention(x.reshape(N, -1, D), memory, mask, maps=maps)  # "N KT D", "N H KT S"
+        output, weights = self.attention(
+            x.reshape(N, -1, D), memory, mask, maps=maps, edit=edit
+        )  # "N KT D", "N H KT S"
         if weights is not None:
             weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # "N K H T S", then "NK H T S"
         return output.view(x.shape), weights

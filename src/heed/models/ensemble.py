@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from heed.layers.edits import Edits, check_edits
 from heed.layers.stack import Stack
 from heed.models.seq2seq import AttentionMaps, DecoderOutput, DecoderState, Memory, Seq2Seq
 
@@ -35,7 +36,7 @@ class Ensemble(Seq2Seq):
         p(y_t | y_<t, x) = 1/N Σₙ pₙ(y_t | y_<t, x).
 
     The logits it returns are log p. Members may be of different families and must have the same vocabularies, which is
-    not checked here. An ensemble has no attention maps.
+    not checked here. An ensemble has no attention maps, and refuses edits of attention.
     """
 
     def __init__(self, members: Sequence[Seq2Seq]) -> None:
@@ -52,11 +53,16 @@ class Ensemble(Seq2Seq):
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
+        edits: Edits | None = None,
     ) -> EnsembleMemory:
+        check_edits(edits, self.attention_heads)
         memories = tuple(member.encode(src, src_mask, src_lengths=src_lengths) for member in self.members)
         return EnsembleMemory(torch.cat([memory.states for memory in memories], dim=-1), src_mask, members=memories)
 
-    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
+    def decode(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+    ) -> DecoderOutput:
+        check_edits(edits, self.attention_heads)
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self.members, memory.members, strict=True)
         return _average([member.decode(tgt_in, part).logits for member, part in pairs], maps=maps)
@@ -67,8 +73,9 @@ class Ensemble(Seq2Seq):
         return EnsembleState(tuple(member.start(part) for member, part in pairs))
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderOutput, EnsembleState]:
+        check_edits(edits, self.attention_heads)
         assert isinstance(state, EnsembleState)
         pairs = zip(self.members, state.members, strict=True)
         outputs, states = zip(*(member.step(tokens, member_state) for member, member_state in pairs), strict=True)

@@ -11,6 +11,7 @@ from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.dropout import SequenceDropout
+from heed.layers.edits import Edits, Heads, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
@@ -104,7 +105,12 @@ class SourceAttention(nn.Module):
         self.reach = REACHES[config.reach](query_width=width, window=config.window)
 
     def forward(
-        self, query: Float[Tensor, "R T D"], source: SourceMemory, coverage: Float[Tensor, "R S"], start: int
+        self,
+        query: Float[Tensor, "R T D"],
+        source: SourceMemory,
+        coverage: Float[Tensor, "R S"],
+        start: int,
+        edits: Edits | None = None,
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"]]:
         """Return the contexts c_t and the weights a_t.
 
@@ -114,6 +120,8 @@ class SourceAttention(nn.Module):
         """
         scores = self.score(query, source.keys, coverage[:, None] if self.uses_coverage else None)
         weights = self.reach(scores, query, source.mask, start)
+        if edit := layer_edits(edits, 0, range(start, start + query.shape[1])).cross:
+            weights = edit(weights[:, None], source.mask[:, None, None])[:, 0]
         return weights @ source.states, weights
 
 
@@ -194,6 +202,10 @@ class RNN(TrainableSeq2Seq):
         """To the width of the output layer, which may be the target embedding."""
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
 
+    @property
+    def attention_heads(self) -> Heads:
+        return {} if self.attention is None else {"cross": (1, 1)}
+
     def encode(
         self,
         src: Int[Tensor, "B S"],
@@ -201,7 +213,9 @@ class RNN(TrainableSeq2Seq):
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
+        edits: Edits | None = None,
     ) -> Memory:
+        check_edits(edits, self.attention_heads)
         if src_mask is None:
             src_mask = torch.ones_like(src, dtype=torch.bool)
         states, finals = self.encoder(self.src_embedding(src), src_mask, src_lengths)
@@ -229,31 +243,32 @@ class RNN(TrainableSeq2Seq):
         )
 
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, RNNState]:
         assert isinstance(state, RNNState)
+        check_edits(edits, self.attention_heads)
         x = self.dropout(self.tgt_embedding(tokens), state.masks.inputs[0])
         run = self._run_steps if self.config.attention.needs_steps else self._run_at_once
-        h, weights, state = run(x, state)
+        h, weights, state = run(x, state, edits)
         hidden = DecoderHidden(self.readout(h), self.output.weight, self.output_bias)
         attention = AttentionMaps(cross=None if weights is None else weights[None, None]) if maps else None
         return hidden, attention, state
 
     def _run_at_once(
-        self, x: Float[Tensor, "R T I"], state: RNNState
+        self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits | None
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"] | None, RNNState]:
         """Run the cells on all positions, then attend from all of them. No step depends on earlier attention."""
         h, first = self.decoder[0](x, state.layers[0], mask=state.masks.states[0])
         h, layers = self._run_upper_layers(h, first, state)
         weights = None
         if self.attention is not None:
-            context, weights = self.attention(h, state.source, state.coverage, state.length)
+            context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
             h = self._attentional(context, h, kernels.repeated_linear(self.combine.weight))
         h = self.dropout(h, state.masks.output)
         return h, weights, replace(state, layers=layers, length=state.length + x.shape[1])
 
     def _run_steps(
-        self, x: Float[Tensor, "R T I"], state: RNNState
+        self, x: Float[Tensor, "R T I"], state: RNNState, edits: Edits | None
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R T S"], RNNState]:
         """Run the decoder position by position, where a step depends on the attention of the step before."""
         assert self.attention is not None
@@ -263,11 +278,11 @@ class RNN(TrainableSeq2Seq):
         for gates in self.decoder[0].input_gates(x).unbind(1):
             if self.config.attention.is_bahdanau:  # s_{t-1} → c_t → s_t
                 top = state.layers[-1][0]
-                context, weights = self.attention(top[:, None], state.source, state.coverage, state.length)
+                context, weights = self.attention(top[:, None], state.source, state.coverage, state.length, edits)
                 h, layers = self._step_layers(_plus(gates, context.squeeze(1), context_gates), state, hidden_gates)
             else:  # h_{t-1} → h_t → c_t
                 h, layers = self._step_layers(_plus(gates, state.input_feed, context_gates), state, hidden_gates)
-                context, weights = self.attention(h, state.source, state.coverage, state.length)
+                context, weights = self.attention(h, state.source, state.coverage, state.length, edits)
             h = self.dropout(self._attentional(context, h, combine), state.masks.output)
             attentional.append(h)
             all_weights.append(weights)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from heed import options
+from heed.layers.edits import Edits, Heads
 from heed.symbols import BOS, PAD
 
 ARGMAX_ROWS = 512
@@ -149,6 +150,11 @@ class Seq2Seq(nn.Module, ABC):
     max_target_length: int | None = None
     """The largest number of target positions, if there is a limit. Search stays within it."""
 
+    @property
+    def attention_heads(self) -> Heads:
+        """The attention heads that can be edited: none in an ensemble."""
+        return {}
+
     @abstractmethod
     def encode(
         self,
@@ -157,6 +163,7 @@ class Seq2Seq(nn.Module, ABC):
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
+        edits: Edits | None = None,
     ) -> Memory:
         """Encode source sentences.
 
@@ -164,10 +171,16 @@ class Seq2Seq(nn.Module, ABC):
             src_mask: True at tokens, False at padding, which must follow the sentence; None: there is no padding.
             src_lengths: the lengths of the sentences, on the CPU. None: an encoder that needs them there reads them
                 from the mask, which waits for the device.
+            edits: replace attention weights, here and below. Maps show the edited weights.
+
+        Raises:
+            HeedError: here and below, if the model does not have the attention of an edit.
         """
 
     @abstractmethod
-    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
+    def decode(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+    ) -> DecoderOutput:
         """Return the logits of every position under teacher forcing. Position t depends on ``tgt_in[:, : t + 1]``."""
 
     @abstractmethod
@@ -176,7 +189,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderOutput, DecoderState]:
         """Decode one more position: return the logits "R 1 V" that follow ``tokens``, and the next state.
 
@@ -203,7 +216,7 @@ class TrainableSeq2Seq(Seq2Seq):
 
     @abstractmethod
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, DecoderState]:
         """Run the decoder on T new positions after those of ``state``.
 
@@ -211,16 +224,18 @@ class TrainableSeq2Seq(Seq2Seq):
             The input of the output layer, the decoder's attention maps if requested, and the next state.
         """
 
-    def decode(self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False) -> DecoderOutput:
-        hidden, attention, _ = self.run_decoder(tgt_in, self.start(memory), maps=maps)
+    def decode(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+    ) -> DecoderOutput:
+        hidden, attention, _ = self.run_decoder(tgt_in, self.start(memory), maps=maps, edits=edits)
         if attention is not None:
             attention = replace(attention, encoder_self=memory.self_attention)
         return DecoderOutput(hidden.logits(), attention)
 
     def step(
-        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderOutput, DecoderState]:
-        hidden, attention, state = self.run_decoder(tokens[:, None], state, maps=maps)
+        hidden, attention, state = self.run_decoder(tokens[:, None], state, maps=maps, edits=edits)
         return DecoderOutput(hidden.logits(), attention), state
 
     def mix_inputs(

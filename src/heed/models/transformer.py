@@ -17,6 +17,7 @@ from heed.layers.attention import (
     SelfAttention,
 )
 from heed.layers.dropout import Dropout, LayerDropout
+from heed.layers.edits import NO_EDITS, Edits, Heads, LayerEdits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
 from heed.layers.positions import RelativePositions
@@ -43,9 +44,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward = _residual(_feed_forward(config), config)
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None, *, maps: bool
+        self,
+        x: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None,
+        *,
+        maps: bool,
+        edits: LayerEdits = NO_EDITS,
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B H S S"] | None]:
-        x, _, weights = self.self_attention(x, None, mask, maps=maps)
+        x, _, weights = self.self_attention(x, None, mask, maps=maps, edit=edits.encoder_self)
         x = self.feed_forward(x)
         return x, weights
 
@@ -71,6 +77,7 @@ class DecoderLayer(nn.Module):
         memory_mask: Bool[Tensor, "N 1 1 S"] | None,
         *,
         maps: bool,
+        edits: LayerEdits = NO_EDITS,
     ) -> tuple[Float[Tensor, "R T D"], KeyValue, Float[Tensor, "R H T S"] | None, Float[Tensor, "R Hs T P"] | None]:
         """Return the output, ``past`` extended by the new positions, and the cross- and self-attention if ``maps``.
 
@@ -79,8 +86,8 @@ class DecoderLayer(nn.Module):
             past: keys and values of the positions before; None if there are none.
             memory: the result of :meth:`project`, shared by R / N consecutive rows each.
         """
-        x, past, self_weights = self.self_attention(x, past, "causal", maps=maps)
-        x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps)
+        x, past, self_weights = self.self_attention(x, past, "causal", maps=maps, edit=edits.decoder_self)
+        x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps, edit=edits.cross)
         x = self.feed_forward(x)
         return x, past, cross_weights, self_weights
 
@@ -127,6 +134,15 @@ class Transformer(TrainableSeq2Seq):
         self.encoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
         self.decoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
 
+    @property
+    def attention_heads(self) -> Heads:
+        config = self.config
+        return {
+            "cross": (config.decoder_layers, config.num_heads),
+            "encoder_self": (config.encoder_layers, config.self_heads),
+            "decoder_self": (config.decoder_layers, config.self_heads),
+        }
+
     def encode(
         self,
         src: Int[Tensor, "B S"],
@@ -134,15 +150,19 @@ class Transformer(TrainableSeq2Seq):
         *,
         src_lengths: Int[Tensor, " B"] | None = None,
         maps: bool = False,
+        edits: Edits | None = None,
     ) -> Memory:
+        check_edits(edits, self.attention_heads)
         x = self.dropout(self.src_positions(self.src_embedding(src)))
         mask = key_mask(src_mask)
         weights = []
-        for layer in self.encoder:
-            output, layer_weights = layer(x, mask, maps=maps)
+        for number, layer in enumerate(self.encoder):
+            # With edits, no layer uses a fused kernel.
+            own = layer_edits(edits, number, range(src.shape[1]))
+            output, layer_weights = layer(x, mask, maps=maps or bool(edits), edits=own)
             x = self.layer_dropout(x, output)
             weights.append(layer_weights)
-        return Memory(self.encoder_norm(x), src_mask, self_attention=_stack(weights))
+        return Memory(self.encoder_norm(x), src_mask, self_attention=_stack(weights) if maps else None)
 
     def start(self, memory: Memory) -> TransformerState:
         states = kernels.cast_for_matmul(memory.states)
@@ -150,21 +170,26 @@ class Transformer(TrainableSeq2Seq):
         return TransformerState((None,) * len(self.decoder), layers, memory.mask, length=0)
 
     def run_decoder(
-        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False
+        self, tokens: Int[Tensor, "R T"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderHidden, AttentionMaps | None, TransformerState]:
         assert isinstance(state, TransformerState)
+        check_edits(edits, self.attention_heads)
+        length = state.length + tokens.shape[1]
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         memory_mask = key_mask(state.memory_mask)
         caches, cross, decoder_self = [], [], []
-        for layer, past, memory in zip(self.decoder, state.past, state.memory, strict=True):
-            output, present, cross_weights, self_weights = layer(x, past, memory, memory_mask, maps=maps)
+        for number, (layer, past, memory) in enumerate(zip(self.decoder, state.past, state.memory, strict=True)):
+            own = layer_edits(edits, number, range(state.length, length))
+            output, present, cross_weights, self_weights = layer(
+                x, past, memory, memory_mask, maps=maps or bool(edits), edits=own
+            )
             x = self.layer_dropout(x, output)
             caches.append(present)
             cross.append(cross_weights)
             decoder_self.append(self_weights)
         hidden = DecoderHidden(self.decoder_norm(x), self.output.weight)
         attention = AttentionMaps(cross=_stack(cross), decoder_self=_stack(decoder_self)) if maps else None
-        return hidden, attention, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
+        return hidden, attention, replace(state, past=tuple(caches), length=length)
 
     def mix_inputs(
         self, tgt_in: Int[Tensor, "B T"], memory: Memory, is_gold: Bool[Tensor, "B T"]

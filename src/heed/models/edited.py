@@ -1,0 +1,81 @@
+"""A model whose attention is edited, for search, which knows no edits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from heed.layers.edits import Edits, Heads, check_edits
+from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq
+
+
+@dataclass(frozen=True)
+class EditedState(DecoderState):
+    """The model's state, and the number of target positions so far."""
+
+    state: DecoderState
+    length: int
+
+    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "EditedState":
+        return replace(self, state=self.state.reorder(rows, sentences))
+
+
+class EditedModel(Seq2Seq):
+    """``model`` with the same edits of its attention in every call.
+
+    Args:
+        edits: see `heed.layers.edits.Edit`. They are added to those of a call.
+        prefix: tokens with which every translation starts. They count as certain: search scores what follows.
+
+    Raises:
+        HeedError: if the model does not have the attention of an edit.
+    """
+
+    def __init__(self, model: Seq2Seq, edits: Edits, prefix: Sequence[int] = ()) -> None:
+        super().__init__()
+        check_edits(edits, model.attention_heads)
+        self.model, self.edits, self.prefix = model, tuple(edits), tuple(prefix)
+        self.max_target_length, self.training = model.max_target_length, model.training
+
+    @property
+    def config(self) -> ModelConfig:  # type: ignore[override]
+        return self.model.config
+
+    @property
+    def attention_heads(self) -> Heads:
+        return self.model.attention_heads
+
+    def encode(
+        self,
+        src: Int[Tensor, "B S"],
+        src_mask: Bool[Tensor, "B S"] | None,
+        *,
+        src_lengths: Int[Tensor, " B"] | None = None,
+        maps: bool = False,
+        edits: Edits | None = None,
+    ) -> Memory:
+        return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=self._with(edits))
+
+    def decode(
+        self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
+    ) -> DecoderOutput:
+        return self.model.decode(tgt_in, memory, maps=maps, edits=self._with(edits))
+
+    def start(self, memory: Memory) -> EditedState:
+        return EditedState(self.model.start(memory), 0)
+
+    def step(
+        self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
+    ) -> tuple[DecoderOutput, EditedState]:
+        assert isinstance(state, EditedState)
+        output, after = self.model.step(tokens, state.state, maps=maps, edits=self._with(edits))
+        if state.length < len(self.prefix):
+            certain = torch.full_like(output.logits, -torch.inf)
+            certain[..., self.prefix[state.length]] = 0
+            output = replace(output, logits=certain)
+        return output, EditedState(after, state.length + 1)
+
+    def _with(self, edits: Edits | None) -> Edits:
+        return [*self.edits, *(edits or ())]
