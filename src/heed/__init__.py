@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heed import plot
+    from heed import interventions, plot
     from heed.errors import HeedError
     from heed.inference.loading import load
     from heed.inference.outputs import Attended, Translation
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "compare", "load",
-    "plot", "train",
+    "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "compare", "interventions",
+    "load", "plot", "train",
 ]  # fmt: skip
 
 _PLACES = {
@@ -40,6 +40,7 @@ _PLACES = {
     "Translation": "heed.inference.outputs:Translation",
     "Translator": "heed.inference.translator:Translator",
     "compare": "heed.report.comparison:compare_runs",
+    "interventions": "heed.interventions",
     "load": "heed.inference.loading:load",
     "plot": "heed.plot",
     "train": "heed.launch.interactive:train",

@@ -13,6 +13,7 @@ from heed.files import replacing, writing
 
 if TYPE_CHECKING:
     from heed.inference.outputs import Attended
+    from heed.inference.translator import Translator
 
 PICTURES = ("png", "svg", "pdf")
 SUMMARY = "Show the attention of models as an interactive HTML page."
@@ -24,6 +25,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, several="to show several models side by side")
     text = "translation; repeat the option for each sentence (default: the model's own translations)"
     add(parser, "--tgt", "SENTENCE", text, action="append", type=utf8_text)
+    text = (
+        "force attention and translate again: 'cross: es → animal', 'encoder: it → animal', 'cross layer 2 head 3: es "
+        "-> animal'; es#2 is the second es; repeat the option to force several words"
+    )
+    add(parser, "--force", "WORDS", text, action="append", type=utf8_text)
     add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("attention.html"))
     for suffix in PICTURES:
         add(parser, f"--{suffix}", "DIR", f"also write {suffix.upper()} pictures of each map and of all together")
@@ -42,22 +48,35 @@ def run(args: argparse.Namespace) -> None:
         raise HeedError('No sentences are given: heed attend --model DIR "A sentence."')
     if args.tgt and len(args.tgt) != len(sentences):
         raise HeedError(f"{len(sentences)} sentences and {len(args.tgt)} --tgt are not pairs: give equally many.")
-    systems, pairs_by_model = [], []
+    systems = []
     for folder, name in zip(args.model, model_names(args.model), strict=True):
         translator = load_translator(args, folder)
-        pairs = translator.attend(sentences, args.tgt, **search_options(args))
-        pairs_by_model.append(pairs)
-        systems.append(System(path_text(name), path_text(folder), translator.model.config.family, pairs))
+        family = translator.model.config.family
+        for ending, pairs in _attend(args, translator, sentences).items():
+            systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs))
+    pairs_by_model: list[Sequence[Attended]] = [system.pairs for system in systems]
     with replacing(args.out, into_devices=True) as file:
         file.write_text(attention_page(systems, given=bool(args.tgt)), encoding="utf-8")
     for suffix in PICTURES:
         if folder := getattr(args, suffix):
-            for number, pairs in enumerate(pairs_by_model, start=1):
+            for number, of in enumerate(pairs_by_model, start=1):
                 with writing(folder):
-                    _draw(folder / f"model{number}" if len(pairs_by_model) > 1 else folder, suffix, pairs, only)
+                    _draw(folder / f"model{number}" if len(pairs_by_model) > 1 else folder, suffix, of, only)
     if args.npz:
         _save_arrays(args.npz, pairs_by_model)
-    write_lines([str(args.out)])
+    translations = [f"{system.name}: {pair.target}" for system in systems for pair in system.pairs]
+    write_lines([str(args.out), *(translations if args.force else ())])
+
+
+def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[str]) -> "dict[str, list[Attended]]":
+    """Return the attention maps of all sentences by the end of the model's name: ``, forced`` are those of --force."""
+    if not args.force:
+        return {"": translator.attend(sentences, args.tgt, **search_options(args))}
+    from heed.interventions import force
+
+    pairs = zip(sentences, args.tgt or [None] * len(sentences), strict=True)
+    found = [force(translator, src, args.force, target=tgt, **search_options(args)) for src, tgt in pairs]
+    return {"": [before for before, _ in found], ", forced": [after for _, after in found]}
 
 
 def _parse_map(text: str) -> tuple[str, int, int]:

@@ -19,6 +19,8 @@ from heed.inference.languages import choose_direction
 from heed.inference.lines import LineError, as_list, check_pairs, encode_lines
 from heed.inference.outputs import Attended, Translation
 from heed.inference.searches import SearchOptions, build_search
+from heed.layers.edits import Edits
+from heed.models.edited import EditedModel
 from heed.models.seq2seq import Seq2Seq
 from heed.options import AtLeast1, validated
 from heed.symbols import EOS
@@ -125,6 +127,21 @@ class Translator:
         """Return a translator of the same model that searches with another engine."""
         other = copy(self)
         other.engine = engine
+        return other
+
+    def with_edits(self, edits: Edits, prefix: Sequence[int] = ()) -> "Translator":
+        """Return a translator with edits of the model's attention; the model itself is not changed.
+
+        Args:
+            edits: see `heed.interventions.Edit`.
+            prefix: tokens with which every translation starts; search scores what follows.
+
+        Raises:
+            HeedError: if the model does not have the attention of an edit.
+        """
+        other = copy(self)
+        other.model = EditedModel(self.model, edits, prefix)
+        other.engine = other._torch = TorchEngine(other.model)
         return other
 
     @overload

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from heed import kernels
@@ -177,13 +177,7 @@ class SelfAttention(nn.Module):
         self.attention = attention
 
     def forward(
-        self,
-        x: Float[Tensor, "B T D"],
-        past: KeyValue | None,
-        mask: Mask,
-        *,
-        maps: bool,
-        edit: WeightEdit | None = None,
+        self, x: Float[Tensor, "B T D"], past: KeyValue | None, mask: Mask, *, maps: bool, edit: WeightEdit | None
     ) -> tuple[Float[Tensor, "B T D"], KeyValue, Float[Tensor, "B H T P"] | None]:
         """Attend to ``past`` and to ``x`` itself; P is the length of both together.
 
@@ -207,20 +201,14 @@ class CrossAttention(nn.Module):
         self.attention = attention
 
     def forward(
-        self,
-        x: Float[Tensor, "R T D"],
-        memory: KeyValue,
-        mask: Bool[Tensor, "N 1 1 S"] | None,
-        *,
-        maps: bool,
-        edit: WeightEdit | None = None,
+        self, x: Float[Tensor, "R T D"], memory: KeyValue, mask: Mask, *, maps: bool, edit: WeightEdit | None
     ) -> tuple[Float[Tensor, "R T D"], Float[Tensor, "R H T S"] | None]:
         """Attend to the source; return the output, and the weights if ``maps``.
 
         Args:
             x: R = N · K rows: K consecutive hypotheses of each sentence share its memory.
             memory: the keys and values of N sentences.
-            mask: True = may attend; None: to everything.
+            mask: True = may attend, "N 1 1 S"; None: to everything.
         """
         N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]  # not len(), which ONNX export would make a constant
         # The queries of a sentence's K hypotheses become one sequence of K · T queries.

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from heed.layers.edits import Edits, Heads, check_edits
-from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, ModelConfig, Seq2Seq
+from heed.layers.edits import Edits, check_edits
+from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,8 @@ class EditedModel(Seq2Seq):
         super().__init__()
         check_edits(edits, model.attention_heads)
         self.model, self.edits, self.prefix = model, tuple(edits), tuple(prefix)
-        self.max_target_length, self.training = model.max_target_length, model.training
-
-    @property
-    def config(self) -> ModelConfig:  # type: ignore[override]
-        return self.model.config
-
-    @property
-    def attention_heads(self) -> Heads:
-        return self.model.attention_heads
+        same = ("config", "max_target_length", "attention_heads", "training")
+        self.__dict__.update({name: getattr(model, name) for name in same if hasattr(model, name)})
 
     def encode(
         self,
@@ -56,12 +49,12 @@ class EditedModel(Seq2Seq):
         maps: bool = False,
         edits: Edits | None = None,
     ) -> Memory:
-        return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=self._with(edits))
+        return self.model.encode(src, src_mask, src_lengths=src_lengths, maps=maps, edits=[*self.edits, *(edits or ())])
 
     def decode(
         self, tgt_in: Int[Tensor, "B T"], memory: Memory, *, maps: bool = False, edits: Edits | None = None
     ) -> DecoderOutput:
-        return self.model.decode(tgt_in, memory, maps=maps, edits=self._with(edits))
+        return self.model.decode(tgt_in, memory, maps=maps, edits=[*self.edits, *(edits or ())])
 
     def start(self, memory: Memory) -> EditedState:
         return EditedState(self.model.start(memory), 0)
@@ -70,12 +63,9 @@ class EditedModel(Seq2Seq):
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
     ) -> tuple[DecoderOutput, EditedState]:
         assert isinstance(state, EditedState)
-        output, after = self.model.step(tokens, state.state, maps=maps, edits=self._with(edits))
+        output, after = self.model.step(tokens, state.state, maps=maps, edits=[*self.edits, *(edits or ())])
         if state.length < len(self.prefix):
             certain = torch.full_like(output.logits, -torch.inf)
             certain[..., self.prefix[state.length]] = 0
             output = replace(output, logits=certain)
         return output, EditedState(after, state.length + 1)
-
-    def _with(self, edits: Edits | None) -> Edits:
-        return [*self.edits, *(edits or ())]

@@ -11,7 +11,7 @@ from heed.functional.linear import LinearMap
 from heed.functional.recurrence import CELLS, CellState
 from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.dropout import SequenceDropout
-from heed.layers.edits import Edits, Heads, check_edits, layer_edits
+from heed.layers.edits import Edits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.reach import REACHES
 from heed.layers.recurrence import RecurrentLayer
@@ -120,7 +120,7 @@ class SourceAttention(nn.Module):
         """
         scores = self.score(query, source.keys, coverage[:, None] if self.uses_coverage else None)
         weights = self.reach(scores, query, source.mask, start)
-        if edit := layer_edits(edits, 0, range(start, start + query.shape[1])).cross:
+        if edit := layer_edits(edits, 0, range(start, start + query.shape[1])).get("cross"):
             weights = edit(weights[:, None], source.mask[:, None, None])[:, 0]
         return weights @ source.states, weights
 
@@ -195,16 +195,13 @@ class RNN(TrainableSeq2Seq):
         self.attention: SourceAttention | None = None
         if attention.score != "none":
             self.attention = SourceAttention(attention, width=width)
+            self.attention_heads = {"cross": (1, 1)}
             # W_c in h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, eq. 5). Also in Bahdanau's order, to
             # simplify the maxout layer, which reads s_{t-1}, y_{t-1} and c_t (Bahdanau et al. 2015, appendix A.2.2).
             self.combine = nn.Linear(2 * width, width, bias=False)
         self.readout = nn.Linear(width, config.d_embedding, bias=False)
         """To the width of the output layer, which may be the target embedding."""
         self.output_bias = nn.Parameter(torch.zeros(tgt_vocab))
-
-    @property
-    def attention_heads(self) -> Heads:
-        return {} if self.attention is None else {"cross": (1, 1)}
 
     def encode(
         self,

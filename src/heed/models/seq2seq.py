@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -149,11 +150,8 @@ class Seq2Seq(nn.Module, ABC):
     """The configuration from which this model was built."""
     max_target_length: int | None = None
     """The largest number of target positions, if there is a limit. Search stays within it."""
-
-    @property
-    def attention_heads(self) -> Heads:
-        """The attention heads that can be edited: none in an ensemble."""
-        return {}
+    attention_heads: Heads = MappingProxyType({})
+    """The attention that can be edited."""
 
     @abstractmethod
     def encode(

@@ -17,7 +17,7 @@ from heed.layers.attention import (
     SelfAttention,
 )
 from heed.layers.dropout import Dropout, LayerDropout
-from heed.layers.edits import NO_EDITS, Edits, Heads, LayerEdits, check_edits, layer_edits
+from heed.layers.edits import NO_EDITS, Edits, LayerEdits, check_edits, layer_edits
 from heed.layers.embedding import embeddings
 from heed.layers.feedforward import FeedForward
 from heed.layers.positions import RelativePositions
@@ -51,7 +51,7 @@ class EncoderLayer(nn.Module):
         maps: bool,
         edits: LayerEdits = NO_EDITS,
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B H S S"] | None]:
-        x, _, weights = self.self_attention(x, None, mask, maps=maps, edit=edits.encoder_self)
+        x, _, weights = self.self_attention(x, None, mask, maps=maps, edit=edits.get("encoder_self"))
         x = self.feed_forward(x)
         return x, weights
 
@@ -86,8 +86,8 @@ class DecoderLayer(nn.Module):
             past: keys and values of the positions before; None if there are none.
             memory: the result of :meth:`project`, shared by R / N consecutive rows each.
         """
-        x, past, self_weights = self.self_attention(x, past, "causal", maps=maps, edit=edits.decoder_self)
-        x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps, edit=edits.cross)
+        x, past, self_weights = self.self_attention(x, past, "causal", maps=maps, edit=edits.get("decoder_self"))
+        x, cross_weights = self.cross_attention(x, memory, memory_mask, maps=maps, edit=edits.get("cross"))
         x = self.feed_forward(x)
         return x, past, cross_weights, self_weights
 
@@ -133,11 +133,7 @@ class Transformer(TrainableSeq2Seq):
         pre_norm = config.norm == "pre"
         self.encoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
         self.decoder_norm = NORMS[config.norm_kind](config.d_model) if pre_norm else nn.Identity()
-
-    @property
-    def attention_heads(self) -> Heads:
-        config = self.config
-        return {
+        self.attention_heads = {
             "cross": (config.decoder_layers, config.num_heads),
             "encoder_self": (config.encoder_layers, config.self_heads),
             "decoder_self": (config.decoder_layers, config.self_heads),

@@ -1,0 +1,43 @@
+"""``heed ablate``: what a model loses when one of its attention heads is off."""
+
+import argparse
+from pathlib import Path
+
+from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
+from heed.cli.lines import check_line_counts, path_text, read_file, translator_progress, write_lines
+from heed.files import replacing
+
+SUMMARY = "Measure how much a model needs each of its attention heads."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add(parser, "model", "RUN", "run or model folder, or a copy of one")
+    add(parser, "--src", "FILE", "source sentences, one per line", required=True)
+    add(parser, "--ref", "FILE", "their reference translations, one per line", required=True)
+    text = "challenge set, or none, as of heed compare (default: the built-in one for models of data=synthetic)"
+    add(parser, "--challenge", "FILE", text, type=str)
+    add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("ablation.html"))
+    add_batch_options(parser)
+    add_search_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    from heed.comparison.challenge import choose_challenge
+    from heed.interventions.ablation import ablate
+    from heed.report.ablation import ablation_page, ablation_table
+    from heed.runs.results import RESULTS, read_results
+
+    sources, references = read_file(args.src), read_file(args.ref)
+    check_line_counts({args.src: sources, args.ref: references})
+    results = (args.model.parent if args.model.name == "model" else args.model) / RESULTS
+    challenge, contrasts = choose_challenge(args.challenge, [read_results(results)] if results.is_file() else [])
+    translator = load_translator(args)
+    heads = sum(layers * per_layer for layers, per_layer in translator.model.attention_heads.values())
+    total = (1 + heads) * (len(sources) + 2 * len(contrasts))
+    with translator_progress(translator, "Switching off heads", total=total, prints_results=False):
+        found = ablate(translator, sources, references, contrasts=contrasts, **search_options(args))
+    facts = {"model": path_text(args.model), "sentences": f"{path_text(args.src)} ({len(sources):,})"}
+    facts |= {"challenge set": f"{challenge} ({len(contrasts):,} pairs)"} if contrasts else {}
+    with replacing(args.out, into_devices=True) as file:
+        file.write_text(ablation_page(*found, facts), encoding="utf-8", errors="replace")
+    write_lines([ablation_table(*found), f"Page: {path_text(args.out)}"])

@@ -1,0 +1,7 @@
+"""Change attention and see what follows: edits of weights, forced rows, and heads switched off one by one."""
+
+from heed.interventions.ablation import HeadImportance, ablate
+from heed.interventions.forcing import force
+from heed.layers.edits import Edit
+
+__all__ = ["Edit", "HeadImportance", "ablate", "force"]
