@@ -21,6 +21,7 @@ from heed.cli import main
 from heed.inference import model_folder
 from heed.inference.outputs import Attended
 from heed.inference.translator import Translator
+from heed.interventions import force
 from heed.models.seq2seq import Seq2Seq
 from heed.plot.attention_map import most_informative_head
 from tests.tokenizers import train_tokenizer
@@ -96,6 +97,28 @@ def test_page_holds_the_maps_of_all_models(
         attended = attend(folder, SOURCES, TARGETS if given else None)
         for data_of_pair, pair in zip(system["pairs"], attended, strict=True):
             check_pair(data_of_pair, pair)
+
+
+def test_forced_words_are_shown_beside_the_translation_as_it_is(
+    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, archive = tmp_path / "page.html", tmp_path / "maps.npz"
+    options = ["--tgt", TARGETS[0], "--out", str(out), "--npz", str(archive), "--device", "cpu"]
+    words = [SOURCES[0], "--force", "cross: Hund -> dog"]
+    assert main(["attend", "--model", str(folders[1]), *words, *options]) == 0
+    systems = read_page(out)["systems"]
+    assert [system["name"] for system in systems] == ["rnn", "rnn, forced"]
+    lines = [str(out), *(f"{system['name']}: {system['pairs'][0]['target']}" for system in systems)]
+    assert capsys.readouterr().out.splitlines() == lines
+    loaded = model_folder.load(folders[1])
+    forced = force(Translator(loaded.model, loaded.tokenizer), SOURCES[0], "cross: Hund → dog", target=TARGETS[0])
+    for system, pair in zip(systems, forced, strict=True):
+        check_pair(system["pairs"][0], pair)
+    with np.load(archive) as arrays:
+        np.testing.assert_allclose(arrays["model2.0.cross"], forced[1].cross, atol=1e-6)
+    for wrong in ("cross: Hund -> cat", "encoder: dog -> the", "Hund"):
+        assert main(["attend", "--model", str(folders[1]), SOURCES[0], "--force", wrong, *options]) == 2
+        assert re.fullmatch(r"heed: [^\n]+\n", capsys.readouterr().err)
 
 
 def test_page_loads_nothing_and_escapes_text(folders: tuple[Path, Path], tmp_path: Path) -> None:

@@ -11,10 +11,8 @@ from experiments.claim import Claim, Finding
 from experiments.measures import Runs, Values
 from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
-from heed.evaluation.scores import corpus_scores
 from heed.evaluation.words import AttentionMap, pool, word_shares
-from heed.models.ablation import heads_off
-from heed.models.transformer import Transformer
+from heed.interventions import ablate
 from heed.synthetic import split_punctuation
 
 Floats = npt.NDArray[np.float64]
@@ -68,21 +66,11 @@ def role_masses(run: TrainedModel, split: str) -> dict[tuple[str, str], Floats]:
 
 def lost_bleu(run: TrainedModel) -> dict[str, Floats]:
     """BLEU lost on validation sentences when one head is masked, for each kind of attention: "L H"."""
-    model = run.model
-    assert isinstance(model, Transformer)
     sources, references = run.lines("valid", "src")[:SENTENCES], run.lines("valid", "ref")[:SENTENCES]
-
-    def bleu() -> float:
-        return corpus_scores(run.translator.translate(sources), references, tgt_lang="de").bleu
-
-    whole = bleu()
-    depths = {"encoder_self": len(model.encoder), "decoder_self": len(model.decoder), "cross": len(model.decoder)}
-    lost: dict[str, Floats] = {}
-    for kind, depth in depths.items():
-        lost[kind] = np.zeros((depth, model.config.num_heads))
-        for layer, head in np.ndindex(lost[kind].shape):
-            with heads_off(model, {(kind, layer, head)}):
-                lost[kind][layer, head] = whole - bleu()
+    lost: dict[str, Floats] = {kind: np.zeros(sizes) for kind, sizes in run.model.attention_heads.items()}
+    _, heads = ablate(run.translator, sources, references)
+    for head in heads:
+        lost[head.attention][head.layer, head.head] = head.lost["BLEU"][0]
     return lost
 
 

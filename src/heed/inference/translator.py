@@ -130,14 +130,9 @@ class Translator:
         return other
 
     def with_edits(self, edits: Edits, prefix: Sequence[int] = ()) -> "Translator":
-        """Return a translator with edits of the model's attention; the model itself is not changed.
+        """Return a translator with edits of attention (`heed.interventions.Edit`). The model itself is not changed.
 
-        Args:
-            edits: see `heed.interventions.Edit`.
-            prefix: tokens with which every translation starts; search scores what follows.
-
-        Raises:
-            HeedError: if the model does not have the attention of an edit.
+        Every translation starts with the tokens of ``prefix``. Raise a HeedError if the model lacks the attention.
         """
         other = copy(self)
         other.model = EditedModel(self.model, edits, prefix)

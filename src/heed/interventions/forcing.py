@@ -17,9 +17,7 @@ from heed.symbols import SPECIAL_PIECES
 INSTRUCTION = re.compile(
     r"(?:(cross|encoder|decoder)\s*)?(?:layer\s+(\d+)\s*)?(?:head\s+(\d+)\s*)?:\s*(\S+)\s*(?:→|->)\s*(\S+)"
 )
-KINDS: dict[str | None, AttentionKind] = {
-    None: "cross", "cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"
-}  # fmt: skip
+KINDS: dict[str, AttentionKind] = {"cross": "cross", "encoder": "encoder_self", "decoder": "decoder_self"}
 WORD = re.compile(rf"{CASEFOLDED_WORD.pattern}|[^\w\s]")
 """A word, or a punctuation mark."""
 
@@ -32,22 +30,17 @@ def force(
     target: str | None = None,
     **search: Unpack[SearchOptions],
 ) -> tuple[Attended, Attended]:
-    """Translate a sentence, then force rows of its attention and translate again.
+    """Translate a sentence, force rows of its attention, and translate again; return both with their maps.
 
-    An instruction is ``[cross | encoder | decoder] [layer L] [head H]: WORD → WORD``, where ``->`` is an arrow too.
-    The first word's row gets all its weight on the second word; without layer or head, in all of them. In the decoder
-    this is the row that predicts the first word: the words before it are kept, and the search continues from there.
-
-    A word stands for all its pieces, with equal weights. ``es#2`` is its second occurrence. ``</s>`` is the end of the
-    sentence.
+    In the decoder, the forced row is the one that predicts the first word of the instruction. The words before it are
+    kept, and the search continues from there.
 
     Args:
-        instructions: one or several. Their words are those of the first translation.
+        instructions: ``[cross | encoder | decoder] [layer L] [head H]: WORD → WORD``, where ``->`` is an arrow too;
+            without layer or head, in all of them. A word stands for all its pieces, with equal weights. ``es#2`` is
+            the second "es" of the first translation, ``</s>`` the end of the sentence.
         target: the first translation; None: the model's own.
         search: changes to the search, see `SearchOptions`.
-
-    Returns:
-        Both translations with their attention maps. Those of the second show the forced weights.
 
     Raises:
         HeedError: if an instruction cannot be read, or names an attention, a layer, a head or a word that is not there.
@@ -65,11 +58,8 @@ def force(
 def _edit(instruction: str, pair: Attended) -> Edit:
     """Return the edit of an instruction, whose words are those of the sentence pair."""
     if not (found := INSTRUCTION.fullmatch(instruction.strip())):
-        raise HeedError(
-            f"{instruction!r} cannot be read: write 'cross: es → animal', 'encoder: it → animal' or "
-            "'cross layer 2 head 3: es → animal'."
-        )
-    kind, query, key = KINDS[found[1]], found[4], found[5]
+        raise HeedError(f"{instruction!r} must be like 'cross: es → animal' or 'encoder layer 2 head 3: it → animal'.")
+    kind, query, key = KINDS[found[1] or "cross"], found[4], found[5]
     layers, heads = ([int(number) - 1] if number else None for number in found.group(2, 3))
     source, target = ("source", pair.source, pair.src_pieces), ("translation", pair.target, pair.tgt_pieces)
     rows = _find(query, *(source if kind == "encoder_self" else target))
@@ -91,6 +81,5 @@ def _find(word: str, side: str, text: str, pieces: Sequence[str]) -> list[int]:
     found = [np.flatnonzero(shares).tolist() for each, shares in columns if each.casefold() == name.casefold()]
     by_number = {str(nth): positions for nth, positions in enumerate(filter(None, found), start=1)}
     if (number or "1") not in by_number:
-        occurs = f"{len(by_number)} times" if by_number else "not"
-        raise HeedError(f"{word!r}: the word {name!r} occurs {occurs} in the {side} {text!r}.")
+        raise HeedError(f"There is no {word!r} in the {side} {text!r}.")
     return by_number[number or "1"]

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from heed import kernels
 from heed.errors import HeedError
 from heed.functional.masks import Mask, mask_tensor
 from heed.layers.attention_scores import SCORES, DotScore, ScoreFunction, ScoreOptions
@@ -93,9 +92,9 @@ class Attention(nn.Module, ABC):
             memory: the result of :meth:`project`. In self-attention, the states are its last positions.
             mask: the positions of the memory that each state may attend to.
             maps: also return the attention weights.
-            edit: replaces weights. It needs ``maps``.
+            edit: replaces weights, without dropout. It needs ``maps``.
         """
-        queries, dropout = states.shape[1], self.dropout if self.training else 0.0
+        queries = states.shape[1]
         query = self.positions.rotate(self._split(self.query(states)), memory.length - queries)
         context, weights = self.score.attend(
             query,
@@ -103,13 +102,13 @@ class Attention(nn.Module, ABC):
             memory.value,
             mask,
             bias=self.positions.bias(queries, memory.length),
-            dropout=dropout,
+            dropout=self.dropout if self.training else 0.0,
             need_weights=maps,
         )
         if edit is not None:
             assert weights is not None
             weights = edit(weights, mask_tensor(mask, query, memory.key))
-            context = kernels.dropout(weights, dropout) @ memory.value
+            context = weights @ memory.value
         return self.output(context.transpose(1, 2).flatten(2)), weights
 
     def _split(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B H N E"]:
@@ -212,9 +211,7 @@ class CrossAttention(nn.Module):
         """
         N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]  # not len(), which ONNX export would make a constant
         # The queries of a sentence's K hypotheses become one sequence of K · T queries.
-        output, weights = self.attention(
-            x.reshape(N, -1, D), memory, mask, maps=maps, edit=edit
-        )  # "N KT D", "N H KT S"
+        output, weights = self.attention(x.reshape(N, -1, D), memory, mask, maps=maps, edit=edit)  # "N H KT S"
         if weights is not None:
             weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # "N K H T S", then "NK H T S"
         return output.view(x.shape), weights

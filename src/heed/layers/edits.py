@@ -103,8 +103,8 @@ def check_edits(edits: Edits | None, available: Heads) -> None:
         layers, heads = sizes = available.get(edit.attention, (0, 0))
         exists = {*(edit.layers or ())} <= {*range(layers)} and {*(edit.heads or ())} <= {*range(heads)}
         if not (layers and exists):
-            there = ", ".join(f"{kind} ({n} layers of {m} heads)" for kind, (n, m) in available.items())
-            raise HeedError(f"There is no such {edit.attention} attention to edit: this model has {there or 'none'}.")
+            there = ", ".join(f"{kind} {n} × {m}" for kind, (n, m) in available.items()) or "none"
+            raise HeedError(f"This model has no such {edit.attention} attention (layers × heads: {there}).")
         if isinstance(edit.weights, str):
             if edit.weights not in ("off", "uniform", "diagonal"):
                 raise HeedError(f"weights={edit.weights!r} must be off, uniform, diagonal or an array.")

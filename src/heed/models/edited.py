@@ -28,9 +28,6 @@ class EditedModel(Seq2Seq):
     Args:
         edits: see `heed.layers.edits.Edit`. They are added to those of a call.
         prefix: tokens with which every translation starts. They count as certain: search scores what follows.
-
-    Raises:
-        HeedError: if the model does not have the attention of an edit.
     """
 
     def __init__(self, model: Seq2Seq, edits: Edits, prefix: Sequence[int] = ()) -> None:
