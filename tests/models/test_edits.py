@@ -90,10 +90,20 @@ def edits_of(model: Seq2Seq, what: str) -> list[Edit]:
     return found
 
 
-@pytest.mark.parametrize("what", ["off", "uniform", "diagonal", "array", "row"])
+KINDS_OF_EDITS = ["off", "uniform", "diagonal", "array", "row"]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        *product(("transformer scaled_dot", "rnn Bahdanau"), KINDS_OF_EDITS),
+        *((name, KINDS_OF_EDITS[number % 5]) for number, name in enumerate(MODELS)),
+    ],
+)
 def test_stepping_equals_teacher_forcing_under_every_edit(
-    model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor], what: str
+    batch: tuple[Tensor, Tensor, Tensor], name: str, what: str
 ) -> None:
+    model = build(MODELS[name])
     src, mask, tgt = batch
     edits = edits_of(model, what)
     whole = run(model, batch, edits)

@@ -16,21 +16,19 @@ def ablation_page(scores: Mapping[str, float], heads: Sequence[HeadImportance], 
         scores, heads: the results of `ablate`.
         facts: what was measured on what.
     """
-    by_kind = {kind: [head for head in heads if head.attention == kind] for kind in TITLES}
-    sections = {
-        measure: [
-            (TITLES[kind][0], dot_plot([_row(head, measure) for head in of], name=f"{measure} lost: {kind}", line=0.0))
-            for kind, of in by_kind.items()
-            if of
-        ]
-        for measure in scores
-    }
-    first, needed = max(heads, key=_bleu), sum(head.lost["BLEU"][1][0] > 0 for head in heads)
+    figures = {}
+    for measure in scores:
+        rows = []
+        for kind, (title, _) in TITLES.items():
+            own = [_row(head, measure) for head in heads if head.attention == kind]
+            rows += [Row(title, []), *own] if own else []
+        figures[measure] = dot_plot(rows, name=f"{measure} lost", line=0.0)
+    first, useful = max(heads, key=_bleu), sum(head.lost["BLEU"][1][0] > 0 for head in heads)
     headline = (
-        f"{needed} of {len(heads)} heads are needed for BLEU. Without head {first.head + 1} of layer "
-        f"{first.layer + 1} ({TITLES[first.attention][0].lower()}), BLEU changes by {_signed(-_bleu(first))}."
+        f"{useful} of {len(heads)} heads add to BLEU. Head {first.head + 1} of layer {first.layer + 1} "
+        f"({TITLES[first.attention][0].lower()}) adds most: {_bleu(first):.1f}."
     )
-    return render_template("ablation.html.j2", headline=headline, scores=scores, sections=sections, facts=facts)
+    return render_template("ablation.html.j2", headline=headline, scores=scores, figures=figures, facts=facts)
 
 
 def ablation_table(scores: Mapping[str, float], heads: Sequence[HeadImportance]) -> str:
