@@ -23,14 +23,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from heed.comparison.challenge import choose_challenge
+    from heed.comparison.runs import Run, Side
     from heed.interventions.ablation import ablate
     from heed.report.ablation import ablation_page, ablation_table
     from heed.runs.results import RESULTS, read_results
 
     sources, references = read_file(args.src), read_file(args.ref)
     check_line_counts({args.src: sources, args.ref: references})
-    results = (args.model.parent if args.model.name == "model" else args.model) / RESULTS
-    challenge, contrasts = choose_challenge(args.challenge, [read_results(results)] if results.is_file() else [])
+    folder = args.model.parent if args.model.name == "model" else args.model
+    runs = [Run(folder, read_results(folder / RESULTS), [], None)] if (folder / RESULTS).is_file() else []
+    challenge, contrasts = choose_challenge(args.challenge, [Side(folder.name, runs)])
     translator = load_translator(args)
     heads = sum(layers * per_layer for layers, per_layer in translator.model.attention_heads.values())
     total = (1 + heads) * (len(sources) + 2 * len(contrasts))

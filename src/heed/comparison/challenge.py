@@ -1,14 +1,15 @@
 """Contrastive accuracy: how often a model prefers the correct translation to a minimally wrong one (Sennrich 2017)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from heed import synthetic
+from heed.comparison.runs import Side
 from heed.errors import HeedError
 from heed.synthetic import ContrastivePair
 
@@ -44,28 +45,25 @@ def prefers_good(translator: "Translator", contrasts: Sequence[ContrastivePair])
 def contrastive_accuracy(translator: "Translator", contrasts: Sequence[ContrastivePair]) -> dict[str, Accuracy]:
     """Return by tag how often the model prefers the good translation, see `prefers_good`."""
     total = Counter(contrast.tag for contrast in contrasts)
-    right = Counter(
-        c.tag for c, is_right in zip(contrasts, prefers_good(translator, contrasts), strict=True) if is_right
-    )
+    right = Counter(c.tag for c, good in zip(contrasts, prefers_good(translator, contrasts), strict=True) if good)
     return {tag: Accuracy(right[tag], total[tag]) for tag in total}
 
 
-def choose_challenge(
-    challenge: str | None, results: Sequence[Mapping[str, Any]]
-) -> tuple[str, Sequence[ContrastivePair]]:
+def choose_challenge(challenge: str | None, sides: Sequence[Side]) -> tuple[str, Sequence[ContrastivePair]]:
     """Return the name and the pairs of the challenge set, which may be empty.
 
     Args:
         challenge: a file; "none" for no challenge set; None for the built-in one if all runs were trained on the
             built-in corpus, and no challenge set otherwise.
-        results: the contents of ``results.json`` of each run; empty if none has a model.
+        sides: the sides of the comparison.
     """
     if challenge == "none":
         return "", []
     if challenge:
         return challenge, read_challenge(Path(challenge))
-    corpora = [[run.get(key) for key in ("data", "src_lang", "tgt_lang")] for run in results]
-    if not corpora or any(corpus != ["synthetic", "en", "de"] for corpus in corpora):
+    runs = [run for side in sides for run in side.runs]
+    corpora = [[run.results.get(key) for key in ("data", "src_lang", "tgt_lang")] for run in runs]
+    if any(corpus != ["synthetic", "en", "de"] for corpus in corpora) or not any(run.has_model for run in runs):
         return "", []
     return "the built-in challenge set", synthetic.challenge(seed=1, per_tag=CONTRASTS_PER_TAG)
 

@@ -75,13 +75,9 @@ NO_EDITS: LayerEdits = MappingProxyType({})
 
 def layer_edits(edits: Edits | None, layer: int, positions: range) -> LayerEdits:
     """Return the edits of a layer, counted from 0, for T queries at these positions."""
-    if not edits:
-        return NO_EDITS
-    chosen: dict[AttentionKind, list[Edit]] = {}
-    for edit in edits:
-        if edit.layers is None or layer in edit.layers:
-            chosen.setdefault(edit.attention, []).append(edit)
-    return {kind: partial(_apply, of, layer, positions) for kind, of in chosen.items()}
+    mine = [edit for edit in edits or () if edit.layers is None or layer in edit.layers]
+    by_kind = {kind: [edit for edit in mine if edit.attention == kind] for kind in {edit.attention for edit in mine}}
+    return {kind: partial(_apply, of, layer, positions) for kind, of in by_kind.items()}
 
 
 def _apply(

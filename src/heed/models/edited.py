@@ -1,7 +1,7 @@
 """A model whose attention is edited, for search, which knows no edits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Int
@@ -9,17 +9,6 @@ from torch import Tensor
 
 from heed.layers.edits import Edits, check_edits
 from heed.models.seq2seq import DecoderOutput, DecoderState, Memory, Seq2Seq
-
-
-@dataclass(frozen=True)
-class EditedState(DecoderState):
-    """The model's state, and the number of target positions so far."""
-
-    state: DecoderState
-    length: int
-
-    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "EditedState":
-        return replace(self, state=self.state.reorder(rows, sentences))
 
 
 class EditedModel(Seq2Seq):
@@ -53,16 +42,15 @@ class EditedModel(Seq2Seq):
     ) -> DecoderOutput:
         return self.model.decode(tgt_in, memory, maps=maps, edits=[*self.edits, *(edits or ())])
 
-    def start(self, memory: Memory) -> EditedState:
-        return EditedState(self.model.start(memory), 0)
+    def start(self, memory: Memory) -> DecoderState:
+        return self.model.start(memory)
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
-    ) -> tuple[DecoderOutput, EditedState]:
-        assert isinstance(state, EditedState)
-        output, after = self.model.step(tokens, state.state, maps=maps, edits=[*self.edits, *(edits or ())])
+    ) -> tuple[DecoderOutput, DecoderState]:
+        output, after = self.model.step(tokens, state, maps=maps, edits=[*self.edits, *(edits or ())])
         if state.length < len(self.prefix):
             certain = torch.full_like(output.logits, -torch.inf)
             certain[..., self.prefix[state.length]] = 0
             output = replace(output, logits=certain)
-        return output, EditedState(after, state.length + 1)
+        return output, after

@@ -25,9 +25,10 @@ class EnsembleState(DecoderState):
     """The states of all members."""
 
     members: tuple[DecoderState, ...]
+    length: int
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "EnsembleState":
-        return EnsembleState(tuple(state.reorder(rows, sentences) for state in self.members))
+        return EnsembleState(tuple(state.reorder(rows, sentences) for state in self.members), self.length)
 
 
 class Ensemble(Seq2Seq):
@@ -70,7 +71,7 @@ class Ensemble(Seq2Seq):
     def start(self, memory: Memory) -> EnsembleState:
         assert isinstance(memory, EnsembleMemory)
         pairs = zip(self.members, memory.members, strict=True)
-        return EnsembleState(tuple(member.start(part) for member, part in pairs))
+        return EnsembleState(tuple(member.start(part) for member, part in pairs), length=0)
 
     def step(
         self, tokens: Int[Tensor, " R"], state: DecoderState, *, maps: bool = False, edits: Edits | None = None
@@ -79,7 +80,7 @@ class Ensemble(Seq2Seq):
         assert isinstance(state, EnsembleState)
         pairs = zip(self.members, state.members, strict=True)
         outputs, states = zip(*(member.step(tokens, member_state) for member, member_state in pairs), strict=True)
-        return _average([output.logits for output in outputs], maps=maps), EnsembleState(states)
+        return _average([output.logits for output in outputs], maps=maps), EnsembleState(states, state.length + 1)
 
 
 def _average(logits: Sequence[Float[Tensor, "B T V"]], *, maps: bool) -> DecoderOutput:

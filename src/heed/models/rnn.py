@@ -155,7 +155,6 @@ class RNNState(DecoderState):
     """The sum of the attention weights so far."""
     masks: DropoutMasks
     length: int
-    """The number of target positions so far, the same for all rows."""
     source: SourceMemory
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "RNNState":

@@ -81,6 +81,9 @@ class DecoderHidden:
 class DecoderState(ABC):
     """The state of a model between two search steps, one row per partial hypothesis."""
 
+    length: int
+    """The number of target positions so far, the same for all rows."""
+
     @abstractmethod
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "DecoderState":
         """Return a state whose row r is this state's row ``rows[r]``. Rows may be repeated or left out.
@@ -169,10 +172,8 @@ class Seq2Seq(nn.Module, ABC):
             src_mask: True at tokens, False at padding, which must follow the sentence; None: there is no padding.
             src_lengths: the lengths of the sentences, on the CPU. None: an encoder that needs them there reads them
                 from the mask, which waits for the device.
-            edits: replace attention weights, here and below. Maps show the edited weights.
-
-        Raises:
-            HeedError: here and below, if the model does not have the attention of an edit.
+            edits: replace attention weights, here and below. Maps show the new weights. Attention that the model does
+                not have raises a HeedError.
         """
 
     @abstractmethod

@@ -101,7 +101,6 @@ class TransformerState(DecoderState):
     """One row per sentence, which its hypotheses share."""
     memory_mask: Bool[Tensor, "N S"] | None
     length: int
-    """The number of target positions so far, the same for all rows."""
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " N2"] | None = None) -> "TransformerState":
         state = replace(self, past=tuple(cache and cache.reorder(rows) for cache in self.past))

@@ -106,9 +106,7 @@ def compare_runs(
     if len(groups) < 2:
         raise HeedError("Give two or more runs to compare, the folder of a grid, or groups of runs with --group.")
     test_set, sides = read_sides(groups, split)
-    read = [run for side in sides for run in side.runs]
-    has_model = any(run.has_model for run in read)
-    challenge_set, contrasts = choose_challenge(challenge, [run.results for run in read if has_model])
+    challenge_set, contrasts = choose_challenge(challenge, sides)
     others, uncovered = read_other_sides(groups, sides, test_set.split)
     if split is not None and others:
         uncovered = [f"The verdict is about {split} only, not about {', '.join(other.split for other, _ in others)}."]
