@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heed.decoding import BeamSearch, GreedySearch
+from heed.decoding.fused import for_search
 from heed.errors import HeedError
 from heed.layers.attention import HEAD_SCORES, Attention, CrossAttentionConfig, MultiHeadAttention, SelfAttentionConfig
 from heed.layers.attention_scores import SCORES
@@ -147,9 +148,33 @@ def test_the_weights_that_a_head_has_change_nothing(model: Seq2Seq, batch: tuple
 
 
 def test_no_edits_are_the_fast_path(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> None:
-    assert layer_edits([], 0, range(3)) == layer_edits(None, 0, range(3)) == {}
+    assert layer_edits([], 0, 0, 3) == layer_edits(None, 0, 0, 3) == {}
     for maps in (False, True):
         assert torch.equal(run(model, batch, [], maps=maps).logits, run(model, batch, maps=maps).logits)
+
+
+def test_edited_passes_never_use_a_fused_kernel_or_step(
+    monkeypatch: pytest.MonkeyPatch, batch: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    model = build(CONFIGS["transformer"])
+    edits = [Edit("cross", "uniform", layers=[0], heads=[1], positions=[2])]
+    src, mask, tgt = batch
+    with torch.inference_mode():
+        fused = for_search(model)
+        assert fused is not model
+        edited = EditedModel(model, edits)
+        assert for_search(edited) is edited
+
+        def never(*args: Any, **options: Any) -> None:
+            raise AssertionError("a fused kernel was used")
+
+        monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", never)
+        for other in (model, fused):
+            memory = other.encode(src, mask, edits=edits)
+            found, _ = other.step(tgt[:, 0], other.start(memory), edits=edits)
+            assert_close(found.logits, run(edited, batch, maps=False).logits[:, :1])
+        with pytest.raises(AssertionError, match="fused kernel"):
+            run(model, batch, maps=False)
 
 
 def cut(attention: Attention, head: int) -> None:
@@ -188,7 +213,7 @@ def test_off_is_a_context_of_zeros_and_uniform_mean_pooling(score: str, what: An
     attention = build(config).decoder[0].cross_attention.sublayer.attention
     memory = attention.project(torch.randn(B, S, attention.output.in_features))
     mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
-    edit = layer_edits([Edit("cross", what)], 0, range(T))["cross"]
+    edit = layer_edits([Edit("cross", what)], 0, 0, T)["cross"]
     found, _ = attention(
         torch.randn(B, T, attention.output.in_features), memory, mask[:, None, None], maps=True, edit=edit
     )

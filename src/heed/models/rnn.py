@@ -120,7 +120,7 @@ class SourceAttention(nn.Module):
         """
         scores = self.score(query, source.keys, coverage[:, None] if self.uses_coverage else None)
         weights = self.reach(scores, query, source.mask, start)
-        if edit := layer_edits(edits, 0, range(start, start + query.shape[1])).get("cross"):
+        if edit := layer_edits(edits, 0, start, query.shape[1]).get("cross"):
             weights = edit(weights[:, None], source.mask[:, None, None])[:, 0]
         return weights @ source.states, weights
 

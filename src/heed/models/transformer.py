@@ -153,7 +153,7 @@ class Transformer(TrainableSeq2Seq):
         weights = []
         for number, layer in enumerate(self.encoder):
             # With edits, no layer uses a fused kernel.
-            own = layer_edits(edits, number, range(src.shape[1]))
+            own = layer_edits(edits, number, 0, src.shape[1])
             output, layer_weights = layer(x, mask, maps=maps or bool(edits), edits=own)
             x = self.layer_dropout(x, output)
             weights.append(layer_weights)
@@ -169,12 +169,11 @@ class Transformer(TrainableSeq2Seq):
     ) -> tuple[DecoderHidden, AttentionMaps | None, TransformerState]:
         assert isinstance(state, TransformerState)
         check_edits(edits, self.attention_heads)
-        length = state.length + tokens.shape[1]
         x = self.dropout(self.tgt_positions(self.tgt_embedding(tokens), state.length))
         memory_mask = key_mask(state.memory_mask)
         caches, cross, decoder_self = [], [], []
         for number, (layer, past, memory) in enumerate(zip(self.decoder, state.past, state.memory, strict=True)):
-            own = layer_edits(edits, number, range(state.length, length))
+            own = layer_edits(edits, number, state.length, tokens.shape[1])
             output, present, cross_weights, self_weights = layer(
                 x, past, memory, memory_mask, maps=maps or bool(edits), edits=own
             )
@@ -184,7 +183,7 @@ class Transformer(TrainableSeq2Seq):
             decoder_self.append(self_weights)
         hidden = DecoderHidden(self.decoder_norm(x), self.output.weight)
         attention = AttentionMaps(cross=_stack(cross), decoder_self=_stack(decoder_self)) if maps else None
-        return hidden, attention, replace(state, past=tuple(caches), length=length)
+        return hidden, attention, replace(state, past=tuple(caches), length=state.length + tokens.shape[1])
 
     def mix_inputs(
         self, tgt_in: Int[Tensor, "B T"], memory: Memory, is_gold: Bool[Tensor, "B T"]
