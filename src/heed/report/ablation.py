@@ -23,10 +23,11 @@ def ablation_page(scores: Mapping[str, float], heads: Sequence[HeadImportance], 
             own = [_row(head, measure) for head in heads if head.attention == kind]
             rows += [Row(title, []), *own] if own else []
         figures[measure] = dot_plot(rows, name=f"{measure} lost", line=0.0)
-    first, useful = max(heads, key=_bleu), sum(head.lost["BLEU"][1][0] > 0 for head in heads)
+    first = max(heads, key=lambda head: head.lost["BLEU"])
+    useful = sum(head.lost["BLEU"][1][0] > 0 for head in heads)
     headline = (
         f"{useful} of {len(heads)} heads add to BLEU. Head {first.head + 1} of layer {first.layer + 1} "
-        f"({TITLES[first.attention][0].lower()}) adds most: {_bleu(first):.1f}."
+        f"({TITLES[first.attention][0].lower()}) adds most: {first.lost['BLEU'][0]:.1f}."
     )
     return render_template("ablation.html.j2", headline=headline, scores=scores, figures=figures, facts=facts)
 
@@ -35,14 +36,10 @@ def ablation_table(scores: Mapping[str, float], heads: Sequence[HeadImportance])
     """Return one line for each head, the most important first."""
     titles = [title for measure in scores for title in (f"{measure} lost", "95 % interval")]
     lines = [["attention", "layer", "head", *titles]]
-    for head in sorted(heads, key=_bleu, reverse=True):
+    for head in sorted(heads, key=lambda head: head.lost["BLEU"], reverse=True):
         cells = [cell for measure in scores for cell in _cells(head, measure)]
         lines.append([head.attention, f"{head.layer + 1}", f"{head.head + 1}", *cells])
     return format_table(lines, "<" + ">" * (len(lines[0]) - 1))
-
-
-def _bleu(head: HeadImportance) -> float:
-    return head.lost["BLEU"][0]
 
 
 def _row(head: HeadImportance, measure: str) -> Row:
