@@ -1,4 +1,4 @@
-"""``heed export``: write a trained model for another engine."""
+"""``heed export``: write a trained model for another engine, or as a page."""
 
 import argparse
 from importlib import import_module
@@ -14,37 +14,41 @@ from heed.files import replacing
 if TYPE_CHECKING:
     from heed.inference.translator import Translator
 
-SUMMARY = "Write a trained model for another engine, checked against heed."
+SUMMARY = "Write a trained model for another engine, or as a page that computes it in a browser; checked against heed."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
-    parser.add_argument("--to", required=True, choices=TARGETS, help="the engine")
-    text = "smaller weights, for ctranslate2 and argos (default: float32)"
+    parser.add_argument("--to", required=True, choices=TARGETS, help="the engine, or a page for browsers")
+    text = "type of the weights, for ctranslate2, argos and page (default: float32, page: int8)"
     parser.add_argument("--quantization", choices=QUANTIZATIONS, help=text)
-    add(parser, "--out", "DIR", "the new folder (default: RUN/export/ENGINE[-QUANTIZATION])")
+    text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
+    add(parser, "--out", "DIR", text)
     add(parser, "--push", "ORG/NAME", "upload a huggingface export to this repository of the hub")
-    text = "source sentences on which the export is compared with heed (default: the run's validation set)"
+    text = "source sentences on which the export is compared with heed; some are examples on the page (default: the run's validation set)"
     add(parser, "--check", "FILE", text)
 
 
 def run(args: argparse.Namespace) -> None:
     from heed.export.parity import check_set, validation_set
     from heed.inference import loading, model_folder
+    from heed.runs.folder import validation_files
 
     _check_options(args)
     translator = loading.load(args.model, device="cpu", max_tokens=None)
     out = _output(args, translator)
     if args.check:
         check = check_set(args.check.name, read_file(args.check))
+    elif args.to == "page" and not validation_files(args.model, translator.directions):
+        check = None
     else:
         check = validation_set(args.model, translator.directions)
     target = import_module(f"heed.export.to_{args.to}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as partial:
-        report = target.export(translator, partial, check, quantization=args.quantization)
+        report = target.export(translator, partial, check, quantization=_quantization(args))
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
-    write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *report.lines()])
+    write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *(report.lines() if report else ["The page has no example sentences, and its weights are not checked: give sentences with --check FILE."])])
     if args.push is not None:
         from heed.export.to_huggingface import push
 
@@ -52,8 +56,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    if args.quantization and args.to not in ("ctranslate2", "argos"):
-        raise HeedError(f"--quantization is for ctranslate2 and argos: leave it out for --to {args.to}.")
+    if args.quantization and args.to not in ("ctranslate2", "argos", "page"):
+        raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
+    if args.to == "page" and args.quantization not in (None, "float32", "int8"):
+        raise HeedError(f"A page has weights of int8 or float32, not --quantization {args.quantization}.")
     if args.push is not None:
         from heed.export.to_huggingface import check_token
 
@@ -62,16 +68,23 @@ def _check_options(args: argparse.Namespace) -> None:
         check_token()
 
 
+def _quantization(args: argparse.Namespace) -> str | None:
+    """Return the type of the weights; None for the default of the target."""
+    default = "int8" if args.to == "page" else "float32"
+    return None if args.quantization in (None, default) else str(args.quantization)
+
+
 def _output(args: argparse.Namespace, translator: "Translator") -> Path:
     """Return the absolute path of the new folder or file, which must not exist."""
-    name = f"{args.to}-{args.quantization}" if args.quantization else args.to
-    out: Path = args.out or args.model / "export" / name
+    quantization = _quantization(args)
+    name = f"{args.to}-{quantization}" if quantization else args.to
+    out: Path = args.out or args.model / "export" / f"{name}{'.html' if args.to == 'page' else ''}"
     if args.to == "argos":
         from heed.export.to_argos import package_name
 
         out = out / f"{package_name(translator)}.argosmodel"
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise HeedError(f"{out} already exists: name a new folder with --out, or delete it.")
+    if out.exists() and not (args.to != "page" and out.is_dir() and not any(out.iterdir())):
+        raise HeedError(f"{out} already exists: name a new one with --out, or delete it.")
     return out.absolute()
 
 

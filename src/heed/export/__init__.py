@@ -4,11 +4,11 @@ from functools import partial
 
 from heed import errors
 
-TARGETS = ("ctranslate2", "huggingface", "argos", "onnx")
-"""The engines. The module ``to_NAME`` exports to each."""
+TARGETS = ("ctranslate2", "huggingface", "argos", "onnx", "page")
+"""The engines, and the page for a browser. The module ``to_NAME`` exports to each."""
 
-QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
-"""CTranslate2's types of weights, besides float32."""
+QUANTIZATIONS = ("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")
+"""CTranslate2's types of weights. The page has float32 and int8."""
 
 
 require = partial(errors.require, need="This export", extra="export")

@@ -93,7 +93,7 @@ class Report:
     bleu: tuple[float, float] | None
     """BLEU of greedy translations by heed and by the export; None without references."""
     sentences_per_second: dict[str, float]
-    """Speed of greedy search by "heed" and "export", in batches of similar lengths."""
+    """Speed of greedy search by "heed" and "export", in batches of similar lengths. Empty: heed computes the export."""
 
     def lines(self) -> list[str]:
         """Return the report as text."""
@@ -103,8 +103,10 @@ class Report:
         if self.bleu is not None:
             ours, theirs = self.bleu
             lines.append(f"BLEU (greedy): {ours:.2f} before, {theirs:.2f} after, {theirs - ours:+.2f}")
-        own, other = self.sentences_per_second.values()
-        return [*lines, f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)"]
+        if self.sentences_per_second:
+            own, other = self.sentences_per_second.values()
+            lines.append(f"speed (greedy): heed {own:.1f}, export {other:.1f} sentences/s ({other / own:.1f} ×)")
+        return lines
 
     def plain(self) -> dict[str, Any]:
         """Return the report for ``heed.json``."""

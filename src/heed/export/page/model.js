@@ -1,0 +1,250 @@
+/* The model without its interface: tokenizer, encoder-decoder transformer, greedy search.
+
+   A sequence is an array of vectors, one Float32Array for each position; sums are in double precision. Axes as in heed:
+   S source, T target, D model, H heads, E per head, V vocabulary. Edits of attention are values passed in, and attention
+   weights are values returned. */
+"use strict";
+const PAD = 0, UNK = 1, BOS = 2, EOS = 3;
+
+/* ---- Tokenizer: byte pair encoding as SentencePiece applies it (Sennrich et al. 2016; Kudo and Richardson 2018). */
+const SPACE = "▁", REPLACEMENT = "\ufffd";
+
+class Tokenizer {
+  /* types: a digit for each piece, as in SentencePiece: 1 normal, 2 unknown, 3 control, 6 byte. */
+  constructor({ pieces, scores, types }) {
+    Object.assign(this, { pieces, scores, types });
+    this.ids = new Map(pieces.flatMap((piece, id) => types[id] === "1" ? [[piece, id]] : []));
+    this.firstByte = types.indexOf("6");   // −1: unknown characters are <unk>
+  }
+
+  /* Single spaces only, one before each word. */
+  normalize(text) {
+    const words = text.replace(/^ +/, "");
+    return words && `${SPACE}${words.replace(/ +/g, SPACE)}`.replace(/▁+$/, "");
+  }
+
+  /* Merge the pair of neighbours with the best score, the first one of equals, until no pair is a piece. */
+  encode(text) {
+    const isBlank = !/[^\s\x1c-\x1f\x85]|\ufeff/.test(text);   // white space of any script
+    const parts = isBlank ? [] : [...this.normalize(text)];
+    const score = i => this.scores[i + 1 < parts.length ? this.ids.get(parts[i] + parts[i + 1]) : -1] ?? -Infinity;
+    const merges = parts.map((_, i) => score(i));
+    for (;;) {
+      const best = merges.reduce((best, each, i) => each > merges[best] ? i : best, 0);
+      if (!(merges[best] > -Infinity)) break;
+      parts.splice(best, 2, parts[best] + parts[best + 1]);
+      merges.splice(best, 1);
+      for (const i of [best - 1, best]) if (i >= 0) merges[i] = score(i);
+    }
+    return parts.flatMap(part => this.ids.get(part) ?? this.unknown(part)).filter((id, i, ids) => id !== UNK || ids[i - 1] !== UNK);
+  }
+
+  unknown(part) {
+    if (this.firstByte < 0) return [UNK];
+    return Array.from(new TextEncoder().encode(part), byte => this.firstByte + byte);
+  }
+
+  decode(ids) {
+    let text = "", bytes = [];
+    for (const id of [...ids.filter(id => this.types[id] !== "3"), null]) {
+      if (id !== null && this.types[id] === "6") { bytes.push(id - this.firstByte); continue; }
+      text += utf8(bytes);
+      bytes = [];
+      if (id === null) break;
+      const piece = id === UNK ? " ⁇ " : text ? this.pieces[id] : this.pieces[id].replace(/^▁/, "");
+      text += piece.replaceAll(SPACE, " ");
+    }
+    return text.replace(/[\n\r]/g, " ");
+  }
+}
+
+/* Each byte that starts no character becomes U+FFFD by itself. */
+function utf8(bytes) {
+  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  let text = "";
+  for (let start = 0; start < bytes.length;) {
+    let size = 1, character = REPLACEMENT;
+    for (const n of [1, 2, 3, 4]) {
+      try { character = decoder.decode(Uint8Array.from(bytes.slice(start, start + n))); size = n; break; } catch { /* no character */ }
+    }
+    text += character;
+    start += size;
+  }
+  return text;
+}
+
+/* ---- Weights: int8 with a scale for each row, or float32, in base64. Names become nested objects. */
+function readWeights({ tensors, weights }) {
+  const bytes = Uint8Array.from(atob(weights), c => c.charCodeAt(0)), root = {};
+  let at = 0;
+  const take = size => bytes.buffer.slice(at, at += size);
+  for (const [name, shape, type] of tensors) {
+    const [rows, columns] = shape.length > 1 ? shape : [1, shape[0]];
+    let data;
+    if (type === "int8") {
+      const scales = new Float32Array(take(4 * rows));
+      data = Float32Array.from(new Int8Array(take(rows * columns)), (value, i) => value * scales[Math.floor(i / columns)]);
+    } else data = new Float32Array(take(4 * rows * columns));
+    const path = name.split("."), last = path.pop();
+    const parent = path.reduce((node, key) => node[key] ??= {}, root);
+    parent[last] = shape.length > 1 ? { data, rows, columns } : data;
+  }
+  return root;
+}
+
+/* ---- Vectors. */
+const range = n => Array.from({ length: n }, (_, i) => i);
+const sum = (x, y) => x.map((value, i) => value + y[i]);
+const relu = x => x.map(value => Math.max(0, value));
+
+/* W x + b */
+function linear({ weight: { data, rows, columns }, bias }, x) {
+  const y = new Float32Array(rows);
+  for (let r = 0, w = 0; r < rows; r++) {
+    let a = 0, b = 0;   // two sums run in parallel
+    const end = w + columns - columns % 2;
+    for (let c = 0; w < end; c += 2, w += 2) { a += data[w] * x[c]; b += data[w + 1] * x[c + 1]; }
+    if (columns % 2) a += data[w++] * x[columns - 1];
+    y[r] = a + b + (bias ? bias[r] : 0);
+  }
+  return y;
+}
+
+/* (x − mean) / √(var + ε) · g + b (Ba et al. 2016, eq. 4) */
+function layerNorm({ weight, bias }, x) {
+  const mean = x.reduce((a, b) => a + b, 0) / x.length;
+  const variance = x.reduce((total, value) => total + (value - mean) ** 2, 0) / x.length;
+  return x.map((value, i) => (value - mean) / Math.sqrt(variance + 1e-5) * weight[i] + bias[i]);
+}
+
+function softmax(scores) {
+  const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
+  const exp = Float64Array.from(scores, score => Math.exp(score - most)), total = exp.reduce((a, b) => a + b, 0);
+  return Float32Array.from(exp, value => value / total);
+}
+
+/* ---- Edits of attention: {kind, layer, head, query, weights}. They replace the weights of the rows that they select by
+   the given ones, or by zeros if those are null: the head is off. A layer, head or query of null selects all. The last
+   edit of a row counts, but no edit turns on what is off. */
+function edited(edits, kind, layer, head, query, weights) {
+  const wanted = { layer, head, query };
+  const found = edits.filter(edit => edit.kind === kind && Object.keys(wanted).every(key => (edit[key] ?? wanted[key]) === wanted[key]));
+  if (found.some(edit => edit.weights === null)) return new Float32Array(weights.length);
+  return found.length ? Float32Array.from(found.at(-1).weights) : weights;
+}
+
+/* ---- The transformer (Vaswani et al. 2017). */
+class Transformer {
+  constructor({ config, tensors, weights }) {
+    Object.assign(this, config, readWeights({ tensors, weights }));
+    this.layers = { encoder: Object.values(this.encoder), decoder: Object.values(this.decoder) };
+  }
+
+  /* √D · E[token] + PE(position), where PE(pos, 2i) = sin(pos / 10000^(2i/D)) and PE(pos, 2i + 1) = cos(same) (§3.4, 3.5) */
+  embed({ weight: { data, columns } }, token, position) {
+    return data.slice(token * columns, (token + 1) * columns).map((value, d) => {
+      const angle = position / 10_000 ** ((d - d % 2) / columns);
+      return value * Math.sqrt(columns) + (d % 2 ? Math.cos(angle) : Math.sin(angle));
+    });
+  }
+
+  /* x + f(norm(x)) (pre-norm, Xiong et al. 2020), or norm(x + f(x)) (post-norm) */
+  residual(block, x, f) {
+    return this.norm === "pre" ? sum(x, f(layerNorm(block.norm, x))) : layerNorm(block.norm, sum(x, f(x)));
+  }
+
+  /* W_2 relu(W_1 x + b_1) + b_2 (eq. 2) */
+  feedForward(block, x) {
+    return this.residual(block, x, h => linear(block.down_projection, relu(linear(block.up_projection, h))));
+  }
+
+  /* The key and the value of a state, heads side by side. */
+  project(block, h) {
+    const both = linear(block.key_value, h);
+    return { key: both.subarray(0, both.length / 2), value: both.subarray(both.length / 2) };
+  }
+
+  /* Multi-head attention of one query: softmax(q Kᵀ / √E) V for each head, then W^O (§3.2.2). Returns the output and each
+     head's weights. edit(head, weights) returns the weights to use. */
+  attend(block, scaled, h, memory, edit) {
+    const query = linear(block.query, h), width = query.length / this.num_heads, context = new Float32Array(query.length);
+    const weights = range(this.num_heads).map(head => {
+      const start = head * width, scores = new Float32Array(memory.length);
+      memory.forEach(({ key }, s) => {
+        let score = 0;
+        for (let e = start; e < start + width; e++) score += query[e] * key[e];
+        scores[s] = scaled ? score / Math.sqrt(width) : score;
+      });
+      const own = edit(head, softmax(scores));
+      for (let e = start; e < start + width; e++) context[e] = memory.reduce((total, { value }, s) => total + own[s] * value[e], 0);
+      return own;
+    });
+    return { output: linear(block.output, context), weights };
+  }
+
+  /* Return the states of the source, and its self-attention weights[layer][query][head]. */
+  encode(ids, edits = []) {
+    let x = ids.map((id, position) => this.embed(this.src_embedding ?? this.tgt_embedding, id, position));
+    const weights = this.layers.encoder.map((layer, l) => {
+      const block = layer.self_attention, normed = this.norm === "pre" ? x.map(each => layerNorm(block.norm, each)) : x;
+      const memory = normed.map(h => this.project(block, h)), rows = [];
+      x = x.map((each, query) => this.residual(block, each, h => {
+        const { output, weights } = this.attend(block, this.scaled.self, h, memory,
+          (head, own) => edited(edits, "encoder_self", l, head, query, own));
+        rows.push(weights);
+        return output;
+      }));
+      x = x.map(each => this.feedForward(layer.feed_forward, each));
+      return rows;
+    });
+    return { states: this.norm === "pre" ? x.map(each => layerNorm(this.encoder_norm, each)) : x, weights };
+  }
+
+  /* The state of the decoder: the keys and values of the source, and those of the target so far. */
+  start({ states }) {
+    return this.layers.decoder.map(layer => ({ past: [], memory: states.map(h => this.project(layer.cross_attention, h)) }));
+  }
+
+  /* Decode one more position. Returns the logits of the next token "V", the next state, and the weights of both kinds of
+     attention, [layer][head]. */
+  step(token, state, edits = []) {
+    const query = state[0].past.length, weights = { cross: [], decoder_self: [] };
+    let x = this.embed(this.tgt_embedding, token, query);
+    const next = this.layers.decoder.map((layer, l) => {
+      const attend = (kind, block, scaled, h, memory) => {
+        const found = this.attend(block, scaled, h, memory, (head, own) => edited(edits, kind, l, head, query, own));
+        weights[kind].push(found.weights);
+        return found.output;
+      };
+      let { past, memory } = state[l];
+      x = this.residual(layer.self_attention, x, h => {
+        past = [...past, this.project(layer.self_attention, h)];
+        return attend("decoder_self", layer.self_attention, this.scaled.self, h, past);
+      });
+      x = this.residual(layer.cross_attention, x, h => attend("cross", layer.cross_attention, this.scaled.cross, h, memory));
+      x = this.feedForward(layer.feed_forward, x);
+      return { past, memory };
+    });
+    if (this.norm === "pre") x = layerNorm(this.decoder_norm, x);
+    return { logits: linear({ weight: (this.output ?? this.tgt_embedding).weight }, x), state: next, weights };
+  }
+}
+
+/* ---- Greedy search: the most probable token at every step, never PAD or BOS, until EOS or the length limit.
+   Yields a step for each token: {token, probabilities "V", weights, isLast}. The first tokens can be given: prefix. */
+function* greedySteps(model, memory, { limit, edits = [], prefix = [] }) {
+  let state = model.start(memory), token = BOS;
+  for (let t = 0; t < limit; t++) {
+    const { logits, state: next, weights } = model.step(token, state, edits);
+    const probabilities = softmax(logits);
+    logits[PAD] = logits[BOS] = -Infinity;
+    token = prefix[t] ?? logits.reduce((best, logit, id) => logit > logits[best] ? id : best, EOS);
+    state = next;
+    const isLast = token === EOS || t + 1 === limit;
+    yield { token, probabilities, weights, isLast };
+    if (isLast) return;
+  }
+}
+
+/* Target tokens of a source, EOS counted on both sides. */
+const lengthLimit = ({ factor, extra }, sourceLength) => Math.floor(Math.max(1, factor * sourceLength + extra));
