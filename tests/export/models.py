@@ -47,10 +47,15 @@ def write_model(
     seed: int = 1,
     lines: Sequence[str] = LINES,
     languages: Mapping[str, str] = LANGUAGES,
+    **pieces: Any,
 ) -> Path:
-    """Write a model folder with random weights, larger than at initialization so that translations differ."""
+    """Write a model folder with random weights, larger than at initialization so that translations differ.
+
+    Args:
+        pieces: options of the tokenizer.
+    """
     torch.manual_seed(seed)
-    tokenizer = train_tokenizer([*lines] * 3, vocab_size=40, joint=joint)
+    tokenizer = train_tokenizer([*lines] * 3, joint=joint, **{"vocab_size": 40, **pieces})
     model = build_model(config, src_vocab=tokenizer.src_vocab, tgt_vocab=tokenizer.tgt_vocab, joint=joint)
     with torch.no_grad():
         for parameter in model.parameters():

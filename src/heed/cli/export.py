@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "Write a trained model for another engine, or as a page that computes it in a browser; checked against heed."
 
+UNCHECKED = "The page has no examples, and its weights are not checked: the run has no validation set (see --check)."
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
@@ -25,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
     add(parser, "--out", "DIR", text)
     add(parser, "--push", "ORG/NAME", "upload a huggingface export to this repository of the hub")
-    text = "source sentences on which the export is compared with heed; some are examples on the page (default: the run's validation set)"
+    text = "source sentences to compare the export with heed, and a page's examples (default: the run's validation set)"
     add(parser, "--check", "FILE", text)
 
 
@@ -48,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
     with replacing(out) as partial:
         report = target.export(translator, partial, check, quantization=_quantization(args))
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
-    write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *(report.lines() if report else ["The page has no example sentences, and its weights are not checked: give sentences with --check FILE."])])
+    found = report.lines() if report else [UNCHECKED]
+    write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *found])
     if args.push is not None:
         from heed.export.to_huggingface import push
 

@@ -28,7 +28,7 @@ from heed.plot.attention_map import TITLES
 from heed.report.pages import render_template
 from heed.symbols import EOS
 
-EXAMPLES, EXAMPLE_WORDS = 12, range(6, 16)
+EXAMPLES, EXAMPLE_WORDS = 12, range(6, 13)
 """The number of example sentences, and their length in words if the set has such sentences."""
 
 PROBE = "  Xﬁ№\u00a0 y "

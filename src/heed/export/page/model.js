@@ -75,7 +75,8 @@ function utf8(bytes) {
 
 /* ---- Weights: int8 with a scale for each row, or float32, in base64. Names become nested objects. */
 function readWeights({ tensors, weights }) {
-  const bytes = Uint8Array.from(atob(weights), c => c.charCodeAt(0)), root = {};
+  const text = atob(weights), bytes = new Uint8Array(text.length), root = {};
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   let at = 0;
   const take = size => bytes.buffer.slice(at, at += size);
   for (const [name, shape, type] of tensors) {
@@ -83,7 +84,8 @@ function readWeights({ tensors, weights }) {
     let data;
     if (type === "int8") {
       const scales = new Float32Array(take(4 * rows));
-      data = Float32Array.from(new Int8Array(take(rows * columns)), (value, i) => value * scales[Math.floor(i / columns)]);
+      data = new Float32Array(new Int8Array(take(rows * columns)));
+      for (let i = 0; i < data.length; i++) data[i] *= scales[Math.floor(i / columns)];
     } else data = new Float32Array(take(4 * rows * columns));
     const path = name.split("."), last = path.pop();
     const parent = path.reduce((node, key) => node[key] ??= {}, root);

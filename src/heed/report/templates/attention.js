@@ -41,6 +41,13 @@ const isRightToLeft = element => getComputedStyle(element).direction === "rtl";
 const isolate = text => `\u2068${text}\u2069`;
 const percent = weight => `${Math.round(100 * weight)} %`;
 
+/* A piece of a tokenizer, as maps label it. */
+const SPECIAL = new Set(["<s>", "</s>", "<unk>", "<pad>"]);
+const pieceOf = piece => {
+  const special = SPECIAL.has(piece), text = piece.replace(/^▁/, "") || "▁", opens = special || piece.startsWith("▁");
+  return { text, opens, special, label: !opens && /^[\p{L}\p{N}]/u.test(text) ? `·${text}` : text };
+};
+
 class System {
   constructor(system, number) {
     this.number = number;
@@ -183,9 +190,12 @@ class System {
     return make("div", { class: "scale" }, ...[0, .1, .25, .5, 1].map(weight => make("span", { style: `left: ${heat(weight)}` }, `${weight}`)));
   }
 
+  /* Pixels for the cells of the heat map. */
+  room() { return view.systems.length > 1 ? 400 : 540; }
+
   drawChart() {
-    const { Q, K, rows, columns } = this.maps, room = view.systems.length > 1 ? 400 : 540;
-    const cell = Math.max(14, Math.min(30, Math.floor(room / Math.max(Q, K)))), pen = document.createElement("canvas").getContext("2d");
+    const { Q, K, rows, columns } = this.maps;
+    const cell = Math.max(14, Math.min(30, Math.floor(this.room() / Math.max(Q, K)))), pen = document.createElement("canvas").getContext("2d");
     pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     const longest = pieces => Math.ceil(Math.max(...pieces.map(piece => pen.measureText(piece.label).width)));
     const left = longest(rows) + 10, top = longest(columns) + 10;

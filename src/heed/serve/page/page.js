@@ -81,12 +81,6 @@ function sentencesOf(text, language) {
 }
 
 const wordsOf = text => text.split(/(\s+)/).filter(Boolean);
-const SPECIAL = new Set(["<s>", "</s>", "<unk>", "<pad>"]);
-const pieceOf = piece => {
-  const special = SPECIAL.has(piece), text = piece.replace(/^▁/, "") || "▁", opens = special || piece.startsWith("▁");
-  return { text, opens, special, label: !opens && /^[\p{L}\p{N}]/u.test(text) ? `·${text}` : text };
-};
-
 /* The pieces of each word, {index, count}; null if they are not those of the text. */
 function wordPieces(pieces, text) {
   const words = [];
