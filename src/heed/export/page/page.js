@@ -150,7 +150,7 @@ function drawStep() {
     chip.classList.toggle("later", i > t);
   });
   const before = target.decode(tokens.slice(0, t)), size = target.pieces.length.toLocaleString("en");
-  $("choice-text").textContent = `${before ? `After “${isolate(before)}”` : "At the start"}, the decoder gives each of its ${size} pieces a probability. It takes the best one.`;
+  $("choice-text").textContent = `${before ? `After “${isolate(before)}”` : "At the start"}, the decoder gives each of its ${size} pieces (words and parts of words) a probability. It takes the best one.`;
   const order = Array.from(probabilities.keys()).filter(id => id !== PAD && id !== BOS).sort((a, b) => probabilities[b] - probabilities[a]);
   const shown = order.slice(0, CANDIDATES);
   if (!shown.includes(token)) shown[CANDIDATES - 1] = token;   // chosen by the reader
