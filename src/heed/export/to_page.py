@@ -1,8 +1,6 @@
 """``heed export --to page``: one HTML file in which the browser itself computes the model."""
 
 import base64
-import json
-import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -16,13 +14,13 @@ import torch
 from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
-from heed.export.weights import require_transformer
+from heed.export.weights import refuse, require_transformer
 from heed.inference.engine import TorchEngine, log_probs
 from heed.inference.languages import language_name
 from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
+from heed.models.rnn import RNN
 from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer import Transformer
 from heed.models.transformer_config import TransformerConfig
 from heed.plot.attention_map import TITLES
 from heed.report.pages import render_template
@@ -44,28 +42,22 @@ def export(translator: Translator, out: Path, check: CheckSet | None, *, quantiz
         quantization: "float32", or None for int8 with a scale for each row of a matrix.
 
     Returns:
-        The comparison of the model with the weights in the page. heed computes both.
+        The comparison of the model with the weights of the page. heed computes both.
 
     Raises:
         HeedError: if the page cannot compute the model exactly, or the check fails.
     """
-    model, tokenizer = check_supported(translator.model), translator.tokenizer
+    model, tokenizer, is_exact = translator.model, translator.tokenizer, quantization is not None
+    config = describe(model)
     if tokenizer.tags:
         raise HeedError("The page cannot choose between the target languages of this model: train one per direction.")
     source, target = map(tokenizer_data, tokenizer.processors)
-    config, codes = model.config, (translator.src_lang, translator.tgt_lang)
-    tensors, weights = encode_weights(model, is_exact=quantization is not None)
+    codes = translator.src_lang, translator.tgt_lang
+    tensors, weights, rounded = encode_weights(model, is_exact=is_exact)
     data = {
         "codes": codes,
         "languages": [language_name(code) or side for code, side in zip(codes, ("source", "target"), strict=True)],
-        "config": {
-            "num_heads": config.num_heads,
-            "norm": config.norm,
-            "scaled": {
-                "self": config.self_attention.score == "scaled_dot",
-                "cross": config.cross_attention.score == "scaled_dot",
-            },
-        },
+        "config": config,
         "limits": {name.removeprefix("max_length_"): getattr(translator.search, name) for name in LENGTH_LIMITS},
         "source": source,
         "target": None if tokenizer.joint else target,
@@ -77,12 +69,24 @@ def export(translator: Translator, out: Path, check: CheckSet | None, *, quantiz
     out.write_text(render_template("page.html.j2", folder=Path(__file__).parent / "page", data=data), encoding="utf-8")
     if check is None:
         return None
-    report = compare_engines(translator, PageEngine(out, model), check, is_exact=quantization is not None)
+    report = compare_engines(translator, PageEngine(model, rounded), check, is_exact=is_exact)
     return replace(report, sentences_per_second={})
 
 
-def check_supported(model: Seq2Seq) -> Transformer:
-    """Return the model if the page computes it exactly; otherwise raise a HeedError naming the missing parts."""
+def describe(model: Seq2Seq) -> dict[str, Any]:
+    """Return what the page needs to know of the architecture; raise a HeedError naming the parts that it lacks."""
+    if isinstance(model, RNN):
+        rnn, attention = model.config, model.config.attention
+        reach = f"attention but global and general (model.attention.score={attention.score}, reach={attention.reach})"
+        order = "decoder without input feeding (model.attention.input_feeding=false)"
+        unsupported = {
+            f"cell but LSTM (model.cell={rnn.cell})": rnn.cell != "lstm",
+            "residual sum of recurrent layers (model.residual=true)": rnn.residual,
+            reach: (attention.score, attention.reach) != ("general", "global"),
+            order: not attention.input_feeding,
+        }
+        refuse("The page", unsupported)
+        return {"family": rnn.family}
 
     def lacks(config: TransformerConfig) -> dict[str, bool]:
         positions = (config.positions.kind, config.positions.merge)
@@ -92,7 +96,10 @@ def check_supported(model: Seq2Seq) -> Transformer:
             f"positions but added sinusoids (model.positions.kind={positions[0]})": positions != ("sinusoidal", "add"),
         }
 
-    return require_transformer(model, "The page", lacks)
+    config = require_transformer(model, "The page", lacks).config
+    scores = {"self": config.self_attention.score, "cross": config.cross_attention.score}
+    scaled = {kind: score == "scaled_dot" for kind, score in scores.items()}
+    return {"family": config.family, "num_heads": config.num_heads, "norm": config.norm, "scaled": scaled}
 
 
 def tokenizer_data(processor: spm.SentencePieceProcessor) -> dict[str, Any]:
@@ -117,51 +124,37 @@ def choose_examples(sentences: Sequence[str]) -> list[str]:
     return ([line for line in sentences if len(line.split()) in EXAMPLE_WORDS] or [*sentences])[:EXAMPLES]
 
 
-def encode_weights(model: Transformer, *, is_exact: bool) -> tuple[list[tuple[str, list[int], str]], bytes]:
-    """Return the name, shape and type of each weight, and the bytes of all weights.
+def encode_weights(
+    model: Seq2Seq, *, is_exact: bool
+) -> tuple[list[tuple[str, list[int], str]], bytes, list[torch.Tensor]]:
+    """Return the name, shape and type of each weight, the bytes of all weights, and the weights that these encode.
 
-    A matrix of type int8 is written as a float32 scale for each row, followed by round(W / scale). Other weights are
-    float32. Tied weights are written once.
+    A matrix of type int8 is a float32 scale for each row, followed by round(W / scale). Other weights are float32. Tied
+    weights are written once.
     """
-    tensors, parts = [], []
-    for name, weight in model.named_parameters():
-        values = weight.detach().numpy().astype("<f4")
+    tensors, parts, weights = [], [], []
+    for name, parameter in model.named_parameters():
+        values = parameter.detach().numpy().astype("<f4")
         is_rounded = values.ndim == 2 and not is_exact
+        scale = np.ones((), np.float32)
         if is_rounded:
             scale = (np.abs(values).max(1, keepdims=True) / 127).clip(1e-30)
             parts.append(scale.tobytes())
             values = (values / scale).round().astype(np.int8)
         parts.append(values.tobytes())
+        weights.append(torch.from_numpy(values * scale))
         short = name.replace(".sublayer", "").replace(".attention", "")
-        tensors.append((short, [*weight.shape], "int8" if is_rounded else "float32"))
-    return tensors, b"".join(parts)
-
-
-def read_weights(page: Path) -> list[torch.Tensor]:
-    """Return the weights in the page, in the order of the model's parameters."""
-    found = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    data = json.loads(found[1])
-    rest = memoryview(base64.b64decode(data["weights"]))
-    weights = []
-    for _, shape, kind in data["tensors"]:
-        rows, size = (shape[0], int(np.prod(shape)))
-        scale = 1.0
-        if kind == "int8":
-            scale, rest = np.frombuffer(rest[: 4 * rows], "<f4")[:, None], rest[4 * rows :]
-        dtype = np.dtype(np.int8 if kind == "int8" else "<f4")
-        values, rest = np.frombuffer(rest[: size * dtype.itemsize], dtype), rest[size * dtype.itemsize :]
-        weights.append(torch.from_numpy((values.reshape(shape) * scale).astype(np.float32)))
-    return weights
+        tensors.append((short, [*values.shape], "int8" if is_rounded else "float32"))
+    return tensors, b"".join(parts), weights
 
 
 class PageEngine(ExportedEngine):
-    """heed's own computation with the weights in a page."""
+    """heed's own computation with the weights of a page."""
 
-    def __init__(self, page: Path, model: Transformer) -> None:
+    def __init__(self, model: Seq2Seq, weights: Sequence[torch.Tensor]) -> None:
         self.model = deepcopy(model).eval()
         with torch.no_grad():
-            for parameter, weight in zip(self.model.parameters(), read_weights(page), strict=True):
+            for parameter, weight in zip(self.model.parameters(), weights, strict=True):
                 parameter.copy_(weight)
 
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:

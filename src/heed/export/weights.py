@@ -32,9 +32,14 @@ def require_transformer(
         "scores with weights (model.*_attention.score)": any(one.score not in PRODUCTS for one in scores),
         **lacks(model),
     }
+    refuse(engine, unsupported, otherwise=otherwise)
+    return model
+
+
+def refuse(engine: str, unsupported: Mapping[str, bool], *, otherwise: str = "") -> None:
+    """Raise a HeedError naming the parts that an engine lacks and the model has, if there are any."""
     if problems := [name for name, is_used in unsupported.items() if is_used]:
         raise HeedError(f"{engine} cannot compute this model: it has no {' and no '.join(problems)}.{otherwise}")
-    return model
 
 
 def layers_of(stack: nn.ModuleList) -> list[Any]:

@@ -1,4 +1,4 @@
-/* The model without its interface: tokenizer, encoder-decoder transformer, greedy search.
+/* The model without its interface: tokenizer, transformer or RNN with attention, greedy search.
 
    A sequence is an array of vectors, one Float32Array for each position; sums are in double precision. Axes as in heed:
    S source, T target, D model, H heads, E per head, V vocabulary. Edits of attention are values passed in, and attention
@@ -97,6 +97,8 @@ function readWeights({ tensors, weights }) {
 /* ---- Vectors. */
 const range = n => Array.from({ length: n }, (_, i) => i);
 const sum = (x, y) => x.map((value, i) => value + y[i]);
+const concat = (...parts) => Float32Array.from(parts.flatMap(part => [...part]));
+const sigmoid = x => 1 / (1 + Math.exp(-x));
 const relu = x => x.map(value => Math.max(0, value));
 
 /* W x + b */
@@ -140,6 +142,8 @@ class Transformer {
   constructor({ config, tensors, weights }) {
     Object.assign(this, config, readWeights({ tensors, weights }));
     this.layers = { encoder: Object.values(this.encoder), decoder: Object.values(this.decoder) };
+    const { encoder, decoder } = this.layers;
+    this.attentionLayers = { cross: decoder.length, encoder_self: encoder.length, decoder_self: decoder.length };
   }
 
   /* √D · E[token] + PE(position), where PE(pos, 2i) = sin(pos / 10000^(2i/D)) and PE(pos, 2i + 1) = cos(same) (§3.4, 3.5) */
@@ -231,6 +235,69 @@ class Transformer {
     return { logits: linear({ weight: (this.output ?? this.tgt_embedding).weight }, x), state: next, weights };
   }
 }
+
+/* ---- The RNN: a bidirectional LSTM encoder, an LSTM decoder with global attention and input feeding (Luong et al. 2015).
+   It has one layer and one head of attention, and the same interface as the transformer. */
+class RNN {
+  num_heads = 1;
+  attentionLayers = { cross: 1 };
+
+  constructor({ tensors, weights }) { Object.assign(this, readWeights({ tensors, weights })); }
+
+  /* √D · E[token] */
+  embed({ weight: { data, columns } }, token) {
+    return data.slice(token * columns, (token + 1) * columns).map(value => value * Math.sqrt(columns));
+  }
+
+  /* c' = σ(f) c + σ(i) tanh(g), h' = σ(o) tanh(c'), with [i; f; g; o] = W x + b + U h + b' + more (Hochreiter and
+     Schmidhuber 1997; f: Gers et al. 2000) */
+  lstm({ layer }, x, [h, c], more = null) {
+    const W = linear({ weight: layer.weight_ih_l0, bias: layer.bias_ih_l0 }, x);
+    const U = linear({ weight: layer.weight_hh_l0, bias: layer.bias_hh_l0 }, h), D = h.length;
+    const gate = (k, d) => W[k * D + d] + U[k * D + d] + (more ? more[k * D + d] : 0);
+    const cell = c.map((value, d) => sigmoid(gate(1, d)) * value + sigmoid(gate(0, d)) * Math.tanh(gate(2, d)));
+    return [cell.map((value, d) => sigmoid(gate(3, d)) * Math.tanh(value)), cell];
+  }
+
+  /* Return the states of the source, and the last state of each layer, directions side by side. */
+  encode(ids) {
+    let x = ids.map(id => this.embed(this.src_embedding ?? this.tgt_embedding, id));
+    const finals = Object.values(this.encoder.layers).map(directions => {
+      const runs = Object.values(directions).map((layer, isBackward) => {
+        const zeros = new Float32Array(layer.layer.weight_hh_l0.columns), states = [];
+        let state = [zeros, zeros];
+        for (const input of isBackward ? x.toReversed() : x) { state = this.lstm(layer, input, state); states.push(state[0]); }
+        return { states: isBackward ? states.reverse() : states, last: state };
+      });
+      x = x.map((_, s) => concat(...runs.map(run => run.states[s])));
+      return [0, 1].map(part => concat(...runs.map(run => run.last[part])));
+    });
+    return { states: x, finals };
+  }
+
+  start({ states, finals }) {
+    const keys = states.map(h => linear(this.attention.score.weight, h));   // of score h_tᵀ W h_s (eq. 8)
+    return { layers: finals, feed: new Float32Array(states[0].length), states, keys, length: 0 };
+  }
+
+  /* Decode one more position, see the transformer. The input is [E y; h̃_{t−1}] (§3.3). */
+  step(token, { layers, feed, states, keys, length }, edits = []) {
+    let h = this.embed(this.tgt_embedding, token);
+    const next = Object.values(this.decoder).map((layer, l) => {
+      const state = this.lstm(layer, h, layers[l], l ? null : linear(this.context_gates, feed));
+      [h] = state;
+      return state;
+    });
+    const scores = keys.map(key => key.reduce((total, value, d) => total + value * h[d], 0));
+    const weights = edited(edits, "cross", 0, 0, length, softmax(scores));
+    const context = h.map((_, d) => states.reduce((total, state, s) => total + weights[s] * state[d], 0));
+    const attentional = linear(this.combine, concat(context, h)).map(Math.tanh);   // h̃_t = tanh(W_c [c_t; h_t]) (eq. 5)
+    const logits = linear({ weight: (this.output ?? this.tgt_embedding).weight, bias: this.output_bias }, linear(this.readout, attentional));
+    return { logits, state: { layers: next, feed: attentional, states, keys, length: length + 1 }, weights: { cross: [[weights]] } };
+  }
+}
+
+const MODELS = { transformer: Transformer, rnn: RNN };
 
 /* ---- Greedy search: the most probable token at every step, never PAD or BOS, until EOS or the length limit.
    Yields a step for each token: {token, probabilities "V", weights, isLast}. The first tokens can be given: prefix. */

@@ -5,7 +5,7 @@ const BEAT = 800;        // milliseconds of a step while playing
 const MOST_PIECES = 100; // of a sentence: time grows with the length, maps with its square
 const CANDIDATES = 8;
 const data = JSON.parse($("data").textContent);
-const model = new Transformer(data), source = new Tokenizer(data.source), target = data.target ? new Tokenizer(data.target) : source;
+const model = new MODELS[data.config.family](data), source = new Tokenizer(data.source), target = data.target ? new Tokenizer(data.target) : source;
 const state = {
   ids: [],       // the source with EOS
   edits: [],     // see model.js
@@ -29,22 +29,19 @@ const piecesOf = (tokenizer, ids) => ids.map(id => pieceOf(tokenizer.pieces[id])
 function mapsOf(memory, steps) {
   const keys = piecesOf(source, state.ids), tokens = steps.map(step => step.token);
   const queries = piecesOf(target, tokens), inputs = piecesOf(target, [BOS, ...tokens.slice(0, -1)]);
-  const map = (rows, columns, layers, heads, row) => {
-    const weights = new Float32Array(layers * heads * rows.length * columns.length);
-    let at = 0;
-    for (let l = 0; l < layers; l++) for (let h = 0; h < heads; h++) for (let q = 0; q < rows.length; q++) {
-      weights.set(row(l, h, q), at);   // of the decoder's self-attention, keys after q stay 0
-      at += columns.length;
-    }
-    const shape = [layers, heads, rows.length, columns.length];
-    return { shape, weights, rows, columns, best: mostInformative(weights, shape) };
+  const read = {   // rows, columns, and the weights of a layer, head and query
+    cross: [queries, keys, (l, h, q) => steps[q].weights.cross[l][h]],
+    encoder_self: [keys, keys, (l, h, q) => memory.weights[l][q][h]],
+    decoder_self: [inputs, inputs, (l, h, q) => steps[q].weights.decoder_self[l][h]],
   };
-  const { encoder, decoder } = model.layers, H = model.num_heads;
-  return {
-    cross: map(queries, keys, decoder.length, H, (l, h, q) => steps[q].weights.cross[l][h]),
-    encoder_self: map(keys, keys, encoder.length, H, (l, h, q) => memory.weights[l][q][h]),
-    decoder_self: map(inputs, inputs, decoder.length, H, (l, h, q) => steps[q].weights.decoder_self[l][h]),
-  };
+  const H = model.num_heads;
+  return Object.fromEntries(Object.entries(model.attentionLayers).map(([kind, L]) => {
+    const [rows, columns, row] = read[kind], Q = rows.length, K = columns.length, shape = [L, H, Q, K];
+    const weights = new Float32Array(L * H * Q * K);
+    for (let i = 0; i < L * H * Q; i++)   // of the decoder's self-attention, keys after the query stay 0
+      weights.set(row(Math.floor(i / Q / H), Math.floor(i / Q) % H, i % Q), i * K);
+    return [kind, { shape, weights, rows, columns, best: mostInformative(weights, shape) }];
+  }));
 }
 
 /* [layer, head] of the map with the largest mutual information between query and key, all queries equally likely. */
@@ -337,6 +334,7 @@ class Explorer extends System {
 /* Which heads a change applies to: all, those of the chosen layer, or the chosen one. */
 function drawScope() {
   const [layer, head] = explorer.heads[view.kind], chosen = document.querySelector("#scope :checked")?.value ?? "0";
+  $("scope").hidden = explorer.maps.L * explorer.maps.H === 1;
   const names = ["all heads", `layer ${layer + 1}`, ...head < explorer.maps.H ? [`layer ${layer + 1}, head ${head + 1}`] : []];
   const value = Math.min(+chosen, names.length - 1);
   $("scope").replaceChildren($("scope").firstElementChild, ...names.map((name, i) => make("label", {},
@@ -357,11 +355,13 @@ addEventListener("pointercancel", () => explorer.endDrag());
 function start() {
   Object.assign(view, { titles: data.titles, systems: [explorer] });
   $("systems").append(explorer.element);
-  $("kinds").append(...Object.entries(data.titles).map(([kind, title]) => make("label", {}, make("input", { type: "radio", name: "kind", value: kind,
-    class: "visually-hidden", checked: kind === view.kind, onchange: () => { view.kind = kind; showMaps(); if (kind !== "encoder_self") select(state.at); } }), title)));
-  const { encoder, decoder } = model.layers, count = data.tensors.reduce((total, [, shape]) => total + shape.reduce((a, b) => a * b), 0);
-  $("facts").textContent = `${data.languages.join(" → ")}: a transformer with ${encoder.length} + ${decoder.length} layers of ${model.num_heads} heads and ${
-    (count / 1e6).toFixed(1)} million weights. It runs here, in your browser.`;
+  const kinds = Object.keys(model.attentionLayers);
+  $("kinds").hidden = kinds.length < 2;
+  $("kinds").append(...kinds.map(kind => make("label", {}, make("input", { type: "radio", name: "kind", value: kind,
+    class: "visually-hidden", checked: kind === view.kind, onchange: () => { view.kind = kind; showMaps(); if (kind !== "encoder_self") select(state.at); } }), data.titles[kind])));
+  const { cross, encoder_self: encoder } = model.attentionLayers, count = data.tensors.reduce((total, [, shape]) => total + shape.reduce((a, b) => a * b), 0);
+  const name = encoder ? `a transformer with ${encoder} + ${cross} layers of ${model.num_heads} heads and` : "a recurrent network with attention and";
+  $("facts").textContent = `${data.languages.join(" → ")}: ${name} ${(count / 1e6).toFixed(1)} million weights. It runs here, in your browser.`;
   $("examples").append(...data.examples.map(text => make("option", { value: text }, text)));
   $("examples").hidden = !data.examples.length;
   $("text").value = data.examples[0] ?? "";
