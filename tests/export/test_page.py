@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,14 @@ IDENTITY = {"normalization_rule_name": "identity"}
 
 
 def write_identity_run(
-    folder: Path, *, joint: bool = True, pieces: Mapping[str, Any] = IDENTITY, **changes: Any
+    folder: Path, *, joint: bool = True, rnn: bool = False, pieces: Mapping[str, Any] = IDENTITY, **changes: Any
 ) -> Path:
-    """Write a run with a tiny transformer whose tokenizer does not change the text, as heed's default.
+    """Write a run with a tiny model whose tokenizer does not change the text, as heed's default.
 
     With an output layer of its own, random weights give varied translations.
     """
-    config = transformer(**{"tie_embeddings": False, **changes})
+    changes = {"tie_embeddings": False, **changes}
+    config = replace(RNN, **changes) if rnn else transformer(**changes)
     return write_run(folder / "run", config, joint=joint, **pieces)
 
 
@@ -74,15 +76,24 @@ def test_the_page_has_the_weights_and_examples(heed_cli: Heed, tmp_path: Path) -
     exact, rounded = tmp_path / "exact.html", tmp_path / "rounded.html"
     assert "5 of 5 greedy translations are equal" in export(heed_cli, run, exact, "--quantization", "float32")
     assert "BLEU (greedy)" in export(heed_cli, run, rounded)
-    weights = [parameter.detach() for parameter in heed.load(run, device="cpu").model.parameters()]
-    for weight, other, near in zip(weights, to_page.read_weights(exact), to_page.read_weights(rounded), strict=True):
-        assert torch.equal(weight, other)
-        half_a_step = weight.abs().amax(-1, keepdim=True) / 127 / 2 if weight.ndim == 2 else torch.zeros(1)
-        assert ((weight - near).abs() <= half_a_step * (1 + 1e-4)).all()
     html = rounded.read_text(encoding="utf-8")
     assert "default-src 'none'" in html
     assert "the farmer saw the dog and the cat" in html
     assert len(html) < len(exact.read_text(encoding="utf-8"))
+
+
+def test_weights_are_exact_or_rounded_by_half_a_step_at_most() -> None:
+    model = build_model(transformer(), src_vocab=40, tgt_vocab=40, joint=True)
+    tensors, exact, weights = to_page.encode_weights(model, is_exact=True)
+    parameters = [parameter.detach() for parameter in model.parameters()]
+    assert exact == b"".join(parameter.numpy().tobytes() for parameter in parameters)
+    assert all(map(torch.equal, parameters, weights))
+    tensors, rounded, weights = to_page.encode_weights(model, is_exact=False)
+    assert "encoder.0.self_attention.query.weight" in [name for name, _, _ in tensors]
+    assert len(rounded) < 0.4 * len(exact)
+    for parameter, weight in zip(parameters, weights, strict=True):
+        half_a_step = parameter.abs().amax(-1, keepdim=True) / 127 / 2 if parameter.ndim == 2 else torch.zeros(1)
+        assert ((parameter - weight).abs() <= half_a_step * (1 + 1e-4)).all()
 
 
 @pytest.mark.slow
@@ -96,7 +107,10 @@ def test_a_model_folder_without_sentences_has_no_examples(heed_cli: Heed, tmp_pa
 
 
 UNSUPPORTED = {
-    "recurrent": RNN,
+    "model.cell=gru": replace(RNN, cell="gru"),
+    "model.residual=true": replace(RNN, residual=True),
+    "model.attention.score=dot": replace(RNN, attention=replace(RNN.attention, score="dot")),
+    "input_feeding=false": replace(RNN, attention=replace(RNN.attention, input_feeding=False)),
     "model.norm=none": transformer(norm="none"),
     "model.norm_kind=rms": transformer(norm_kind="rms"),
     "model.residual=false": transformer(residual=False),
@@ -114,7 +128,7 @@ def test_other_architectures_are_refused(reason: str, config: Any) -> None:
     with torch.device("meta"):
         model = build_model(config, src_vocab=40, tgt_vocab=40, joint=True)
     with pytest.raises(HeedError, match=reason):
-        to_page.check_supported(model)
+        to_page.describe(model)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +232,8 @@ def check_tokenizer(tokenizer: Tokenizer, page: Path, folder: Path) -> None:
 browser = pytest.mark.browser
 
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "RNN of two layers": ({"rnn": True}, True),
+    "RNN, one direction, two tokenizers": ({"rnn": True, "layers": 1, "bidirectional": False}, False),
     "pre-norm": ({}, True),
     "tied": ({"tie_embeddings": True}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),
@@ -317,16 +333,13 @@ def test_forced_rows_have_the_given_weights(heed_cli: Heed, tmp_path: Path) -> N
 @browser
 @needs_chromium
 @pytest.mark.full
-def test_a_trained_model_translates_as_heed_does(run: Callable[..., Any], heed_cli: Heed, tmp_path: Path) -> None:
-    options = [
-        "data.train=4000",
-        "data.valid=100",
-        "data.test=200",
-        "data.long=10",
-        "model=transformer",
-        "trainer.max_steps=250",
-    ]
-    folder = Path(run(*options, "logger=none").run_dir)
+@pytest.mark.parametrize("model", ["transformer", "rnn"])
+def test_a_trained_model_translates_as_heed_does(
+    model: str, run: Callable[..., Path], heed_cli: Heed, tmp_path: Path
+) -> None:
+    folder = run(
+        "trained", f"model={model}", "data.valid=100", "data.test=200", "data.long=10", "trainer.max_steps=1000"
+    )
     sources = (folder / "translations" / "test.src").read_text(encoding="utf-8").splitlines()
     assert len(sources) == 200  # the export sees the validation set only
     exact, rounded = tmp_path / "exact.html", tmp_path / "rounded.html"
