@@ -48,20 +48,21 @@ def export(translator: Translator, out: Path, check: CheckSet | None, *, quantiz
         HeedError: if the page cannot compute the model exactly, or the check fails.
     """
     model, tokenizer, is_exact = translator.model, translator.tokenizer, quantization is not None
-    config = describe(model)
     if tokenizer.tags:
         raise HeedError("The page cannot choose between the target languages of this model: train one per direction.")
     source, target = map(tokenizer_data, tokenizer.processors)
     codes = translator.src_lang, translator.tgt_lang
+    names = [language_name(code) or side for code, side in zip(codes, ("source", "target"), strict=True)]
     tensors, weights, rounded = encode_weights(model, is_exact=is_exact)
+    sources = check.sources if check else []
     data = {
         "codes": codes,
-        "languages": [language_name(code) or side for code, side in zip(codes, ("source", "target"), strict=True)],
-        "config": config,
+        "languages": names,
+        "config": describe(model),
         "limits": {name.removeprefix("max_length_"): getattr(translator.search, name) for name in LENGTH_LIMITS},
         "source": source,
         "target": None if tokenizer.joint else target,
-        "examples": choose_examples(check.sources) if check else [],
+        "examples": ([line for line in sources if len(line.split()) in EXAMPLE_WORDS] or sources)[:EXAMPLES],
         "titles": {kind: title for kind, (title, _) in TITLES.items()},
         "tensors": tensors,
         "weights": base64.b64encode(weights).decode(),
@@ -77,13 +78,12 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
     """Return what the page needs to know of the architecture; raise a HeedError naming the parts that it lacks."""
     if isinstance(model, RNN):
         rnn, attention = model.config, model.config.attention
-        reach = f"attention but global and general (model.attention.score={attention.score}, reach={attention.reach})"
-        order = "decoder without input feeding (model.attention.input_feeding=false)"
         unsupported = {
             f"cell but LSTM (model.cell={rnn.cell})": rnn.cell != "lstm",
             "residual sum of recurrent layers (model.residual=true)": rnn.residual,
-            reach: (attention.score, attention.reach) != ("general", "global"),
-            order: not attention.input_feeding,
+            f"score but general (model.attention.score={attention.score})": attention.score != "general",
+            f"attention but global (model.attention.reach={attention.reach})": attention.reach != "global",
+            "decoder without input feeding (model.attention.input_feeding=false)": not attention.input_feeding,
         }
         refuse("The page", unsupported)
         return {"family": rnn.family}
@@ -119,14 +119,7 @@ def tokenizer_data(processor: spm.SentencePieceProcessor) -> dict[str, Any]:
     return {"pieces": [processor.id_to_piece(piece) for piece in ids], "scores": scores, "types": "".join(types)}
 
 
-def choose_examples(sentences: Sequence[str]) -> list[str]:
-    """Return sentences of convenient length, or else the first ones."""
-    return ([line for line in sentences if len(line.split()) in EXAMPLE_WORDS] or [*sentences])[:EXAMPLES]
-
-
-def encode_weights(
-    model: Seq2Seq, *, is_exact: bool
-) -> tuple[list[tuple[str, list[int], str]], bytes, list[torch.Tensor]]:
+def encode_weights(model: Seq2Seq, *, is_exact: bool) -> tuple[list[Any], bytes, list[torch.Tensor]]:
     """Return the name, shape and type of each weight, the bytes of all weights, and the weights that these encode.
 
     A matrix of type int8 is a float32 scale for each row, followed by round(W / scale). Other weights are float32. Tied
@@ -135,8 +128,7 @@ def encode_weights(
     tensors, parts, weights = [], [], []
     for name, parameter in model.named_parameters():
         values = parameter.detach().numpy().astype("<f4")
-        is_rounded = values.ndim == 2 and not is_exact
-        scale = np.ones((), np.float32)
+        is_rounded, scale = values.ndim == 2 and not is_exact, np.ones((), np.float32)
         if is_rounded:
             scale = (np.abs(values).max(1, keepdims=True) / 127).clip(1e-30)
             parts.append(scale.tobytes())

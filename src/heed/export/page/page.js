@@ -290,7 +290,7 @@ class Explorer extends System {
       label.replaceWith(cell);
       cell.append(label, button(l, h, this.headName(l, h), isOn(l, h)));
     }
-    [...grid.children].filter(each => each.textContent.startsWith("layer")).forEach((name, l) =>
+    if (H > 1) [...grid.children].filter(each => each.textContent.startsWith("layer")).forEach((name, l) =>
       name.append(make("br"), button(l, null, `layer ${l + 1}`, range(H).some(h => isOn(l, h)))));
     return grid;
   }
@@ -311,9 +311,9 @@ class Explorer extends System {
     const isCross = view.kind === "cross", name = at !== null && `“${isolate(rows[at].label)}”`;
     const forced = state.edits.findLast(edit => edit.weights && edit.kind === view.kind && edit.query === at);
     $("how").textContent = at === null
-      ? `Change it: drag a piece of the ${isCross ? "translation onto a piece of the source" : "queries onto one of the keys"}, or click one and then the other. The model must then look only there.`
+      ? `Change it: drag a ${isCross ? "piece of the translation onto a piece of the source" : "query onto a key"}, or click one and then the other. The model must then look only there.`
       : forced ? `${name} must look at “${isolate(this.maps.columns[forced.key].label)}”. Click that piece again to take this back, or another one.`
-      : `${name} is chosen. Click a piece of the ${isCross ? "source" : "keys"}, and the model must look only there when it ${isCross ? "predicts" : "reads"} ${name}.`;
+      : `${name} is chosen. Click a ${isCross ? "piece of the source" : "key"}, and the model must look only there when it ${isCross ? "predicts" : "reads"} ${name}.`;
     drawScope();
   }
 
