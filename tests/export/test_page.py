@@ -376,6 +376,27 @@ def test_the_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
     assert found["loose_links"] == found["crossing_links"] == 0
 
 
+FORCE = """
+explorer.words.rows[1].click();
+explorer.words.columns[0].click();
+const isShown = ["kinds", "scope"].map(name => $(name).checkVisibility());
+const forced = state.found.maps.cross.weights[explorer.maps.K], switches = document.querySelectorAll(".switch").length;
+parent.postMessage(JSON.stringify({ isShown, forced, switches, """
+
+
+@browser
+@needs_chromium
+def test_the_page_of_an_rnn_shows_its_only_attention(heed_cli: Heed, tmp_path: Path) -> None:
+    run, page = write_identity_run(tmp_path, rnn=True), tmp_path / "model.html"
+    export(heed_cli, run, page)
+    script = MEASURE.replace("parent.postMessage(JSON.stringify({", FORCE)
+    found = measure(page.read_text(encoding="utf-8"), tmp_path, width=1280, script=script)
+    assert found["errors"] == []
+    assert (found["isShown"], found["switches"]) == ([False, False], 1)
+    assert found["forced"] == 1
+    assert found["loose_links"] == found["crossing_links"] == 0
+
+
 USE = """
 <script>
 const errors = [];
@@ -446,7 +467,10 @@ setTimeout(() => {
   document.querySelector("#changes button").click();
   found.end = [edits(), state.prefix, $("changes").children.length, $("before").hidden];
   $("text").value = "  "; read();
-  found.empty = [chips().length, $("insides").hidden];
+  $("on").click(); $("play").click();
+  found.empty = [chips().length, $("insides").hidden, $("step").textContent];
+  $("text").value = "the house ".repeat(MOST_PIECES); read();
+  found.long = [chips().length, $("count").textContent];
   parent.postMessage(JSON.stringify({ errors, ...found }), "*");
 }, 400);
 </script></body>"""
@@ -478,4 +502,6 @@ def test_the_page_is_used_by_mouse_and_keyboard(page: str, tmp_path: Path) -> No
     assert found["chosen"][1][-1] == found["chosen"][0]
     assert len(found["chosen"][1]) == 2
     assert found["end"] == [[], [], 0, True]
-    assert found["empty"] == [0, True]
+    assert found["empty"] == [0, True, ""]
+    assert found["long"][0] == 0
+    assert "the page shows up to 100" in found["long"][1]

@@ -75,6 +75,8 @@ function read() {
   if ($("insides").hidden) {
     Object.assign(state, { found: null, plain: null });
     $("chips").replaceChildren();
+    $("step").textContent = "";
+    for (const name of ["back", "play", "on"]) $(name).disabled = true;
     $("count").textContent = isTooLong ? `${ids.length} pieces: the page shows up to ${MOST_PIECES}` : "";
     drawChanges();
     return;
@@ -158,6 +160,7 @@ function drawStep() {
       "aria-label": `${text}, ${share(p)}`, onclick: () => choosePiece(t, id) }, make("b", { dir: "auto" }, text), make("i"), make("span", {}, share(p))));
   }), make("li", {}, `all others together ${share(Math.max(0, rest))}`));
   $("step").textContent = `step ${t + 1} of ${tokens.length}`;
+  $("play").disabled = false;
   $("back").disabled = t === 0;
   $("on").disabled = t === tokens.length - 1;
 }
@@ -177,7 +180,6 @@ $("on").onclick = () => { stop(); select(state.at + 1); };
 let playing;
 $("play").onclick = () => {
   if (playing) { stop(); return; }
-  if (!state.found) return;
   $("chips").classList.add("playing");
   $("play").textContent = "Stop";
   select(0);
