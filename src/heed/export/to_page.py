@@ -11,7 +11,6 @@ import numpy as np
 import sentencepiece as spm
 import torch
 
-from heed.decoding import Hypothesis, Search
 from heed.errors import HeedError
 from heed.export.parity import CheckSet, ExportedEngine, Report, compare_engines
 from heed.export.weights import refuse, require_transformer
@@ -21,7 +20,7 @@ from heed.inference.searches import LENGTH_LIMITS
 from heed.inference.translator import Translator
 from heed.models.rnn import RNN
 from heed.models.seq2seq import Seq2Seq
-from heed.models.transformer_config import TransformerConfig
+from heed.models.transformer import Transformer
 from heed.plot.attention_map import TITLES
 from heed.report.pages import render_template
 from heed.symbols import EOS
@@ -88,7 +87,8 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
         refuse("The page", unsupported)
         return {"family": rnn.family}
 
-    def lacks(config: TransformerConfig) -> dict[str, bool]:
+    def lacks(transformer: Transformer) -> dict[str, bool]:
+        config = transformer.config
         positions = (config.positions.kind, config.positions.merge)
         return {
             f"{config.norm_kind} norm (model.norm_kind={config.norm_kind})": config.norm_kind != "layer",
@@ -140,17 +140,14 @@ def encode_weights(model: Seq2Seq, *, is_exact: bool) -> tuple[list[Any], bytes,
     return tensors, b"".join(parts), weights
 
 
-class PageEngine(ExportedEngine):
+class PageEngine(TorchEngine, ExportedEngine):
     """heed's own computation with the weights of a page."""
 
     def __init__(self, model: Seq2Seq, weights: Sequence[torch.Tensor]) -> None:
-        self.model = deepcopy(model).eval()
+        super().__init__(deepcopy(model).eval())
         with torch.no_grad():
             for parameter, weight in zip(self.model.parameters(), weights, strict=True):
                 parameter.copy_(weight)
-
-    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[Hypothesis]]:
-        return TorchEngine(self.model).search(sources, search)
 
     @torch.inference_mode()
     def score(self, source: Sequence[int], target: Sequence[int]) -> float:
