@@ -233,7 +233,11 @@ browser = pytest.mark.browser
 
 VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
     "RNN of two layers": ({"rnn": True}, True),
-    "RNN, one direction, two tokenizers": ({"rnn": True, "layers": 1, "bidirectional": False}, False),
+    "RNN, backward only, two tokenizers": (
+        {"rnn": True, "layers": 1, "bidirectional": False, "reverse_source": True},
+        False,
+    ),
+    "RNN, forward only": ({"rnn": True, "layers": 1, "bidirectional": False}, True),
     "pre-norm": ({}, True),
     "tied": ({"tie_embeddings": True}, True),
     "post-norm, two tokenizers": ({"norm": "post"}, False),

@@ -85,7 +85,7 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
             "decoder without input feeding (model.attention.input_feeding=false)": not attention.input_feeding,
         }
         refuse("The page", unsupported)
-        return {"family": rnn.family}
+        return {"family": rnn.family, "reverse_source": rnn.reverse_source}
 
     def lacks(transformer: Transformer) -> dict[str, bool]:
         config = transformer.config

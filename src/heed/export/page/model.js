@@ -236,13 +236,13 @@ class Transformer {
   }
 }
 
-/* ---- The RNN: a bidirectional LSTM encoder, an LSTM decoder with global attention and input feeding (Luong et al. 2015).
+/* ---- The RNN: an LSTM encoder of one direction or two, an LSTM decoder with global attention and input feeding (Luong et al. 2015).
    It has one layer and one head of attention, and the same interface as the transformer. */
 class RNN {
   num_heads = 1;
   attentionLayers = { cross: 1 };
 
-  constructor({ tensors, weights }) { Object.assign(this, readWeights({ tensors, weights })); }
+  constructor({ config, tensors, weights }) { Object.assign(this, config, readWeights({ tensors, weights })); }
 
   /* √D · E[token] */
   embed({ weight: { data, columns } }, token) {
@@ -263,7 +263,8 @@ class RNN {
   encode(ids) {
     let x = ids.map(id => this.embed(this.src_embedding ?? this.tgt_embedding, id));
     const finals = Object.values(this.encoder.layers).map(directions => {
-      const runs = Object.values(directions).map((layer, isBackward) => {
+      const runs = Object.values(directions).map((layer, direction) => {
+        const isBackward = direction === 1 || this.reverse_source;
         const zeros = new Float32Array(layer.layer.weight_hh_l0.columns), states = [];
         let state = [zeros, zeros];
         for (const input of isBackward ? x.toReversed() : x) { state = this.lstm(layer, input, state); states.push(state[0]); }
