@@ -193,6 +193,7 @@ def compute(page: Path, folder: Path, **given: Any) -> dict[str, Any]:
     return found
 
 
+@torch.inference_mode()
 def is_tie(translator: Translator, source: list[int], ours: Sequence[int], theirs: Sequence[int]) -> bool:
     """Return whether log p of the first two different tokens differ by less than `TIE`."""
     first = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)

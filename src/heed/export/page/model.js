@@ -236,8 +236,8 @@ class Transformer {
   }
 }
 
-/* ---- The RNN: an LSTM encoder of one direction or two, an LSTM decoder with global attention and input feeding (Luong et al. 2015).
-   It has one layer and one head of attention, and the same interface as the transformer. */
+/* ---- The RNN: an LSTM encoder of one direction or two, an LSTM decoder with global attention and input feeding (Luong et
+   al. 2015). It has one layer and one head of attention, and the same interface as the transformer. */
 class RNN {
   num_heads = 1;
   attentionLayers = { cross: 1 };
