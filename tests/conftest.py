@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 FULL = (
     "benchmark", "experiments", "devices/test_gpu_check.py", "devices/test_gpu_kernels.py",
     "docs/test_figures.py", "docs/test_wandb_sweeps.py", "test_project_files.py",
-    "export/test_same_everywhere.py", "export/test_onnx.py", "training/test_compilation.py",
+    "export/test_same_everywhere.py", "training/test_compilation.py",
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, of compilers, and of all engines at once."""
 

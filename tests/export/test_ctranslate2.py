@@ -146,7 +146,7 @@ def test_a_model_folder_needs_sentences_for_the_check(heed_cli: Heed, tmp_path: 
     assert "1 of 1 greedy" in out
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"to": "onnx", "src_lang": "", "tgt_lang": ""}', "[]"])
+@pytest.mark.parametrize("content", [None, "{", '{"to": "page", "src_lang": "", "tgt_lang": ""}', "[]"])
 def test_the_engine_refuses_other_folders(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "heed.json").write_text(content)

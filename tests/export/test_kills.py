@@ -63,7 +63,7 @@ def test_an_export_that_is_killed_at_any_write_is_absent_and_can_be_repeated(tmp
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("target", ["ctranslate2", "argos", "huggingface", "onnx"])
+@pytest.mark.parametrize("target", ["ctranslate2", "argos", "huggingface"])
 def test_an_export_that_is_killed_at_random_is_absent_or_whole(tmp_path: Path, target: str) -> None:
     run, out = write_run(tmp_path / "run", transformer(norm="post")), tmp_path / "export"
     command = [sys.executable, "-m", "heed", "export", str(run), "--to", target, "--out", str(out)]

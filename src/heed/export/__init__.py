@@ -4,7 +4,7 @@ from functools import partial
 
 from heed import errors
 
-TARGETS = ("ctranslate2", "huggingface", "argos", "onnx", "page")
+TARGETS = ("ctranslate2", "huggingface", "argos", "page")
 """The engines, and the page for a browser. The module ``to_NAME`` exports to each."""
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16")

@@ -209,7 +209,7 @@ class CrossAttention(nn.Module):
             memory: the keys and values of N sentences.
             mask: True = may attend, "N 1 1 S"; None: to everything.
         """
-        N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]  # not len(), which ONNX export would make a constant
+        N, T, D = memory.key.shape[0], x.shape[1], x.shape[2]
         # The queries of a sentence's K hypotheses become one sequence of K · T queries.
         output, weights = self.attention(x.reshape(N, -1, D), memory, mask, maps=maps, edit=edit)  # "N H KT S"
         if weights is not None:

@@ -76,7 +76,7 @@ NO_EDITS: LayerEdits = MappingProxyType({})
 def layer_edits(edits: Edits | None, layer: int, start: int, length: int) -> LayerEdits:
     """Return the edits of a layer, counted from 0, for ``length`` queries from position ``start`` on."""
     if not edits:
-        return NO_EDITS  # before range(), which would make a symbolic length of an ONNX export a constant
+        return NO_EDITS
     positions = range(start, start + length)
     mine = [edit for edit in edits if edit.layers is None or layer in edit.layers]
     by_kind = {kind: [edit for edit in mine if edit.attention == kind] for kind in {edit.attention for edit in mine}}
