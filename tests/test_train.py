@@ -182,6 +182,7 @@ def test_two_processes_take_the_same_steps_as_one(run: Run, files: list[str], tm
         "trainer.validate_every=6",
         "tokenizer.bpe_dropout=0.2",
         "module.r_drop=2.0",
+        "module.simcut=1.0",
         "module.teacher_forcing=0.5",
     ]
     one = run("one", *common, "trainer=cpu")

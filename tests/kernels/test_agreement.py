@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch.testing import assert_close
 
 from heed import functional, kernels
 from heed.functional.recurrence import CELLS
+from heed.kernels import Consistency
 from heed.layers.recurrence import RecurrentLayer
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16)
@@ -84,12 +86,13 @@ def loss(*, rows: int, smoothing: float, bias: bool) -> Case:
     return Case(((rows, 7), (17, 7), *([(17,)] if bias else [])), call, (torch.float64, torch.float32))
 
 
-def r_drop(*, rows: int, smoothing: float, bias: bool) -> Case:
-    target = tokens(rows, 17)
+def two_passes(*, rows: int, smoothing: float, bias: bool, **alphas: float) -> Case:
+    target, consistency = tokens(rows, 17), Consistency.of(**alphas)
 
     def call(room: Any, hidden: Tensor, weight: Tensor, *rest: Tensor) -> Tensor:
         b = rest[0] if rest else None
-        return room.r_drop(hidden, weight, b, target, label_smoothing=smoothing, alpha=3.0)[0] / rows
+        loss, _ = room.two_pass_loss(hidden, weight, b, target, label_smoothing=smoothing, consistency=consistency)
+        return loss / rows
 
     return Case(((2, rows, 7), (17, 7), *([(17,)] if bias else [])), call, (torch.float64, torch.float32))
 
@@ -128,7 +131,12 @@ CASES: dict[str, Case] = {
     **{f"recur: {cell}, masked": recur(cell, masked=True) for cell in CELLS},
     **{
         f"{name}: rows={rows}, smoothing={smoothing}, bias={bias}": make(rows=rows, smoothing=smoothing, bias=bias)
-        for name, make in (("cross_entropy", loss), ("r_drop", r_drop))
+        for name, make in (
+            ("cross_entropy", loss),
+            ("R-Drop", partial(two_passes, r_drop=3.0)),
+            ("SimCut", partial(two_passes, simcut=3.0)),
+            ("both", partial(two_passes, r_drop=3.0, simcut=2.0)),
+        )
         for rows, smoothing, bias in ((1, 0.0, True), (13, 0.1, False), (13, 0.1, True))
     },
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sentencepiece as spm
 import torch
+import torch.nn.functional as F
 
 from heed.data.batch import Batch
 from heed.data.text import ParallelText
@@ -17,9 +18,10 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch
 from heed.errors import HeedError
 from heed.evaluation.scores import MetricScore
+from heed.kernels import Consistency
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD, UNK
-from heed.training.loss import cross_entropy, r_drop
+from heed.training.loss import cross_entropy, cut_second_passes, two_pass_loss
 from heed.training.module import SplitOutputs, TrainingOptions, TranslationModule
 from heed.training.schedules import Constant
 
@@ -41,6 +43,8 @@ def build_module(
     tokenizer: Tokenizer,
     *,
     alpha: float = 0.0,
+    simcut: float = 0.0,
+    cut: float = 0.05,
     embedding_lr_scale: float = 1.0,
     teacher_forcing: float | Callable[[int], float] = 1.0,
 ) -> TranslationModule:
@@ -50,6 +54,8 @@ def build_module(
         TrainingOptions(
             label_smoothing=0.1,
             r_drop=alpha,
+            simcut=simcut,
+            cut=cut,
             embedding_lr_scale=embedding_lr_scale,
             clip_norm=0.0,
             max_skipped_steps=5,
@@ -141,9 +147,49 @@ def test_r_drop_compares_two_passes_with_different_dropout(
     both = model.decode_hidden(*repeated)
     for states, other_states in zip(both.states[::2], both.states[1::2], strict=True):
         assert not torch.allclose(states, other_states)
-    expected, _ = r_drop(both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, alpha=2.0)
+    consistency = Consistency.of(r_drop=2.0)
+    expected, _ = two_pass_loss(both, batch.tgt_out, *batch.tgt_positions, label_smoothing=0.1, consistency=consistency)
     loss, _ = loss_and_gradients(build_module(model, tokenizer, alpha=2.0), batch, seed=3)
     torch.testing.assert_close(loss, expected.detach())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_simcut_compares_with_a_pass_whose_embeddings_are_zero_where_tokens_are_cut(
+    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
+    """Against the zeroed embeddings of Gao et al. 2022, made with hooks on the embedding tables."""
+    model, batch = tiny_model(family).eval(), random_batch()
+    module = build_module(model, tokenizer, simcut=3.0, cut=0.4)
+    loss, gradients = loss_and_gradients(module, batch, seed=3)
+
+    torch.manual_seed(3)
+    kept = [cut_second_passes(part.repeat_interleave(2, 0), 0.4)[1::2] != PAD for part in (batch.src, batch.tgt_in)]
+    assert not all(mask.all() for mask in kept)
+    clean = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
+    masks = iter(kept)
+    tables = {model.src_embedding, model.tgt_embedding}
+    hooks = [table.register_forward_hook(lambda *given: given[2] * next(masks)[..., None]) for table in tables]
+    second = model.decode_hidden(batch.src, batch.src_mask, batch.tgt_in)
+    for hook in hooks:
+        hook.remove()
+    (positions,) = batch.tgt_positions
+    log_p, log_q = (each.logits().flatten(0, 1)[positions].log_softmax(-1) for each in (clean, second))
+    target = batch.tgt_out.flatten()[positions]
+    expected = F.cross_entropy(log_p, target, label_smoothing=0.1, reduction="sum")
+    expected = expected + 3.0 * F.kl_div(log_q, log_p, log_target=True, reduction="sum")
+    torch.testing.assert_close(loss, expected.detach())
+    torch.testing.assert_close(gradients, list(torch.autograd.grad(expected, list(model.parameters()))))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_simcut_without_cuts_and_dropout_is_the_cross_entropy(
+    family: str, tiny_model: Callable[..., Seq2Seq], tokenizer: Tokenizer
+) -> None:
+    model, batch = tiny_model(family).eval(), random_batch()
+    results = [
+        loss_and_gradients(build_module(model, tokenizer, simcut=alpha, cut=0.0), batch, seed=3) for alpha in (3.0, 0.0)
+    ]
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

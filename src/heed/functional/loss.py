@@ -1,5 +1,9 @@
 """Training losses from the decoder's hidden states, as sums over tokens."""
 
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -31,28 +35,53 @@ def cross_entropy(
     return (1 - label_smoothing) * nll + label_smoothing * uniform, nll.detach()
 
 
-def r_drop(
+@dataclass(frozen=True)
+class Consistency:
+    """How far the predictions P and Q of two passes must agree: the weights of KL(P ‖ Q) and of KL(Q ‖ P).
+
+    Args:
+        supervised: 2: the cross-entropy is the mean of both passes; 1: it is that of the first.
+    """
+
+    forward: float
+    backward: float
+    supervised: Literal[1, 2]
+
+    @classmethod
+    def of(cls, *, r_drop: float = 0.0, simcut: float = 0.0) -> "Consistency":
+        """Return the weights of one of two losses, or of their sum.
+
+        R-Drop with α = ``r_drop`` is half of Liang et al. 2021, eq. 4; the paper uses α = 5 for translation:
+
+            ½ (CE(P) + CE(Q)) + ½ α · ½ (KL(P ‖ Q) + KL(Q ‖ P)).
+
+        SimCut (Gao et al. 2022) with α = ``simcut``, where some tokens are cut out of what the second pass reads; the
+        paper uses α = 3:
+
+            CE(P) + α KL(P ‖ Q).
+        """
+        return cls(r_drop / 4 + simcut, r_drop / 4, supervised=2 if r_drop else 1)
+
+
+def two_pass_loss(
     hidden: Float[Tensor, "2 N D"],
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, " V"] | None,
     target: Int[Tensor, " N"],
     *,
     label_smoothing: float,
-    alpha: float,
+    consistency: Consistency,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the R-Drop loss of two forward passes under different dropout, and their mean negative log-likelihood.
-
-    With P and Q the two predicted distributions, the loss is half of Liang et al. 2021, eq. 4, summed over tokens:
-
-        ½ (CE(P) + CE(Q)) + ½ α · ½ (KL(P ‖ Q) + KL(Q ‖ P)).
+    """Return the loss of two passes, summed over N tokens, and the mean negative log-likelihood of the supervised ones.
 
     Args:
         hidden: the decoder's outputs of both passes.
-        alpha: the weight α of the divergence; the paper uses 5 for translation. 0 gives the mean cross-entropy.
     """
-    (loss_p, nll_p), (loss_q, nll_q) = (
-        cross_entropy(each, weight, bias, target, label_smoothing=label_smoothing) for each in hidden
-    )
+    parts = [
+        cross_entropy(each, weight, bias, target, label_smoothing=label_smoothing)
+        for each in hidden[: consistency.supervised]
+    ]
+    loss, nll = (torch.stack(sums).mean(0) for sums in zip(*parts, strict=True))
     log_p, log_q = F.linear(hidden, weight, bias).log_softmax(-1)
-    divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
-    return (loss_p + loss_q) / 2 + alpha / 4 * divergence, (nll_p + nll_q) / 2
+    forward, backward = (log_p.exp() * (log_p - log_q)).sum(), (log_q.exp() * (log_q - log_p)).sum()
+    return loss + consistency.forward * forward + consistency.backward * backward, nll

@@ -8,7 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heed import kernels
+from heed.kernels import Consistency
 from heed.models.seq2seq import DecoderHidden
+from heed.symbols import BOS, EOS, PAD
 
 
 def cross_entropy(
@@ -27,17 +29,17 @@ def cross_entropy(
     return kernels.cross_entropy(states, output.weight, output.bias, tokens, label_smoothing=label_smoothing)
 
 
-def r_drop(
+def two_pass_loss(
     both: DecoderHidden,
     target: Int[Tensor, "B T"],
     positions: Int[Tensor, " N"],
     *,
     label_smoothing: float,
-    alpha: float,
+    consistency: Consistency,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return the R-Drop loss of two passes of one model, and their mean negative log-likelihood.
+    """Return the loss of two passes of one model, and the mean negative log-likelihood of the supervised ones.
 
-    See `heed.functional.r_drop`.
+    See `heed.functional.two_pass_loss`.
 
     Args:
         both: the two passes of sentence b in the rows 2 b and 2 b + 1.
@@ -48,7 +50,19 @@ def r_drop(
     states = both.states.flatten(0, 1)
     hidden = torch.stack([states.index_select(0, first), states.index_select(0, first + length)])
     tokens = target.flatten().index_select(0, positions).long()
-    return kernels.r_drop(hidden, both.weight, both.bias, tokens, label_smoothing=label_smoothing, alpha=alpha)
+    return kernels.two_pass_loss(
+        hidden, both.weight, both.bias, tokens, label_smoothing=label_smoothing, consistency=consistency
+    )
+
+
+def cut_second_passes(tokens: Int[Tensor, "R T"], probability: float) -> Int[Tensor, "R T"]:
+    """Cut tokens out of every second row at random: replace them by PAD, whose embedding is zero (Gao et al. 2022).
+
+    BOS and EOS remain, as in the authors' implementation.
+    """
+    cut = torch.rand(tokens.shape, device=tokens.device) < probability
+    cut[::2] = False
+    return tokens.masked_fill(cut & (tokens != BOS) & (tokens != EOS), PAD)
 
 
 def zero_loss(model: torch.nn.Module) -> Float[Tensor, ""]:

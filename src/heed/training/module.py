@@ -25,12 +25,13 @@ from heed.data.tokenizer import Tokenizer
 from heed.decoding import GreedySearch, Search
 from heed.evaluation.scores import Metric, Scores, SystemOutput, score_output
 from heed.inference.translator import Translator
+from heed.kernels import Consistency
 from heed.models.seq2seq import TrainableSeq2Seq
 from heed.options import AtLeast0, AtLeast1, NotNegative, Probability, UnitInterval
 from heed.runs.checkpoints import CHECKPOINT_FORMAT, FORMAT_KEY
 from heed.runs.resume import check_resumable
 from heed.training.compilation import compiled_decode_hidden
-from heed.training.loss import cross_entropy, r_drop, zero_loss
+from heed.training.loss import cross_entropy, cut_second_passes, two_pass_loss, zero_loss
 from heed.training.memory import checkpoint_layers, explain_out_of_memory, find_device_tokens
 from heed.training.nonfinite import DivergedError, SkippedSteps, clip_gradients, step_if_finite
 
@@ -41,7 +42,8 @@ class TrainingOptions:
 
     Args:
         label_smoothing: ε.
-        r_drop: α of `heed.training.loss.r_drop`; 0 turns it off.
+        r_drop, simcut: α of R-Drop and of SimCut (`heed.functional.Consistency`); 0 turns them off.
+        cut: the probability with which a token is cut out of the second pass of SimCut.
         embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in few
             steps only, so they need a higher learning rate than the other weights.
         clip_norm: largest norm of a step's gradient; 0 turns clipping off.
@@ -54,6 +56,8 @@ class TrainingOptions:
 
     label_smoothing: UnitInterval
     r_drop: NotNegative
+    simcut: NotNegative
+    cut: UnitInterval
     embedding_lr_scale: NotNegative
     clip_norm: NotNegative
     max_skipped_steps: AtLeast1
@@ -256,13 +260,16 @@ class TranslationModule(L.LightningModule):
         Both are summed over target tokens.
         """
         inputs = [batch.src, batch.src_mask, self._decoder_inputs(batch), batch.src_lengths]
-        label_smoothing, alpha = self.options.label_smoothing, self.options.r_drop
-        loss_of = partial(cross_entropy, label_smoothing=label_smoothing)
-        if alpha:
-            # Both passes of R-Drop in one: every sentence twice, in neighbouring rows. One larger product is faster.
+        options = self.options
+        loss_of = partial(cross_entropy, label_smoothing=options.label_smoothing)
+        if options.r_drop or options.simcut:
+            # Both passes in one: every sentence twice, in neighbouring rows. One larger product is faster.
             inputs = [part.repeat_interleave(2, 0) for part in inputs]
-            loss_of = partial(r_drop, label_smoothing=label_smoothing, alpha=alpha)
+            consistency = Consistency.of(r_drop=options.r_drop, simcut=options.simcut)
+            loss_of = partial(two_pass_loss, label_smoothing=options.label_smoothing, consistency=consistency)
         src, src_mask, tgt_in, src_lengths = inputs
+        if options.simcut:
+            src, tgt_in = (cut_second_passes(each, options.cut) for each in (src, tgt_in))
         # Without padding, a GPU can take its fastest attention, which knows no masks.
         mask = src_mask if batch.has_src_padding else None
         hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
