@@ -7,7 +7,6 @@ POSIX = {
     "cli/test_translate_files.py": "pseudo-terminals, named pipes, SIGKILL",
     "data/formats/test_files.py": "named pipes, links, file modes",
     "data/test_cache.py": "SIGKILL, file names that are not UTF-8",
-    "data/test_opus.py": "scripts that the system executes, SIGKILL",
     "launch/test_elastic.py": "process groups",
     "launch/test_slurm.py": "bash, process groups, SIGUSR1",
     "reliability/fuzz": "fork",

@@ -19,9 +19,7 @@ ROOT = Path(__file__).parent.parent
 CONF = ROOT / "conf"
 REQUIRED = {
     "files": ["data.train=[[a.en,a.de]]", "data.valid=[[b.en,b.de]]", "data.test=[[c.en,c.de]]"],
-    "opus": ["data.train=[A-a-1-de-en]", "data.valid=[A-b-1-de-en]", "data.test=[A-c-1-de-en]", "data.src_lang=de",
-             "data.tgt_lang=en"],
-}  # fmt: skip
+}
 """Options of a corpus that have no default."""
 
 Compose = Callable[..., DictConfig]

@@ -9,7 +9,6 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from heed.data.corpora import opus
 from heed.data.formats import entries
 from heed.runs.checkpoints import Selection
 from heed.sweep import workers
@@ -118,11 +117,6 @@ def test_on_windows_the_workers_of_a_search_can_save_a_checkpoint_at_ctrl_c(
     with pytest.raises(KeyboardInterrupt):
         workers.run_workers(1, tmp_path, watch=lambda: None)
     assert called == ["poll", *([] if is_windows else ["terminate"]), "wait"]
-
-
-def test_on_windows_a_backslash_in_a_command_separates_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opus, "WINDOWS", True)
-    assert opus._split_command(r"C:\tools\mtdata.exe -v") == [r"C:\tools\mtdata.exe", "-v"]
 
 
 def test_files_that_other_systems_do_not_collect_exist() -> None:

@@ -54,7 +54,6 @@ EXCLUDED = {
     "trainer=ddp_cpu": "starts processes",
     "trainer=ddp": "needs GPUs",
     "trainer=gpu": "needs a GPU",
-    "data=opus": "downloads its texts",
     "logger=wandb": "starts a process",
     "logger=tensorboard": "not installed everywhere",
     "ckpt_path": "covered by the surface checkpoints",
