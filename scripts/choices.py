@@ -2,7 +2,7 @@
 
     python scripts/choices.py --runs RUNS --name built-in
     python scripts/choices.py --runs RUNS --name multi30k data=multi30k data.root=DIR data.max_train=3000
-    python scripts/choices.py --runs RUNS --name tatoeba data=tatoeba data.root=DIR data.max_train=3000 data.reverse=true
+    python scripts/choices.py --runs RUNS --name tatoeba data=tatoeba data.root=DIR data.max_train=3000 …
 
 Each choice is trained once for each corpus (seed 1), with the settings that `auto` gives it. Scores are BLEU on the
 validation set, by greedy search. A run that RUNS already has is not trained again. The result is
