@@ -6,8 +6,8 @@
 
 Each choice is trained once for each corpus (seed 1), with the settings that `auto` gives it. Scores are BLEU on the
 validation set, by greedy search. A run that RUNS already has is not trained again. The result is
-docs/results/choices.json, with a column for each corpus. The exit status is 1 if a choice that is not in `EXPECTED` is more
-than 3 BLEU worse than the default.
+docs/results/choices.json, with a column for each corpus. The exit status is 1 if a choice that is not in `EXPECTED` is
+more than 3 BLEU worse than the default.
 """
 
 import argparse
