@@ -216,7 +216,7 @@ def test_the_how_to_page(
     runs = {path.parent.name: path for path in Path("runs").glob("*/*") if (path / "results.json").exists()}
     corpora = json.loads((runs["forward"] / "results.json").read_text(encoding="utf-8"))["corpora"]
     assert {*corpora} == {"genuine", "synthetic"}
-    assert len(Path("more.en").read_text(encoding="utf-8").splitlines()) == 40
+    assert len(Path("back/1.jsonl").read_text(encoding="utf-8").splitlines()) == 40
     norms = [path.read_text(encoding="utf-8") for path in Path("runs").glob("*/*/weight_norm.txt")]
     assert [len(text.splitlines()) for text in norms] == [2]
     optimizers = [read_config(path.parent)["optimizer"] for path in Path("runs").glob("*/*/config.yaml")]

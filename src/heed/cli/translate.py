@@ -4,9 +4,11 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice, tee
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from heed.cli.arguments import (
@@ -83,25 +85,16 @@ def _translate_stream(
     translator: "Translator", args: argparse.Namespace, stream: BinaryIO, output: "ResumableOutput | None"
 ) -> None:
     """Translate all lines of a stream into a file, or to standard output."""
-    from heed.inference.lines import renumbered
-
     _translations(translator, [], args, chunk=1)  # reports wrong options before a file is touched
-    total = None
-    if args.input and args.input.is_file():
-        total = sum(1 for _ in stream)
-        stream.seek(0)
     done = output.lines_done(resume=args.resume) if output else 0
-    lines, sources = tee(islice(read_lines(stream, str(args.input or "the input")), done, None))
     chunk = 1 if stream.isatty() else LINES_AT_ONCE  # a line typed at a terminal is translated at once
-    results = _translations(translator, lines, args, chunk=chunk)
+    translate = partial(_translations, translator, args=args, chunk=chunk)
     cut, first_cut = 0, 0
     with ExitStack() as stack:
         file = stack.enter_context(output.open()) if output else None
-        stack.enter_context(renumbered(lambda number: number + done))
-        bar = translator_progress(translator, "Translating", total=total, initial=done, prints_results=file is None)
-        stack.enter_context(bar)
-        # The result first: reading its block of lines fills the buffer of the sources.
-        for number, (translations, source) in enumerate(zip(results, sources, strict=False), start=done):
+        for number, source, translations in translated_lines(
+            translator, stream, args.input, translate, done=done, prints_results=file is None
+        ):
             if not translations[0].finished:
                 cut, first_cut = cut + 1, first_cut or number + 1
             text = _format(args, number, source, translations)
@@ -117,6 +110,41 @@ def _translate_stream(
             f"and may be cut off, the first in line {first_cut:,} (--json marks them with finished: false).",
             file=sys.stderr,
         )
+
+
+def translated_lines(
+    translator: "Translator",
+    stream: BinaryIO,
+    path: Path | None,
+    translate: "Callable[[Iterable[str]], Iterator[list[Translation]]]",
+    *,
+    done: int = 0,
+    prints_results: bool = False,
+) -> "Iterator[tuple[int, str, list[Translation]]]":
+    """Yield the number from 0, the text and the translations of each line, with a progress bar.
+
+    Args:
+        stream: the input.
+        path: its file; None for standard input.
+        translate: returns the translations of each line, with ``translator``.
+        done: lines at the start that are left out.
+        prints_results: see `translator_progress`.
+    """
+    from heed.inference.lines import renumbered
+
+    total = None
+    if path and path.is_file():
+        total = sum(1 for _ in stream)
+        stream.seek(0)
+    lines, sources = tee(islice(read_lines(stream, str(path or "the input")), done, None))
+    results = translate(lines)
+    with (
+        renumbered(lambda number: number + done),
+        translator_progress(translator, "Translating", total=total, initial=done, prints_results=prints_results),
+    ):
+        # The result first: reading its block of lines fills the buffer of the sources.
+        for number, (translations, source) in enumerate(zip(results, sources, strict=False), start=done):
+            yield number, source, translations
 
 
 def _translations(

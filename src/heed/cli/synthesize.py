@@ -1,0 +1,99 @@
+"""``heed synthesize``: training pairs of which one side is a translation by a model."""
+
+import argparse
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+
+from heed.cli.arguments import (
+    add,
+    add_batch_options,
+    add_engine_option,
+    add_search_options,
+    load_translator,
+    search_options,
+)
+from heed.cli.lines import LINES_AT_ONCE, path_text, write_lines
+from heed.cli.translate import translated_lines
+from heed.errors import HeedError
+from heed.files import replacing
+
+SUMMARY = "Make training pairs by translating text: back-translation, distillation, diversification."
+MANIFEST = "manifest.json"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = "model that translates --src into targets; repeat the option for several models"
+    add(parser, "--model", "RUN", text, action="append", type=Path, default=[])
+    text = "model of the other direction, which translates --tgt into sources; repeat the option for several models"
+    add(parser, "--reverse-model", "RUN", text, action="append", type=Path, default=[])
+    add(parser, "--src", "FILE", "source sentences, one per line, for --model")
+    add(parser, "--tgt", "FILE", "target sentences, one per line, for --reverse-model")
+    add(parser, "--out", "DIR", "folder of the pairs: a file for each model; continued if it exists", required=True)
+    add_batch_options(parser, direction=False)
+    add_engine_option(parser)
+    add_search_options(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    for models, file, missing in ((args.model, args.src, "--src"), (args.reverse_model, args.tgt, "--tgt")):
+        if bool(models) != bool(file):
+            raise HeedError(f"--{'reverse-' * (missing == '--tgt')}model and {missing} belong together: give both.")
+    jobs = [(model, args.src, "tgt") for model in args.model] + [
+        (model, args.tgt, "src") for model in args.reverse_model
+    ]
+    if not jobs:
+        raise HeedError(
+            "Give a model and the text to translate: --model RUN --src FILE or --reverse-model RUN --tgt FILE."
+        )
+    args.out.mkdir(parents=True, exist_ok=True)
+    for number, (model, file, side) in enumerate(jobs, start=1):
+        write_lines([_synthesize(args, args.out / f"{number}.jsonl", model, file, side)])
+
+
+def _synthesize(args: argparse.Namespace, path: Path, model: Path, file: Path, side: str) -> str:
+    """Write the pairs of one model, unless that has been done; return a line that says so.
+
+    Args:
+        side: the field of a pair that the model writes: "src" or "tgt".
+    """
+    from heed.cli.output_file import ResumableOutput
+    from heed.inference.model_folder import digest
+
+    ignored = ("run", "out", "device", "model", "reverse_model", "src", "tgt")
+    with file.open("rb") as stream:
+        settings = {
+            **{name: value for name, value in vars(args).items() if name not in ignored},
+            "model": digest(model),
+            "text": hashlib.file_digest(stream, "blake2b").hexdigest(),
+            "side": side,
+        }
+    manifest = args.out / MANIFEST
+    try:
+        entries = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else {}
+    except ValueError as error:
+        raise HeedError(f"{manifest} is damaged: choose another --out.") from error
+    if path.exists() or path.name in entries:
+        if entries.get(path.name, {}).get("settings") != settings:
+            raise HeedError(f"{path} was begun with another model, text or option: choose another --out.")
+    else:
+        entries[path.name] = {"model": path_text(model), "text": path_text(file), "settings": settings}
+        with replacing(manifest) as part:
+            part.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if path.exists():
+        return f"{path}: complete"
+    output = ResumableOutput(path, settings, block=LINES_AT_ONCE)
+    with output.locked(), file.open("rb") as stream:
+        translator = load_translator(args, model)
+        translate = partial(translator.stream, chunk=LINES_AT_ONCE, **search_options(args))
+        done = output.lines_done(resume=True)
+        with output.open() as pairs:
+            for number, text, translations in translated_lines(translator, stream, file, translate, done=done):
+                best = translations[0]
+                sides = {"src": text, "tgt": best.text} if side == "tgt" else {"src": best.text, "tgt": text}
+                line = json.dumps({**sides, "score": round(best.score, 4)}, ensure_ascii=False)
+                pairs.write(f"{line}\n".encode())
+                if (number + 1) % LINES_AT_ONCE == 0:
+                    pairs.flush()
+    return f"{path}: {translator.directions[0]} translations of {path_text(file)}"
