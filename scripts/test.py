@@ -42,7 +42,7 @@ CHECKS = {
 WHAT = ("check", "fast", "full", "wheel")
 
 # The tests that tests/conftest.py marks. Naming their folders makes collecting quick.
-ROOMS = ("functional", "kernels", "layers", "models", "decoding", "training")
+ROOMS = ("functional", "kernels", "layers", "models", "decoding", "training", "exercises")
 FAST = ["-m", "fast", *(f"tests/{name}" for name in ROOMS)]
 CI = "not (browser or full)"
 # Checks the arguments and results of annotated functions, which takes time: see tests/type_checks.py.
@@ -174,6 +174,7 @@ def try_wheel(dependencies: str = "") -> int:
             ([heed, "train", "debug=smoke", "logger=none", *two], ""),
             ([heed, "train", "--config-dir", "my_conf", "experiment=mine", "--cfg", "job"], "\nseed: 7\n"),
             ([heed, "translate", "--model", "runs/smoke"], ""),
+            ([heed, "exercise", "start"], "brevity_penalty.py: write the body"),
             ([python, "-c", f"import heed; print(heed.load('runs/smoke').translate(['{sentence}'], beam=5))"], "["),
         ):
             print("+", *command, flush=True)

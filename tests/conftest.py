@@ -55,7 +55,7 @@ FULL = (
 )  # fmt: skip
 """Tests that only `make test-full` runs: of developers' scripts and files, of compilers, and of all engines at once."""
 
-FAST = ("functional", "kernels", "layers", "models", "decoding", "training")
+FAST = ("functional", "kernels", "layers", "models", "decoding", "training", "exercises")
 """Folders of tests of computation. Those of their tests that are quick are `make test-fast`."""
 
 

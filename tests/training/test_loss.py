@@ -29,24 +29,6 @@ def interleaved(*passes: torch.Tensor) -> torch.Tensor:
     return torch.stack(passes, 1).flatten(0, 1)
 
 
-def test_equals_the_formula_written_out() -> None:
-    logits = torch.randn(5, 7, 11, dtype=torch.float64)
-    target = torch.randint(1, 11, (5, 7))
-    target[2, 4:] = PAD
-    epsilon = 0.13
-    smoothed = plain = 0.0
-    for scores, token in zip(logits.flatten(0, 1).tolist(), target.flatten().tolist(), strict=True):
-        if token == PAD:
-            continue
-        normaliser = math.log(sum(math.exp(score) for score in scores))
-        log_p = [score - normaliser for score in scores]
-        plain -= log_p[token]
-        smoothed -= (1 - epsilon) * log_p[token] + epsilon * sum(log_p) / len(log_p)
-    loss, nll = cross_entropy(given(logits), target, positions(target), label_smoothing=epsilon)
-    assert math.isclose(loss.item(), smoothed, rel_tol=1e-12)
-    assert math.isclose(nll.item(), plain, rel_tol=1e-12)
-
-
 @pytest.mark.parametrize("chunk", [8 * 17, 3 * 8 * 17, 2**24])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [True, False])

@@ -1,0 +1,83 @@
+"""``heed exercise``: write the blocks of heed, and check what you wrote."""
+
+import argparse
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heed.cli.arguments import add, add_flag
+from heed.cli.lines import write_lines
+from heed.errors import HeedError
+
+if TYPE_CHECKING:
+    from heed.exercises import Result
+
+SUMMARY = "Write attention, RNNs, training and search yourself, and check what you wrote."
+ACTIONS = ("list", "start", "check", "solution")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    text = (
+        "list: the exercises and your state; start: write files with a gap into your folder; check: check your files, "
+        "with exit status 1 unless all pass; solution: print a solution"
+    )
+    parser.add_argument("action", choices=ACTIONS, metavar="|".join(ACTIONS), help=text)
+    add(parser, "name", "NAME", "exercise (default: all; of check: all that are in your folder)", nargs="?")
+    add(parser, "--dir", "DIR", "your folder (default: %(default)s)", default=Path("exercises"))
+    add_flag(parser, "--hint", "print a hint for what does not pass")
+    add(parser, "--seed", "N", "check with the inputs of an earlier check again (default: new ones)")
+    add_flag(parser, "--json", "print the results of list or check as a JSON list of objects")
+
+
+def run(args: argparse.Namespace) -> None:
+    from heed import exercises
+
+    chosen = [exercises.find(args.name)] if args.name else list(exercises.EXERCISES.values())
+    folder: Path = args.dir
+    if args.action == "solution":
+        write_lines(each.read("solution.py").rstrip() for each in chosen)
+    elif args.action == "start":
+        missing = [each for each in chosen if args.name or not (folder / f"{each.name}.py").exists()]
+        option = "" if folder == Path("exercises") else f" --dir {shlex.quote(str(folder))}"
+        for path in (exercises.start(each.name, folder) for each in missing):
+            write_lines([f"{path}: write the body, then run `heed exercise check {path.stem}{option}`."])
+        if kept := len(chosen) - len(missing):
+            write_lines([f"{kept} of {len(chosen)} files were in {folder} already and are unchanged."])
+    else:
+        results = [exercises.check_file(each.name, folder, seed=args.seed) for each in chosen]
+        if args.action == "check":
+            message = results[0].message
+            results = [result for result in results if result.state != "not started"]
+            if not results:
+                raise HeedError(message)
+        if args.json:
+            write_lines([json.dumps([asdict(result) for result in results], indent=2, ensure_ascii=False)])
+        else:
+            write_lines(
+                _report(
+                    results,
+                    table=args.action == "list" or not args.name,
+                    reasons=args.action == "check",
+                    hints=args.hint,
+                )
+            )
+        if args.action == "check" and any(result.state != "passed" for result in results):
+            raise SystemExit(1)
+
+
+def _report(results: Sequence["Result"], *, table: bool, reasons: bool, hints: bool) -> Iterator[str]:
+    """Yield a table of exercises, or what was checked in a single one; then why files fail, and hints."""
+    from heed.exercises import find
+    from heed.runs.table import format_table
+
+    if table:
+        lines = [(result.exercise, result.state, *find(result.exercise).heading()) for result in results]
+        yield format_table([("exercise", "state", "what it teaches", "source"), *lines], "<<<<")
+    for result in results:
+        if reasons and (result.state == "failed" or not table):
+            yield f"{result.exercise}: {result.state}. {result.message}"
+        if hints and result.state != "passed":
+            yield f"Hint: {find(result.exercise).read('hint.txt').strip()}"

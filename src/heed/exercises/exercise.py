@@ -1,0 +1,69 @@
+"""An exercise and its files."""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILES = Path(__file__).parent / "files"
+
+Inputs = Iterator[tuple[str, tuple[Any, ...]]]
+"""Arguments for an implementation, each with what is special about them: ("with padding", (scores, mask))."""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A function to write."""
+
+    name: str
+    """Of the function, of the student's file, and of the folder in `FILES`."""
+    results: tuple[str, ...]
+    """A name for each value that the function returns."""
+    draw_inputs: Callable[[], Inputs]
+    """Draws from torch's generator."""
+
+    def read(self, file: str) -> str:
+        """Return the text of solution.py, mistakes.py or hint.txt."""
+        return (FILES / self.name / file).read_text(encoding="utf-8")
+
+    def heading(self) -> tuple[str, str]:
+        """Return what the exercise teaches, and the paper: the first line of the solution."""
+        match = re.match(r'"""(.+) \((.+)\)\."""', self.read("solution.py"))
+        assert match
+        return match[1], match[2]
+
+    def skeleton(self) -> str:
+        """Return the student's file: the solution without the body of its function."""
+        lines = self.read("solution.py").splitlines()
+        body = next(node.body for node in _functions(self.read("solution.py")) if node.name == self.name)
+        gap = f"    raise NotImplementedError  # write the body, then run: heed exercise check {self.name}"
+        lines[body[0].end_lineno : body[-1].end_lineno] = [gap]
+        return "\n".join([*lines, ""])
+
+    def solution(self) -> Callable[..., Any]:
+        """Return the function of the solution."""
+        function: Callable[..., Any] = load(FILES / self.name / "solution.py")[self.name]
+        return function
+
+    def parameters(self) -> list[str]:
+        """Return the names of the function's parameters."""
+        return list(inspect.signature(self.solution()).parameters)
+
+    def mistakes(self) -> list[Callable[..., Any]]:
+        """Return wrong implementations. The docstring of each explains its mistake."""
+        names = [node.name for node in _functions(self.read("mistakes.py")) if not node.name.startswith("_")]
+        return list(map(load(FILES / self.name / "mistakes.py").__getitem__, names))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Execute a Python file and return its names. Unlike an import, this leaves no trace."""
+    names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), names)
+    return names
+
+
+def _functions(source: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
