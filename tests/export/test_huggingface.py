@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import pytest
 import torch
 
@@ -96,33 +95,3 @@ def test_quantization_is_refused(heed_cli: Heed, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", transformer())
     status, _, err = heed_cli("export", run, "--to", "huggingface", "--quantization", "int8")
     assert (status, "--quantization is for" in err) == (2, True)
-
-
-def test_push_needs_a_token(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
-    run = write_run(tmp_path / "run", transformer())
-    status, _, err = heed_cli("export", run, "--to", "huggingface", "--push", "me/model")
-    assert status == 2
-    assert "hf auth login" in err
-    assert not (run / "export").exists()
-
-
-def test_push_uploads_the_folder(heed_cli: Heed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-
-    class Hub:
-        def create_repo(self, repository: str, *, private: bool, exist_ok: bool) -> None:
-            calls.append((repository, private))
-
-        def upload_folder(self, *, repo_id: str, folder_path: Path, commit_message: str) -> str:
-            calls.append(sorted(path.name for path in folder_path.iterdir()))
-            return "https://the-commit"
-
-    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "token")
-    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
-    run = write_run(tmp_path / "run", transformer())
-    status, out, err = heed_cli("export", run, "--to", "huggingface", "--push", "me/model")
-    assert status == 0, err
-    assert "https://the-commit" in out
-    assert calls[0] == ("me/model", True)
-    assert "model.safetensors" in calls[1]

@@ -26,7 +26,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quantization", choices=QUANTIZATIONS, help=text)
     text = "the new folder, or the file of a page (default: RUN/export/ENGINE[-QUANTIZATION])"
     add(parser, "--out", "DIR", text)
-    add(parser, "--push", "ORG/NAME", "upload a huggingface export to this repository of the hub")
     text = "source sentences to compare the export with heed, and a page's examples (default: the run's validation set)"
     add(parser, "--check", "FILE", text)
 
@@ -52,10 +51,6 @@ def run(args: argparse.Namespace) -> None:
     before, after = _megabytes(model_folder.find(args.model)), _megabytes(out)
     found = report.lines() if report else [UNCHECKED]
     write_lines([f"{out}: {after:.1f} MB (heed's model folder: {before:.1f} MB)", *found])
-    if args.push is not None:
-        from heed.export.to_huggingface import push
-
-        write_lines([push(out, args.push)])
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -63,12 +58,6 @@ def _check_options(args: argparse.Namespace) -> None:
         raise HeedError(f"--quantization is for ctranslate2, argos and page: leave it out for --to {args.to}.")
     if args.to == "page" and args.quantization not in (None, "float32", "int8"):
         raise HeedError(f"A page has weights of int8 or float32, not --quantization {args.quantization}.")
-    if args.push is not None:
-        from heed.export.to_huggingface import check_token
-
-        if args.to != "huggingface":
-            raise HeedError(f"--push uploads to the Hugging Face hub: use it with --to huggingface, not {args.to}.")
-        check_token()
 
 
 def _quantization(args: argparse.Namespace) -> str | None:

@@ -1,4 +1,4 @@
-"""``heed export --to huggingface``: a folder for transformers, and its upload to the hub."""
+"""``heed export --to huggingface``: a folder for transformers."""
 
 import json
 import warnings
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heed.data.tokenizer import Tokenizer
-from heed.errors import HeedError, first_line
+from heed.errors import HeedError
 from heed.export import huggingface_model, require
 from heed.export.parity import CheckSet, GreedyEngine, Ids, Report, compare_engines
 from heed.inference.engine import pad
@@ -73,30 +73,6 @@ def export(translator: Translator, out: Path, check: CheckSet, *, quantization: 
     # safetensors makes its file readable by the owner only. Use the mode of the card, which follows the umask.
     (out / "model.safetensors").chmod(card.stat().st_mode)
     return report
-
-
-def check_token() -> None:
-    """Raise a HeedError unless the user is logged in to the Hugging Face hub."""
-    if require("huggingface_hub").get_token() is None:
-        raise HeedError("--push needs a token of huggingface.co: run `hf auth login`, or set HF_TOKEN.")
-
-
-def push(folder: Path, repository: str) -> str:
-    """Upload an exported folder to a repository of the Hugging Face hub. A new repository is private.
-
-    Returns:
-        The URL of the commit.
-
-    Raises:
-        HeedError: if the hub cannot be reached or refuses the upload.
-    """
-    hub = require("huggingface_hub")
-    api = hub.HfApi()
-    try:
-        api.create_repo(repository, private=True, exist_ok=True)
-        return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Export from heed"))
-    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
-        raise HeedError(f"{folder} was written but not uploaded to {repository}: {first_line(error)}") from error
 
 
 class HuggingFaceEngine(GreedyEngine):
