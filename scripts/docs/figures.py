@@ -1,4 +1,4 @@
-"""Tables and numbers from docs/results/*.json.
+"""Tables and numbers from docs/results/*.json; their figures are in `docs.drawings`.
 
 A file says what was measured (``what``) and, as far as it applies, with which ``command``, on which ``machine`` and
 ``date``, with which ``seeds``, and what the ``spread`` is. Numbers keep the digits that they have in the file: 1.50
@@ -68,17 +68,28 @@ def _signed(number: Decimal) -> str:
     return f"{number:+}".replace("-", "−")
 
 
+def plain(text: str) -> str:
+    """Return Markdown without the marks of code."""
+    return text.replace("`", "")
+
+
+def rows_and_columns(argument: str) -> tuple[str, list[str], list[str]]:
+    """Return the file, the rows and the columns of ``NAME rows=a,b columns=x,y``, by default all of them."""
+    name, *choices = argument.split()
+    chosen = dict(choice.split("=", 1) for choice in choices)
+    content = load(name)
+    rows, columns = (chosen[key].split(",") if key in chosen else list(content[key]) for key in ("rows", "columns"))
+    return name, rows, columns
+
+
 def table(argument: str) -> str:
     """Return a table of a file as Markdown.
 
     Args:
         argument: ``NAME``, and optionally ``rows=a,b`` and ``columns=x,y`` for a part of it.
     """
-    name, *choices = argument.split()
+    name, rows, columns = rows_and_columns(argument)
     content = load(name)
-    chosen = dict(choice.split("=", 1) for choice in choices)
-    columns = chosen["columns"].split(",") if "columns" in chosen else list(content["columns"])
-    rows = chosen["rows"].split(",") if "rows" in chosen else list(content["rows"])
     cells = [[content["rows"][row].get(column) for column in columns] for row in rows]
     numeric = [all(not isinstance(row[i], str) for row in cells) for i in range(len(columns))]
     return markdown_table(
@@ -126,7 +137,8 @@ def claims() -> str:
         [f"[`{claim.name}`](#{claim.name})", claim.claim, "yes" if rows[claim.name]["held"] else "**no**"]
         for claim in CLAIMS
     ]
-    parts = [markdown_table(["claim", "statement", "held"], summary)]
+    table = markdown_table(["claim", "statement", "held"], summary)
+    parts = ["<details markdown>\n<summary>All claims as a table, with links</summary>", table, "</details>"]
     for claim in CLAIMS:
         row = rows[claim.name]
         figures = [[figure["what"], show(figure["value"])] for figure in row["figures"]]
