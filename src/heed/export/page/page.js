@@ -83,10 +83,13 @@ function read() {
   }
   state.plain = compute([], []);
   update();
-  state.at = state.found.steps.reduce((least, { token, probabilities }, t, steps) =>
-    probabilities[token] < steps[least].probabilities[steps[least].token] ? t : least, 0);   // the hardest choice
+  const doubts = state.found.steps.map(doubt);
+  state.at = doubts.indexOf(Math.max(...doubts));   // the hardest choice
   drawStep();
 }
+
+/* How close the second candidate comes to the chosen one. */
+const doubt = ({ token, probabilities }) => probabilities.reduce((most, p, id) => id === token ? most : Math.max(most, p), 0) / probabilities[token];
 
 /* Translate with the present changes, and draw everything. */
 function update() {
@@ -157,7 +160,7 @@ function drawStep() {
   $("candidates").replaceChildren(...shown.map(id => {
     const { label } = pieceOf(target.pieces[id]), p = probabilities[id], text = id === EOS ? "end" : label;
     return make("li", {}, make("button", { class: "candidate", type: "button", "aria-pressed": String(id === token), style: `--p: ${p.toFixed(4)}`,
-      "aria-label": `${text}, ${share(p)}`, onclick: () => choosePiece(t, id) }, make("b", { dir: "auto" }, text), make("i"), make("span", {}, share(p))));
+      onclick: () => choosePiece(t, id) }, make("b", { dir: "auto" }, text), make("i"), make("span", {}, share(p))));
   }), make("li", {}, `all others together ${share(Math.max(0, rest))}`));
   $("step").textContent = `step ${t + 1} of ${tokens.length}`;
   $("play").disabled = false;

@@ -16,3 +16,15 @@ if (picture) {
   new MutationObserver(follow).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
   picture.replaceWith(frame);
 }
+
+/* What Material leaves out for the keyboard and for screen readers. */
+addEventListener("load", () => {
+  document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
+  const sizes = new ResizeObserver(entries => {
+    for (const { target } of entries) {
+      const scrolls = target.scrollWidth > target.clientWidth, kind = target.matches("code") ? "Code" : "Table";
+      if (scrolls) for (const [name, value] of [["tabindex", 0], ["role", "group"], ["aria-label", `${kind}, scrolls sideways`]]) target.setAttribute(name, value);
+    }
+  });
+  for (const box of document.querySelectorAll("pre > code, .md-typeset__scrollwrap")) sizes.observe(box);
+});
