@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs.pages import MARKED, ROOT, generate, pages
+from docs.pages import MARKED, ROOT, files, generate, pages
 
 from heed.runs.results import FIELDS, SCORE_FIELDS
 from heed.training.callbacks.metrics import metrics_fields
@@ -29,6 +29,13 @@ def page_name(page: Path) -> str:
 def test_generated_parts_are_current(page: Path) -> None:
     """If this fails: run `python scripts/docs` and commit the pages."""
     assert generate(page) == page.read_text(encoding="utf-8")
+
+
+def test_generated_files_are_current() -> None:
+    """If this fails: run `python scripts/docs` and commit the figures, the colours and the explainer."""
+    texts = {file: text for file, text in files().items() if file not in PAGES}
+    assert [page_name(file) for file, text in texts.items() if file.read_text(encoding="utf-8") != text] == []
+    assert {*DOCS.glob("figures/*")} <= {*texts}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -1,10 +1,12 @@
 """Pages in a browser, on a desktop and on a phone: readable text, nothing cut off, links that end at their words."""
 
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from docs.explainer import PAGE as EXPLAINER
 from experiments.__main__ import render as render_claims
 from experiments.claim import Claim, Finding
 from experiments.measures import Values
@@ -121,6 +123,26 @@ def test_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
         assert found["loose_links"] == found["crossing_links"] == 0
         assert found["pressed"] == ["false"]
         assert found["upright"] == 2  # the sentence does not fit on one line beside the other model
+
+
+AXE = """
+<script>%s</script>
+<script>setTimeout(async () => {
+  document.documentElement.dataset.theme = "%s";
+  const { violations, passes } = await axe.run();
+  const found = violations.map(each => [each.impact, each.id, each.nodes[0].html]);
+  parent.postMessage(JSON.stringify({ found, passes: passes.length }), "*");
+}, 400);</script></body>"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("page", [*PAGES, "explainer"])
+def test_axe_finds_no_serious_barrier(page: str, theme: str, tmp_path: Path) -> None:
+    axe = files(pytest.importorskip("axe_core_python")).joinpath("axe.min.js").read_text(encoding="utf-8")
+    html = EXPLAINER.read_text(encoding="utf-8") if page == "explainer" else PAGES[page]()
+    measured = measure(html, tmp_path, width=PHONE, script=AXE % (axe, theme))
+    assert measured["passes"] > 10
+    assert [one for one in measured["found"] if one[0] in ("serious", "critical")] == []
 
 
 SAVE_FIGURES = """
