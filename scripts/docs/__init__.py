@@ -8,6 +8,6 @@ A generated part of a page is enclosed by two comments:
     <!-- source: training -->                                     where the numbers of a file come from
     <!-- options -->  <!-- recipes -->  <!-- commands -->  <!-- claims -->
 
-and ends with ``<!-- end -->``. Some files are generated as a whole: the figures, ``stylesheets/colours.css`` (the colours of
-heed's pages), and ``explainer.html`` around the model that is in it.
+and ends with ``<!-- end -->``. Some files are generated as a whole: the figures, ``stylesheets/colours.css`` (the
+colours of heed's pages), and ``explainer.html`` around the model that is in it.
 """

@@ -24,7 +24,9 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file would change")
     check = parser.parse_args().check
-    changed = {file: text for file, text in files().items() if not file.exists() or file.read_text(encoding="utf-8") != text}
+    changed = {
+        file: text for file, text in files().items() if not file.exists() or file.read_text(encoding="utf-8") != text
+    }
     for file, text in changed.items():
         print(f"{file.relative_to(ROOT)} {'is out of date' if check else 'written'}")
         if not check:

@@ -51,9 +51,7 @@ class Scale:
 
     def __call__(self, value: Any) -> float:
         """Return where a value is."""
-        low, high, at = (
-            math.log(number) if self.is_log else number for number in (self.low, self.high, float(value))
-        )
+        low, high, at = (math.log(number) if self.is_log else number for number in (self.low, self.high, float(value)))
         return round(START + (END - START) * (at - low) / (high - low), 2)
 
     def ticks(self) -> list[float]:
@@ -143,14 +141,16 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu San
 
 def middle(value: Any) -> Any:
     """Return the number of a measurement that a mark shows."""
-    return next((value[key] for key in ("mean", "median") if key in value), value) if isinstance(value, dict) else value
+    return value.get("mean", value.get("median")) if isinstance(value, dict) else value
 
 
 def ends(value: Any) -> tuple[Any, Any]:
     """Return the range of a measurement: from low to high, or the mean ± the standard deviation."""
     if not isinstance(value, dict):
         return value, value
-    return (value["low"], value["high"]) if "low" in value else (value["mean"] - value["sd"], value["mean"] + value["sd"])
+    return (
+        (value["low"], value["high"]) if "low" in value else (value["mean"] - value["sd"], value["mean"] + value["sd"])
+    )
 
 
 def ratios(name: str, rows: list[str], columns: list[str]) -> Drawing:
@@ -246,7 +246,8 @@ def curves(name: str, rows: list[str], columns: list[str]) -> Drawing:
     for series, line in enumerate(lines.values()):
         points = " ".join(f"{across(at):g},{down(value):g}" for at, value in zip(xs, line, strict=True))
         drawing.parts.append(
-            f'<svg y="{top:g}" width="100%" height="{bottom:g}" viewBox="0 0 100 {bottom:g}" preserveAspectRatio="none">'
+            f'<svg y="{top:g}" width="100%" height="{bottom:g}" viewBox="0 0 100 {bottom:g}"'
+            ' preserveAspectRatio="none">'
             f'<polyline points="{points}" class="curve side-{series}"/></svg>'
         )
         for at, value in zip(xs, line, strict=True):

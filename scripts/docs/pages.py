@@ -39,7 +39,9 @@ def generate(page: Path) -> str:
 def files() -> dict[Path, str]:
     """Return the text of every page, figure and other generated file."""
     texts = {page: generate(page) for page in pages()}
-    figures = [match["argument"] for text in texts.values() for match in MARKED.finditer(text) if match["kind"] == "figure"]
+    figures = [
+        match["argument"] for text in texts.values() for match in MARKED.finditer(text) if match["kind"] == "figure"
+    ]
     drawn = {DOCS / drawings.file_name(argument): drawings.draw(argument).svg() for argument in figures}
     return texts | drawn | {DOCS / "stylesheets" / "colours.css": drawings.colours(), explainer.PAGE: explainer.page()}
 

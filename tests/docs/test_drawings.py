@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 from docs.drawings import END, KINDS, LETTERS, START, Drawing, Scale, colours, draw, ends, file_name, markdown
-from docs.figures import load
 from docs.pages import MARKED, ROOT, pages
+
+from docs.figures import load
 
 SVG = "{http://www.w3.org/2000/svg}"
 FIGURES = [
