@@ -148,9 +148,9 @@ def ends(value: Any) -> tuple[Any, Any]:
     """Return the range of a measurement: from low to high, or the mean ± the standard deviation."""
     if not isinstance(value, dict):
         return value, value
-    return (
-        (value["low"], value["high"]) if "low" in value else (value["mean"] - value["sd"], value["mean"] + value["sd"])
-    )
+    if "low" in value:
+        return value["low"], value["high"]
+    return value["mean"] - value["sd"], value["mean"] + value["sd"]
 
 
 def ratios(name: str, rows: list[str], columns: list[str]) -> Drawing:
