@@ -13,6 +13,7 @@ Axis legend, the same letters in every signature:
     F feed-forward width · V vocabulary · K beam · L layers · R rows of a decoder state (B · K in a beam)
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from heed.inference.loading import load
     from heed.inference.outputs import Attended, Translation
     from heed.inference.translator import Translator
+    from heed.launch.interactive import check_corpus as check
     from heed.launch.interactive import train
     from heed.report.comparison import compare_runs as compare
     from heed.runs.trained import TrainedRun
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "compare", "interventions",
-    "load", "plot", "train",
+    "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "check", "compare",
+    "interventions", "load", "plot", "train",
 ]  # fmt: skip
 
 _PLACES = {
@@ -39,6 +41,7 @@ _PLACES = {
     "TrainedRun": "heed.runs.trained:TrainedRun",
     "Translation": "heed.inference.outputs:Translation",
     "Translator": "heed.inference.translator:Translator",
+    "check": "heed.launch.interactive:check_corpus",
     "compare": "heed.report.comparison:compare_runs",
     "interventions": "heed.interventions",
     "load": "heed.inference.loading:load",
@@ -52,7 +55,9 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, own_name = _PLACES[name].partition(":")
-    value = import_module(module)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")  # a widget of notebooks that heed does not use
+        value = import_module(module)
     globals()[name] = value = getattr(value, own_name) if own_name else value
     return value
 

@@ -1,6 +1,7 @@
 """Progress of long work on stderr: tqdm's bar on a terminal, a line now and then in a log file, nothing for short work.
 
-Only the first process of a run reports, and no child of multiprocessing does. Standard output is never written to.
+In a notebook, one line of the cell's output is replaced. Only the first process of a run reports, and no child of
+multiprocessing does. Standard output is never written to, except in notebooks.
 """
 
 import os
@@ -36,17 +37,16 @@ def progress_bar(
     """
     from tqdm import tqdm  # slow to import
 
-    stream = _stderr() if enabled else None
+    stream = _stream() if enabled else None
     form: dict[str, Any] = {"file": stream, "delay": BAR_DELAY, "mininterval": BAR_INTERVAL, "dynamic_ncols": True}
-    is_notebook = type(stream).__module__.startswith("ipykernel.")
-    if is_log := stream is not None and not (is_notebook or _is_terminal(stream)):
+    is_log = stream is not None and not _is_notebook(stream) and not _is_terminal(stream)
+    if is_log:
         form = {"file": _LogFile(), "delay": LINE_DELAY, "mininterval": LINE_INTERVAL, "ncols": 0, "position": 0}
-    if is_notebook:  # all bars share a line, because a notebook cannot move up to another one
-        form = {"file": stream, "delay": BAR_DELAY, "mininterval": BAR_INTERVAL, "ncols": 100, "position": 0}
+    elif stream is not None and _is_notebook(stream):  # the work inside other work shares its line
+        form |= {"file": _open[0].fp if _open else _NotebookLine(), "dynamic_ncols": False, "ncols": 0, "position": 0}
     form |= {"unit": unit, "unit_scale": unit == "B", "miniters": 0, "smoothing": 0, "disable": stream is None}
     # leave=None: the bar of work inside other work is erased at the end.
-    leave = not _open if is_notebook else None
-    bar = tqdm(desc=description, total=total, initial=initial, leave=leave, **form)
+    bar = tqdm(desc=description, total=total, initial=initial, leave=None, **form)
     if is_log:
         bar.last_print_t -= LINE_INTERVAL - LINE_DELAY  # the first line is due after LINE_DELAY
     _open.append(bar)
@@ -63,6 +63,23 @@ class _LogFile:
     def write(self, text: str) -> None:
         if report := text.strip():
             _print(report)
+
+
+class _NotebookLine:
+    """A line in the output of a notebook's cell, which each report of tqdm replaces, also in the saved notebook."""
+
+    def __init__(self) -> None:
+        self._display: Any = None
+
+    def write(self, text: str) -> None:
+        from IPython.display import display
+
+        if not (report := text.strip()):
+            return
+        if self._display is None:
+            self._display = display({"text/plain": report}, raw=True, display_id=True)
+        else:
+            self._display.update({"text/plain": report}, raw=True)
 
 
 def track(items: Collection[Item], description: str, *, unit: str) -> Iterator[Item]:
@@ -91,7 +108,7 @@ def announced(description: str, size: str, *, expected_seconds: float) -> Iterat
 
 
 def print_line(line: str) -> None:
-    """Print a line to stderr above the bars, if there are any."""
+    """Print a line above the bars, if there are any."""
     for bar in _open:
         bar.clear()
     _print(line)
@@ -99,7 +116,7 @@ def print_line(line: str) -> None:
 
 def reports_on_terminal() -> bool:
     """Return whether this process reports to a terminal, so that libraries may draw their own bars."""
-    stream = _stderr()
+    stream = _stream()
     return stream is not None and _is_terminal(stream)
 
 
@@ -112,14 +129,20 @@ def is_first_process() -> bool:
     return all(os.environ.get(name, "0") in ("0", "") for name in ranks)
 
 
-def _stderr() -> TextIO | None:
-    """Return stderr; None if it is closed or another process reports."""
-    stream: TextIO | None = sys.stderr  # None if it is closed
+def _stream() -> TextIO | None:
+    """Return where to report: stderr, or a notebook's stdout; None if it is closed or another process reports."""
+    # Notebooks show stderr in red, as if something had failed.
+    stream: TextIO | None = sys.stdout if _is_notebook(sys.stderr) else sys.stderr  # None if it is closed
     if stream is None or stream.closed or not is_first_process():
         return None
     from multiprocessing import parent_process
 
     return None if parent_process() else stream
+
+
+def _is_notebook(stream: TextIO | None) -> bool:
+    """Return whether a stream is shown below a cell."""
+    return type(stream).__module__.startswith("ipykernel.")
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -131,7 +154,7 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _print(line: str) -> None:
-    """Print a line to stderr. A full disk or a closed terminal does not stop the work."""
+    """Print a line. A full disk or a closed terminal does not stop the work."""
     with suppress(OSError, ValueError):
-        if stream := _stderr():
+        if stream := _stream():
             print(line, file=stream, flush=True)

@@ -1,10 +1,10 @@
-"""Train from Python and notebooks: `heed.train`."""
+"""Train and check a corpus from Python and notebooks: `heed.train` and `heed.check`."""
 
 import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from omegaconf import read_write
 
 from heed import launch
 from heed.launch import program
+from heed.launch.check import check
 from heed.launch.compose import compose
 from heed.launch.errors import explained
 from heed.launch.processes import leave_process_group
@@ -37,7 +38,7 @@ def train(*overrides: str, **options: Any) -> TrainedRun:
         HeedError: if the command would end with a message for the user.
         KeyboardInterrupt: if the run was interrupted.
     """
-    words = [*overrides, *(f"{name}={_quote(value)}" for name, value in options.items())]
+    words = _as_words(overrides, options)
     try:
         with _as_command(words), explained(words):
             sys.argv[1:] = expand_resume(words)
@@ -51,6 +52,25 @@ def train(*overrides: str, **options: Any) -> TrainedRun:
         raise KeyboardInterrupt from interrupted
     finally:
         leave_process_group()
+
+
+def check_corpus(*overrides: str, **options: Any) -> list[str]:
+    """Return what ``heed check`` prints about a corpus: sizes, and one line for each fault (`heed.check`).
+
+    Args:
+        overrides, options: as for `train`: ``data="files"``, ``**{"data.train": [["a.en", "a.de"]]}``.
+
+    Raises:
+        HeedError: if an option is wrong or the data cannot be read.
+    """
+    words = _as_words(overrides, options)
+    with _as_command(words):
+        return list(check(words))
+
+
+def _as_words(overrides: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    """Return options of Python as the words of a command line."""
+    return [*overrides, *(f"{name}={_quote(value)}" for name, value in options.items())]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from heed.inference.loading import load
 from heed.inference.translator import Translator
 from heed.runs.checkpoints import METRICS
-from heed.runs.records import read_csv
+from heed.runs.records import DIAGNOSES, read_csv, read_json_lines
 from heed.runs.results import RESULTS, read_results
 
 
@@ -36,6 +36,11 @@ class TrainedRun(os.PathLike[str]):
     def results(self) -> dict[str, Any]:
         """The contents of ``results.json``."""
         return read_results(self.path / RESULTS)
+
+    @property
+    def diagnoses(self) -> dict[str, str]:
+        """What heed said about the run: a sentence for the name of each diagnosis."""
+        return {record["name"]: record["message"] for record in read_json_lines(self.path / DIAGNOSES)}
 
     def load(self, **options: Any) -> Translator:
         """Return the trained model; see `heed.load` for the options."""
