@@ -3,7 +3,7 @@
 #
 # You learn
 #
-# - how scores, softmax and values make attention, and why the scores are divided by $\sqrt{d_k}$;
+# - how scores, softmax and values make attention, and why the scores are divided by √d_k;
 # - what masks, heads and positions are, in a few lines each;
 # - that heed's blocks compute exactly these lines.
 #
@@ -14,6 +14,7 @@ import math
 
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.colors import PowerNorm
 from torch.testing import assert_close
 
 from heed import functional
@@ -22,7 +23,7 @@ from heed.layers.attention_scores import SCORES, ScoreOptions
 from heed.layers.positions import RELATIVE, RelativePositions, SinusoidalPositions
 
 torch.manual_seed(1)
-words = "The animal didn't cross the street because it was too tired".split()
+words = ["The", "animal", "didn't", "cross", "the", "street", "because", "it", "was", "too", "tired"]
 N, D = len(words), 64  # positions, width of the model
 it, animal, street = words.index("it"), words.index("animal"), words.index("street")
 
@@ -30,7 +31,8 @@ it, animal, street = words.index("it"), words.index("animal"), words.index("stre
 def show(weights: torch.Tensor, rows: list[str], columns: list[str], title: str, ax: plt.Axes | None = None) -> None:
     """Draw attention weights: each row is a distribution over the columns."""
     ax = ax or plt.subplots(figsize=(5, 5))[1]
-    ax.imshow(weights.detach().numpy(), cmap="Blues", vmin=0, vmax=1)
+    visible = PowerNorm(0.5, 0, 1)  # the square root makes small weights visible
+    ax.imshow(weights.detach().numpy(), cmap="Blues", norm=visible)
     ax.set_xticks(range(len(columns)), columns, rotation=90)
     ax.set_yticks(range(len(rows)), rows)
     ax.set_title(title)
@@ -39,10 +41,10 @@ def show(weights: torch.Tensor, rows: list[str], columns: list[str], title: str,
 # %% [markdown]
 # ## 1. Scores, softmax, context
 #
-# The simplest self-attention has no parameters. The score of two words is the dot product of their vectors; the softmax of
-# a row of scores gives weights; the new vector of a word is the weighted mean of all vectors:
+# The simplest self-attention has no parameters. The score of two words is the dot product of their vectors; the softmax
+# of a row of scores gives weights; the new vector of a word is the weighted mean of all vectors:
 #
-# $$A = \mathrm{softmax}(XX^\top), \qquad H = AX$$
+# A = softmax(XXᵀ), H = AX
 #
 # We make the vector of *it* similar to the vector of *animal*. The map shows that *it* then also attends to *animal*.
 
@@ -74,8 +76,8 @@ print(f"it → animal {weights[it, animal]:.2f}, it → street {weights[it, stre
 # %% [markdown]
 # ## 2. Why √d_k
 #
-# The dot product of two random vectors of width $d_k$ is a sum of $d_k$ terms, so its standard deviation is $\sqrt{d_k}$. The
-# left plot measures it. Large scores make the softmax choose one key alone: the right plot shows the largest weight among
+# The dot product of two random vectors of width d_k is a sum of d_k terms, so its standard deviation is √d_k. The left
+# plot measures it. Large scores make the softmax choose one key alone: the right plot shows the largest weight among
 # ten keys.
 
 # %%
@@ -121,19 +123,20 @@ ax.legend()
 print(f"At d_k = {widths[-1]}, scaling makes the gradient {divided[-1] / plain[-1]:.0f} times as large.")
 
 # %% [markdown]
-# **Question.** Why is the divisor $\sqrt{d_k}$, and not $d_k$?
+# **Question.** Why is the divisor √d_k, and not d_k?
 #
 # <details><summary>Answer</summary>
 #
-# It makes the standard deviation 1 for every width. Division by $d_k$ would make all scores of wide vectors nearly equal,
+# It makes the standard deviation 1 for every width. Division by d_k would make all scores of wide vectors nearly equal,
 # and the weights uniform.
 # </details>
 
 # %% [markdown]
 # ## 3. Masks
 #
-# A mask says which keys a query may attend to. heed has one convention: True = may attend. A hidden score becomes $-\infty$
-# before the softmax, so its weight is 0. The decoder uses the *causal* mask: a word sees itself and the words before it.
+# A mask says which keys a query may attend to. heed has one convention: True = may attend. A hidden score becomes −∞
+# before the softmax, so its weight is 0. The decoder uses the *causal* mask: a word sees itself and the words before
+# it.
 
 # %%
 causal = torch.ones(N, N).tril().bool()
@@ -166,7 +169,7 @@ assert ours.isnan().all()
 assert not heeds.any()
 
 # %% [markdown]
-# **Questions.** Why are the hidden scores set to $-\infty$, and not to 0? Why does the encoder need no causal mask?
+# **Questions.** Why are the hidden scores set to −∞, and not to 0? Why does the encoder need no causal mask?
 #
 # <details><summary>Answers</summary>
 #
@@ -177,10 +180,11 @@ assert not heeds.any()
 # %% [markdown]
 # ## 4. Queries, keys and values
 #
-# Three learned matrices give each word three roles: the query asks, the key answers, the value is passed on. We take the
-# matrices of heed's block, and compute one head of width $D$ ourselves.
+# Three learned matrices give each word three roles: the query asks, the key answers, the value is passed on. We take
+# the matrices of heed's block, and compute one head of width D ourselves.
 
 # %%
+X = 3 * X  # longer vectors, so that the weights of random matrices differ
 block = MultiHeadAttention(d_model=D, num_heads=1, score="scaled_dot", dropout=0.0, positions=RelativePositions())
 W_q, (W_k, W_v), W_o = block.query.weight, block.key_value.weight.chunk(2), block.output.weight
 
@@ -198,19 +202,19 @@ print(f"Mean weight on the diagonal: {weights.diag().mean():.2f}, "
       f"without parameters {(X @ X.T / D**0.5).softmax(-1).diag().mean():.2f}")  # fmt: skip
 
 # %% [markdown]
-# **Question.** Only the product $W_Q W_K^\top$ matters for the weights. Why two matrices?
+# **Question.** Only the product W_Q W_Kᵀ matters for the weights. Why two matrices?
 #
 # <details><summary>Answer</summary>
 #
-# With several heads each product has a low rank (D × E times E × D), which needs fewer parameters and multiplications than
-# a full D × D matrix per head. And keys can be computed once and kept while the decoder runs.
+# With several heads each product has a low rank (D × E times E × D), which needs fewer parameters and multiplications
+# than a full D × D matrix per head. And keys can be computed once and kept while the decoder runs.
 # </details>
 
 # %% [markdown]
 # ## 5. Heads
 #
-# $H$ heads of width $E = D/H$ attend at the same time, each with its own part of the matrices. Their contexts are put side by
-# side and multiplied by $W_O$. The plots show four heads of one layer that attend to different words.
+# H heads of width E = D/H attend at the same time, each with its own part of the matrices. Their contexts are put side
+# by side and multiplied by W_O. The plots show four heads of one layer that attend to different words.
 
 # %%
 H = 4
@@ -260,7 +264,9 @@ for heads in (1, 2, 4, 8):
 order = torch.randperm(N)
 shuffled, _ = functional.attend(X[order], X[order], X[order], None)
 assert_close(shuffled, functional.attend(X, X, X, None)[0][order])
-print("difference after undoing the shuffle:", (shuffled - functional.attend(X, X, X, None)[0][order]).abs().max().item())
+print(
+    "difference after undoing the shuffle:", (shuffled - functional.attend(X, X, X, None)[0][order]).abs().max().item()
+)
 
 # %% [markdown]
 # The transformer adds a vector to each word that says where it is: sines and cosines of different wavelengths. The
@@ -291,8 +297,8 @@ print("difference with positions:", difference)
 assert difference > 0.1
 
 # %% [markdown]
-# *Rotary* positions rotate queries and keys instead, each pair of dimensions by an angle that grows with the position. The
-# score then depends on the distance, too. The map shows equal colours along each diagonal.
+# *Rotary* positions rotate queries and keys instead, each pair of dimensions by an angle that grows with the position.
+# The score then depends on the distance, too. The map shows equal colours along each diagonal.
 
 # %%
 rotary = RELATIVE["rotary"](num_heads=1, width=D, causal=False)
@@ -331,7 +337,8 @@ ax.set(xlabel="position of the key", ylabel="weight of the query at 10, for equa
 ax.legend()
 
 # %% [markdown]
-# **Questions.** Which of the three kinds can tell "the dog bit the man" from "the man bit the dog"? Which has parameters?
+# **Questions.** Which of the three kinds can tell "the dog bit the man" from "the man bit the dog"? Which has
+# parameters?
 #
 # <details><summary>Answers</summary>
 #
@@ -342,11 +349,11 @@ ax.legend()
 # %% [markdown]
 # ## 7. The scores of the RNN
 #
-# Attention is older than the transformer. In the RNN the query is the state $h_t$ of the decoder, and the keys are the
-# states $h_s$ of the encoder:
+# Attention is older than the transformer. In the RNN the query is the state h_t of the decoder, and the keys are the
+# states h_s of the encoder:
 #
-# - *general* (Luong et al. 2015): $h_t^\top W h_s$
-# - *additive* (Bahdanau et al. 2015): $v^\top \tanh(W h_t + U h_s)$
+# - *general* (Luong et al. 2015): h_tᵀ W h_s
+# - *additive* (Bahdanau et al. 2015): vᵀ tanh(W h_t + U h_s)
 
 # %%
 options = ScoreOptions(query_width=D, state_width=D)

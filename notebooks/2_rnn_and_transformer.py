@@ -54,7 +54,8 @@ assert abs(transformer.results["params"] / rnn.results["params"] - 1) < 0.02
 #
 # <details><summary>Answer</summary>
 #
-# Each answers another question, and you must say which one you asked. `match="time"` and `match="tokens"` are the others.
+# Each answers another question, and you must say which one you asked. `match="time"` and `match="tokens"` are the
+# others.
 # </details>
 
 # %% [markdown]
@@ -69,8 +70,9 @@ heed.plot.curves(curves, y="valid_bleu", ax=left)
 heed.plot.curves(curves, y="valid_loss", ax=right)
 
 # %% [markdown]
-# The transformer computes all target positions of a training sentence at once, the RNN one after the other. In translation,
-# both go word by word. The bars show tokens per second of training, on this machine and with what else runs on it.
+# The transformer computes all target positions of a training sentence at once, the RNN one after the other. In
+# translation, both go word by word. The bars show tokens per second of training, on this machine and with what else
+# runs on it.
 
 # %%
 ax = plt.subplots(figsize=(5, 1.8))[1]
@@ -90,8 +92,8 @@ for name, run in runs.items():
 # %% [markdown]
 # ## 3. Scores, and long sentences
 #
-# `test` has sentences as in training; all sentences of `long` are longer than any of them. The bars show how much each model
-# loses there.
+# `test` has sentences as in training; all sentences of `long` are longer than any of them. The bars show how much each
+# model loses there.
 
 # %%
 splits = {"test": [], "long": []}
@@ -108,8 +110,8 @@ ax.legend()
 assert QUICK or all(long < test for test, long in zip(*splits.values(), strict=True))
 
 # %% [markdown]
-# Is the difference on the test set significant? `heed.compare` tests it, and lists what else differs. In Jupyter, the last
-# line shows the whole page; `found.write("comparison")` writes it.
+# Is the difference on the test set significant? `heed.compare` tests it, and lists what else differs. In Jupyter, the
+# last line shows the whole page; `found.write("comparison")` writes it.
 
 # %%
 found = heed.compare(runs)
@@ -127,8 +129,8 @@ found
 # %% [markdown]
 # ## 4. Phenomena
 #
-# The challenge set has pairs of translations that differ in one decision: *es* or *sie* for "it", the sense of "bat", who bites
-# whom. The model should give the right one the higher probability. Chance is one half, the dashed line.
+# The challenge set has pairs of translations that differ in one decision: *es* or *sie* for "it", the sense of "bat",
+# who bites whom. The model should give the right one the higher probability. Chance is one half, the dashed line.
 
 # %%
 contrasts = synthetic.challenge(seed=1, per_tag=4 if QUICK else 60)
@@ -154,7 +156,8 @@ ax.legend(loc="lower right")
 # %% [markdown]
 # ## 5. Attention
 #
-# The RNN has one attention map. The transformer has one for each layer and head; `plot()` chooses the most informative one.
+# The RNN has one attention map. The transformer has one for each layer and head; `plot()` chooses the most informative
+# one.
 
 # %%
 sentence = "The old cow didn't cross the river because it was too lazy."
@@ -166,8 +169,8 @@ for ax, (name, pair) in zip(axes, pairs.items(), strict=True):
     print(f"{name}: {pair.target}")
 
 # %% [markdown]
-# Gold alignments of the corpus tell how good these maps are as alignments: the alignment error rate (AER) falls while the
-# models learn.
+# Gold alignments of the corpus tell how good these maps are as alignments: the alignment error rate (AER) falls while
+# the models learn.
 
 # %%
 heed.plot.curves(curves, y="valid_aer")

@@ -7,7 +7,8 @@
 # - how to train, evaluate and use a model of these files;
 # - how to serve it over HTTP.
 #
-# Put your own files in place of those that the first section writes. `HEED_NOTEBOOK_QUICK=1` shortens everything, as a test.
+# Put your own files in place of those that the first section writes. `HEED_NOTEBOOK_QUICK=1` shortens everything, as a
+# test.
 
 # %%
 import json
@@ -29,11 +30,12 @@ FOLDER = Path("my_corpus")
 # %% [markdown]
 # ## 1. The files
 #
-# Two text files in UTF-8 with one sentence per line; line n of one is the translation of line n of the other. The files are
-# called `train.en` and `train.de`, and so on for a validation and a test set. Some hundred pairs are enough for each of the latter.
+# Two text files in UTF-8 with one sentence per line; line n of one is the translation of line n of the other. The files
+# are called `train.en` and `train.de`, and so on for a validation and a test set. Some hundred pairs are enough for
+# each of the latter.
 #
-# **For your own languages, leave this cell out** and put your six files into the folder `my_corpus`, with your language codes as
-# suffixes. Here the built-in corpus is written as such files.
+# **For your own languages, leave this cell out** and put your six files into the folder `my_corpus`, with your language
+# codes as suffixes. Here the built-in corpus is written as such files.
 
 # %%
 FOLDER.mkdir(exist_ok=True)
@@ -57,15 +59,27 @@ for split in ("train", "valid", "test"):
 print(read(f"train.{SRC}")[0], "→", read(f"train.{TGT}")[0])
 
 # %% [markdown]
+# **Question.** Why should the three sets be drawn at random from one text, and not be its first, middle and last lines?
+#
+# <details><summary>Answer</summary>
+#
+# The parts of a corpus often come from different documents. A test set of the last lines would measure how the model
+# does on one of them.
+# </details>
+
+# %% [markdown]
 # ## 2. Check them
 #
-# `heed.check` finds swapped, shifted, untranslated and duplicate lines, and shows what a training would do. Its options are
-# those of `heed.train`: we write them once.
+# `heed.check` finds swapped, shifted, untranslated and duplicate lines, and shows what a training would do. Its options
+# are those of `heed.train`: we write them once.
 
 # %%
 CORPUS = {
     "data": "files",
-    **{f"data.{split}": [[f"{FOLDER}/{split}.{SRC}", f"{FOLDER}/{split}.{TGT}"]] for split in ("train", "valid", "test")},
+    **{
+        f"data.{split}": [[f"{FOLDER}/{split}.{SRC}", f"{FOLDER}/{split}.{TGT}"]]
+        for split in ("train", "valid", "test")
+    },
     "data.src_lang": SRC,
     "data.tgt_lang": TGT,
 }
@@ -106,8 +120,8 @@ print("most frequent ratio of words:", ratios.most_common(1)[0][0])
 #
 # <details><summary>Answer</summary>
 #
-# A model could learn it by heart, and its score would say nothing about new text. heed removes such pairs from the training
-# set, and says how many.
+# A model could learn it by heart, and its score would say nothing about new text. heed removes such pairs from the
+# training set, and says how many.
 # </details>
 
 # %% [markdown]
@@ -149,6 +163,15 @@ wrong = [triple for triple in zip(sources, model.translate(sources), references,
 print(f"{len(sources) - len(wrong)} of {len(sources)} are equal to the reference. Some others:")
 for source, translation, reference in wrong[:3]:
     print(f"  {source}\n    model:     {translation}\n    reference: {reference}")
+
+# %% [markdown]
+# **Question.** Is every translation that differs from its reference wrong?
+#
+# <details><summary>Answer</summary>
+#
+# No: a sentence has many good translations, in real text above all. BLEU compares with one of them, and is therefore a
+# number to compare systems with, not a share of correct sentences.
+# </details>
 
 # %% [markdown]
 # ## 5. Translate
@@ -198,8 +221,16 @@ server.stdout.close()
 print("the server has ended")
 
 # %% [markdown]
-# To take the model to another machine, copy the folder `model` of the run. Next: `5_why_is_my_model_bad.py` shows what heed says
-# about files that are not as they should be.
+# **Question.** Why does the server answer many requests at once faster than one after the other?
+#
+# <details><summary>Answer</summary>
+#
+# It translates sentences that arrive together as one batch. Try it with a list of sentences as `q`.
+# </details>
+
+# %% [markdown]
+# To take the model to another machine, copy the folder `model` of the run. Next: `5_why_is_my_model_bad.py` shows what
+# heed says about files that are not as they should be.
 
 # %%
 plt.show()  # as a script; a notebook has shown the figures already

@@ -64,8 +64,8 @@ assert QUICK or (" sie " in cow.target and " er " in river.target)
 #
 # <details><summary>Answer</summary>
 #
-# One cannot know. A head that looks at the right noun may have no influence, and the information may pass through words in
-# between. The rest of this notebook changes the attention.
+# One cannot know. A head that looks at the right noun may have no influence, and the information may pass through words
+# in between. The rest of this notebook changes the attention.
 # </details>
 
 # %% [markdown]
@@ -82,14 +82,22 @@ row = before.src_pieces.index("▁it")
 figure, axes = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
 for ax, pair in zip(axes, (before, after), strict=True):
     pair.plot(kind="encoder_self", layer=0, head=0, ax=ax)
-print("forced row of \"it\" in all layers and heads:", after.encoder_self[:, :, row].max(-1).min())
+print('forced row of "it" in all layers and heads:', after.encoder_self[:, :, row].max(-1).min())
+
+# %% [markdown]
+# **Question.** Why are all layers and heads forced at once?
+#
+# <details><summary>Answer</summary>
+#
+# If one head is forced, others can still carry the information. Try `encoder layer 1 head 2: it → river`.
+# </details>
 
 # %% [markdown]
 # ## 3. In how many sentences?
 #
-# One example proves nothing. In pronoun sentences of the challenge set, we force "it" to its wrong antecedent, in the encoder, or in
-# the cross-attention of the state that predicts the pronoun, or in both. The bars show how often the pronoun changes. As a
-# control, we force it to the right antecedent, where nothing should change.
+# One example proves nothing. In pronoun sentences of the challenge set, we force "it" to its wrong antecedent, in the
+# encoder, or in the cross-attention of the state that predicts the pronoun, or in both. The bars show how often the
+# pronoun changes. As a control, we force it to the right antecedent, where nothing should change.
 
 # %%
 contrasts = [
@@ -145,8 +153,8 @@ assert QUICK or changed["encoder", "wrong"] > changed["encoder", "right"]
 #
 # <details><summary>Answers</summary>
 #
-# Where forcing changes more pronouns. If forcing to the *right* antecedent also changes pronouns, the intervention itself
-# does damage: "it" has lost other words that it needs.
+# Where forcing changes more pronouns. If forcing to the *right* antecedent also changes pronouns, the intervention
+# itself does damage: "it" has lost other words that it needs.
 # </details>
 
 # %% [markdown]
@@ -179,15 +187,16 @@ assert QUICK or np.max(bleu[0]) < whole
 #
 # <details><summary>Answers</summary>
 #
-# Without cross-attention the decoder knows nothing of the source. The others are the paler or darker rows of the table: self-attention
-# in the decoder mostly tells what has been said already, and a residual connection keeps each word's own information.
+# Without cross-attention the decoder knows nothing of the source. The others are the paler or darker rows of the table:
+# self-attention in the decoder mostly tells what has been said already, and a residual connection keeps each word's own
+# information.
 # </details>
 
 # %% [markdown]
 # ## 5. Which heads matter?
 #
-# `ablate` switches off one head at a time (Michel et al. 2019). The points show the BLEU that is lost without it, with 95 %
-# bootstrap intervals.
+# `ablate` switches off one head at a time (Michel et al. 2019). The points show the BLEU that is lost without it, with
+# 95 % bootstrap intervals.
 
 # %%
 few = slice(0, 10 if QUICK else 100)
@@ -204,8 +213,8 @@ ax.set_xlabel("BLEU lost without the head")
 print(f"{(low > 0).sum()} of {len(heads)} heads matter on their own; the most important: {names[lost.argmax()]}")
 
 # %% [markdown]
-# Heads can stand in for each other. So we also switch off more and more heads, the least important first. The curve shows how
-# many can go.
+# Heads can stand in for each other. So we also switch off more and more heads, the least important first. The curve
+# shows how many can go.
 
 # %%
 order = lost.argsort()
@@ -224,15 +233,16 @@ print(f"{max(kept - 1, 0)} of {len(heads)} heads can go before BLEU has fallen b
 #
 # <details><summary>Answer</summary>
 #
-# Importance is measured with all other heads in place. Two heads that do the same are both unimportant alone, and important
-# together.
+# Importance is measured with all other heads in place. Two heads that do the same are both unimportant alone, and
+# important together.
 # </details>
 
 # %% [markdown]
 # ## 6. Patching: which head carries the antecedent?
 #
-# We translate the *lazy* sentence (the cow), but give a single encoder head its weights from the *deep* sentence (the river).
-# Each cell shows by how much log p(*er*) − log p(*sie*) rises. A dark cell is a head that carries the antecedent.
+# We translate the *lazy* sentence (the cow), but give a single encoder head its weights from the *deep* sentence (the
+# river). Each cell shows by how much log p(*er*) − log p(*sie*) rises. A dark cell is a head that carries the
+# antecedent.
 
 # %%
 good = cow.target if not QUICK else "Die alte Kuh überquerte den Fluss nicht, weil sie zu faul war."
@@ -267,12 +277,13 @@ print(f"log p(er) − log p(sie): {preference(model):.2f}; all heads patched: {t
 print(f"most: layer {layer + 1}, head {head + 1}: {np.max(rise):+.2f}")
 
 # %% [markdown]
-# **Question.** If all heads together are patched and the preference still does not turn, where else can the information be?
+# **Question.** If all heads together are patched and the preference still does not turn, where else can the information
+# be?
 #
 # <details><summary>Answer</summary>
 #
-# In the values: the words *lazy* and *deep* themselves are in the source, and the decoder can read them. Attention weights are only one
-# of the ways on which information travels.
+# In the values: the words *lazy* and *deep* themselves are in the source, and the decoder can read them. Attention
+# weights are only one of the ways on which information travels.
 # </details>
 
 # %%

@@ -57,10 +57,19 @@ for name, pairs in corpora.items():
     print(f"{name:<8} {pairs[0][0]}  →  {pairs[0][1]}")
 
 # %% [markdown]
+# **Question.** How would you notice these faults without a tool?
+#
+# <details><summary>Answer</summary>
+#
+# Read pairs from all parts of the files. The first lines alone may be in order: a line is usually lost somewhere in the
+# middle.
+# </details>
+
+# %% [markdown]
 # ## 2. Check before training
 #
-# `heed.check` knows no languages. It counts words: which occur on which side, and in which pairs together. The last line of each
-# report is its finding.
+# `heed.check` knows no languages. It counts words: which occur on which side, and in which pairs together. The last
+# line of each report is its finding.
 
 # %%
 OPTIONS = {
@@ -103,8 +112,8 @@ assert QUICK or all("no fault" not in reports[name][-1] for name in ("swapped", 
 # %% [markdown]
 # ## 3. Train on them anyway
 #
-# And a fourth run: a healthy corpus with a learning rate 100 times too high. heed says what it thinks before the first step
-# and at each validation; `run.diagnoses` has all of it.
+# And a fourth run: a healthy corpus with a learning rate 100 times too high. heed says what it thinks before the first
+# step and at each validation; `run.diagnoses` has all of it.
 
 # %%
 wrong = {name: {} for name in corpora} | {"learning rate × 100": {"optimizer.lr": 0.3}}
@@ -118,15 +127,29 @@ for name, run in runs.items():
     print(f"{name}: BLEU {run.results['valid']['bleu']:.1f}")
     for diagnosis, sentence in run.diagnoses.items():
         print(f"    {diagnosis}: {sentence}")
-expected = {"swapped": {"swapped"}, "shifted": {"shifted"}, "learning rate × 100": {"high_learning_rate", "rising_loss"}}
+expected = {
+    "swapped": {"swapped"},
+    "shifted": {"shifted"},
+    "learning rate × 100": {"high_learning_rate", "rising_loss"},
+}
 for name, diagnoses in expected.items():
     assert QUICK or diagnoses & runs[name].diagnoses.keys(), name
 
 # %% [markdown]
+# **Question.** Which faults are known before the first step, and which only later?
+#
+# <details><summary>Answer</summary>
+#
+# Those of the text and contradictions among the options are known before. A learning rate that is too high shows in the
+# loss.
+# </details>
+
+# %% [markdown]
 # ## 4. How it looks
 #
-# The left plot shows the training loss. That of the shifted corpus falls, too: the model learns to write German, as the loss tells,
-# but not to translate, as BLEU in the right plot tells. With the high learning rate, not even the loss falls.
+# The left plot shows the training loss. That of the shifted corpus falls, too: the model learns to write German, as the
+# loss tells, but not to translate, as BLEU in the right plot tells. With the high learning rate, not even the loss
+# falls.
 
 # %%
 curves = {name: run.curves() for name, run in runs.items()}
@@ -150,19 +173,32 @@ for name, run in runs.items():
     print(f"{name}: {run.load(device='cpu').translate([source])[0]}")
 
 # %% [markdown]
-# **Questions.** Why is the loss no good sign of a good translation? Which curve would tell you first that something is wrong?
+# **Questions.** Why is the loss no good sign of a good translation? Which curve would tell you first that something is
+# wrong?
 #
 # <details><summary>Answers</summary>
 #
-# The next word is often predictable from the words before it, without the source. BLEU on a validation set tells; and the
-# sentences themselves, which are on the page of each run (`report.html`).
+# The next word is often predictable from the words before it, without the source. BLEU on a validation set tells; and
+# the sentences themselves, which are on the page of each run (`report.html`).
 # </details>
 
 # %% [markdown]
 # ## 5. Your turn
 #
-# Mend one fault at a time. Which other faults does heed name? The page "Why is my model bad?" lists all diagnoses. Break a
-# run so that heed says nothing, although the model is bad: such a run is worth an issue.
+# Mend one fault at a time, and train again. Then break something else, such as `model.dropout=0.9` or
+# `search.max_length_factor=0.4`. The list shows what heed said up to here.
+
+# %%
+print(*sorted({name for run in runs.values() for name in run.diagnoses}), sep="\n")
+
+# %% [markdown]
+# **Question.** What else does heed know?
+#
+# <details><summary>Answer</summary>
+#
+# The page "Why is my model bad?" of the documentation lists all diagnoses. If you break a run so that heed says
+# nothing, although the model is bad, open an issue.
+# </details>
 
 # %%
 plt.show()  # as a script; a notebook has shown the figures already

@@ -332,18 +332,38 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
         return
 
 
-def test_all_bars_share_one_line_in_a_notebook(
-    clock: Callable[[float], None], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+def test_a_notebook_shows_one_line_that_is_replaced_and_never_cut(
+    clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(terminal), "__module__", "ipykernel.iostream")
-    monkeypatch.setattr(type(terminal), "isatty", lambda _: False)
+    """IPython's display is not among heed's dependencies: this stands for the outputs of a cell that it fills."""
+    outputs: list[str] = []
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> SimpleNamespace:
+        outputs.append(data["text/plain"])
+        row = len(outputs) - 1
+        return SimpleNamespace(update=lambda data, raw: outputs.__setitem__(row, data["text/plain"]))
+
+    class Cell(io.StringIO):
+        __module__ = "ipykernel.iostream"
+
+    stdout, stderr = Cell(), Cell()
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stdout=stdout, stderr=stderr))
     with progress_bar("Training", total=10, unit="steps") as training:
+        training.set_postfix_str("loss 2.345, " + "x" * 90, refresh=False)
         clock(2)
         training.update()
+        assert outputs == ["Training:  10% 1/10 [00:02<00:18,  2.00s/steps, loss 2.345, " + "x" * 90 + "]"]
         with progress_bar("Decoding valid", total=4, unit="tokens") as decoding:
             clock(2)
             decoding.update(2)
-            assert [line[:14] for line in terminal.screen] == ["Decoding valid"]
+            assert [line[:19] for line in outputs] == ["Decoding valid:  50"]
+        print_line("step 1")
         clock(2)
         training.update()
-        assert [line[:14] for line in terminal.screen] == ["Training:  20%"]
+        assert [line[:14] for line in outputs] == ["Training:  20%"]
+    with progress_bar("Decoding test", total=4, unit="tokens") as decoding:
+        clock(2)
+        decoding.update(4)
+    assert [line[:14] for line in outputs] == ["Training:  20%", "Decoding test:"]
+    assert (stdout.getvalue(), stderr.getvalue()) == ("step 1\n", "")

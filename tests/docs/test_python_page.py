@@ -37,6 +37,10 @@ def names(
     (tmp_path / "input.txt").write_text("The dog runs.\nThe king left.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path)
+    for language, lines in (("en", tmp_path / "a.xx"), ("de", tmp_path / "a.yy")):
+        text = lines.read_text(encoding="utf-8")
+        (tmp_path / f"train.{language}").write_text(text, encoding="utf-8")
+        (tmp_path / f"valid.{language}").write_text(text.upper(), encoding="utf-8")
     small = [word for word in FILES if not word.startswith(("model.", "trainer.max_steps"))]
     steps, train = {"trainer.max_steps": 2}, heed.train
     monkeypatch.setattr(heed, "train", lambda **options: train(*small, "model.d_model=16", **{**options, **steps}))
@@ -51,6 +55,7 @@ def test_every_block_runs(names: dict[str, Any]) -> None:
     assert names["found"].comparison.match.endswith("; matched: parameters.")
     assert len(names["links"]) == len(names["best"]) == 2
     assert names["pair"].cross.shape[2:] == (len(names["pair"].tgt_pieces), len(names["pair"].src_pieces))
+    assert "train.en and train.de" in names["printed"]
     assert "top_k applies to sampling only: add sample=True or mbr=True." in names["printed"]
 
 

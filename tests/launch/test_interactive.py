@@ -43,10 +43,28 @@ def test_a_run_is_interrupted_and_continued_in_one_process(
     assert run.results["steps"] == 2
     assert repr(run).startswith(f"<TrainedRun {folder}: transformer, {run.results['params']:,} parameters, valid BLEU ")
     assert len(run.load(device="cpu").translate(["a b"])) == 1
+    assert "few_steps" in run.diagnoses or "step_size" in run.diagnoses
+    assert all(sentence.endswith(".") for sentence in run.diagnoses.values())
     curves = run.curves()
     assert curves["step"][-1] == 2
     assert np.isfinite(curves["valid_bleu"]).sum() == 1
     assert heed.TrainedRun(str(folder)).results == run.results
+
+
+def test_check_returns_the_lines_of_the_command_and_leaves_the_process_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    argv, handler = list(sys.argv), signal.getsignal(signal.SIGINT)
+    lines = heed.check(*FILES, **{"model.dropout": 0.9})
+    assert lines[0].startswith("Data:")
+    assert any(line.startswith("model.dropout=0.9 removes most") for line in lines)
+    assert lines[-1].startswith("a.xx and a.yy")
+    assert (sys.argv, signal.getsignal(signal.SIGINT)) == (argv, handler)
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(heed.HeedError, match=r"nowhere\.xx"):
+        heed.check(*FILES, **{"data.train": [["nowhere.xx", "a.yy"]]})
 
 
 def test_a_mistake_is_a_heed_error_with_the_message_of_the_command(
