@@ -15,7 +15,7 @@ FIGURES = {
     "1_attention_from_the_formula": 10,
     "2_rnn_and_transformer": 7,
     "3_your_own_language_pair": 3,
-    "4_break_it": 7,
+    "4_break_it": 8,
     "5_why_is_my_model_bad": 1,
 }
 """The figures that each notebook draws."""
