@@ -334,7 +334,7 @@ ax = plt.subplots(figsize=(6, 3.5))[1]
 for slope, values in zip(slopes, bias, strict=True):
     ax.plot(values[10].softmax(0).numpy(), label=f"slope {slope:.4f}")
 ax.set(xlabel="position of the key", ylabel="weight of the query at 10, for equal scores")
-ax.legend()
+_ = ax.legend()
 
 # %% [markdown]
 # **Questions.** Which of the three kinds can tell "the dog bit the man" from "the man bit the dog"? Which has

@@ -67,12 +67,11 @@ assert abs(transformer.results["params"] / rnn.results["params"] - 1) < 0.02
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.5))
 curves = {name: run.curves() for name, run in runs.items()}
 heed.plot.curves(curves, y="valid_bleu", ax=left)
-heed.plot.curves(curves, y="valid_loss", ax=right)
+_ = heed.plot.curves(curves, y="valid_loss", ax=right)
 
 # %% [markdown]
-# The transformer computes all target positions of a training sentence at once, the RNN one after the other. In
-# translation, both go word by word. The bars show tokens per second of training, on this machine and with what else
-# runs on it.
+# Both read the same tokens. The bars show how many per second in training, on this machine and with what else runs on
+# it.
 
 # %%
 ax = plt.subplots(figsize=(5, 1.8))[1]
@@ -86,7 +85,8 @@ for name, run in runs.items():
 #
 # <details><summary>Answer</summary>
 #
-# The transformer: its matrix products are large. The RNN multiplies few rows in each of many steps.
+# The transformer computes all target positions of a training sentence at once, in large matrix products. The RNN
+# computes one position after the other, and multiplies few rows each time.
 # </details>
 
 # %% [markdown]
@@ -142,7 +142,7 @@ for number, (name, found) in enumerate(accuracy.items()):
 ax.set_xticks([x + 0.2 for x in range(len(found))], found)
 ax.axhline(0.5, color="0.5", linestyle="--")
 ax.set_ylabel("accuracy")
-ax.legend(loc="lower right")
+_ = ax.legend(loc="lower right")
 
 # %% [markdown]
 # **Question.** Which phenomenon comes last for both? Look at an example with `print(contrasts[0])`.

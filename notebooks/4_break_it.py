@@ -304,7 +304,7 @@ for shift, (name, pair) in enumerate({"lazy": cow, "deep": river}.items()):
     print(f"{name}: it attends most to {pair.src_pieces[weights.argmax()]}")
 ax.set_xticks(np.arange(len(cow.src_pieces)) + 0.2, cow.src_pieces, rotation=90)
 ax.set_ylabel("weight")
-ax.legend()
+_ = ax.legend()
 
 # %% [markdown]
 # **Question.** How can this head know which noun to attend to, if no encoder row matters?
