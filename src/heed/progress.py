@@ -39,10 +39,9 @@ def progress_bar(
 
     stream = _stream() if enabled else None
     form: dict[str, Any] = {"file": stream, "delay": BAR_DELAY, "mininterval": BAR_INTERVAL, "dynamic_ncols": True}
-    is_log = stream is not None and not _is_notebook(stream) and not _is_terminal(stream)
-    if is_log:
+    if is_log := stream is not None and not (_is_notebook(stream) or _is_terminal(stream)):
         form = {"file": _LogFile(), "delay": LINE_DELAY, "mininterval": LINE_INTERVAL, "ncols": 0, "position": 0}
-    elif stream is not None and _is_notebook(stream):  # the work inside other work shares its line
+    if _is_notebook(stream):  # the work inside other work shares its line
         form |= {"file": _open[0].fp if _open else _NotebookLine(), "dynamic_ncols": False, "ncols": 0, "position": 0}
     form |= {"unit": unit, "unit_scale": unit == "B", "miniters": 0, "smoothing": 0, "disable": stream is None}
     # leave=None: the bar of work inside other work is erased at the end.
