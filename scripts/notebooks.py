@@ -3,8 +3,9 @@
 This needs packages that heed itself does not need. Install them into an environment of their own:
 
     python -m venv jupyter
-    jupyter/bin/pip install -e '.[serve]' jupytext nbconvert ipykernel
-    jupyter/bin/python scripts/notebooks.py
+    source jupyter/bin/activate
+    pip install -c constraints.txt -e '.[serve]' jupytext nbconvert ipykernel
+    python scripts/notebooks.py
 """
 
 import argparse
