@@ -148,8 +148,8 @@ for name, diagnoses in expected.items():
 # ## 4. How it looks
 #
 # The left plot shows the training loss. That of the shifted corpus falls, too: the model learns to write German, as the
-# loss tells, but not to translate, as BLEU in the right plot tells. With the high learning rate, not even the loss
-# falls.
+# loss tells, but not to translate, as BLEU in the right plot tells. With the high learning rate, the loss stays far
+# above the others.
 
 # %%
 curves = {name: run.curves() for name, run in runs.items()}
