@@ -55,7 +55,7 @@ def build_module(
             label_smoothing=0.1,
             r_drop=alpha,
             simcut=simcut,
-            cut=cut,
+            cut_probability=cut,
             embedding_lr_scale=embedding_lr_scale,
             clip_norm=0.0,
             max_skipped_steps=5,

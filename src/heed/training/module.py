@@ -43,7 +43,7 @@ class TrainingOptions:
     Args:
         label_smoothing: ε.
         r_drop, simcut: α of R-Drop and of SimCut (`heed.functional.Consistency`); 0 turns them off.
-        cut: the probability with which a token is cut out of the second pass of SimCut.
+        cut_probability: probability with which a token is cut out of the second pass of SimCut.
         embedding_lr_scale: factor on the learning rate of embedding tables. Most rows of a table get a gradient in few
             steps only, so they need a higher learning rate than the other weights.
         clip_norm: largest norm of a step's gradient; 0 turns clipping off.
@@ -57,7 +57,7 @@ class TrainingOptions:
     label_smoothing: UnitInterval
     r_drop: NotNegative
     simcut: NotNegative
-    cut: UnitInterval
+    cut_probability: UnitInterval
     embedding_lr_scale: NotNegative
     clip_norm: NotNegative
     max_skipped_steps: AtLeast1
@@ -269,7 +269,7 @@ class TranslationModule(L.LightningModule):
             loss_of = partial(two_pass_loss, label_smoothing=options.label_smoothing, consistency=consistency)
         src, src_mask, tgt_in, src_lengths = inputs
         if options.simcut:
-            src, tgt_in = (cut_second_passes(each, options.cut) for each in (src, tgt_in))
+            src, tgt_in = (cut_second_passes(each, options.cut_probability) for each in (src, tgt_in))
         # Without padding, a GPU can take its fastest attention, which knows no masks.
         mask = src_mask if batch.has_src_padding else None
         hidden = self.decode_hidden(src, mask, tgt_in, src_lengths=src_lengths)
