@@ -384,7 +384,7 @@ def test_the_page_is_readable(page: str, width: int, tmp_path: Path) -> None:
 FORCE = """
 explorer.words.rows[1].click();
 explorer.words.columns[0].click();
-const isShown = ["kinds", "scope"].map(name => $(name).checkVisibility());
+const isShown = [$("kinds"), explorer.scope].map(each => each.checkVisibility());
 const forced = state.found.maps.cross.weights[explorer.maps.K], switches = document.querySelectorAll(".switch").length;
 parent.postMessage(JSON.stringify({ isShown, forced, switches, """
 

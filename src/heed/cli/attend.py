@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> None:
         translator = load_translator(args, folder)
         family = translator.model.config.family
         for ending, pairs in _attend(args, translator, sentences).items():
-            systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs))
+            # The words of an instruction are those of the first translation.
+            command = [] if ending else ["heed", "attend", "--model", path_text(folder), *_model_and_search_options(args)]
+            systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs, command))
     pairs_by_model: list[Sequence[Attended]] = [system.pairs for system in systems]
     with replacing(args.out, into_devices=True) as file:
         file.write_text(attention_page(systems, given=bool(args.tgt)), encoding="utf-8")
@@ -77,6 +79,13 @@ def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[
     pairs = zip(sentences, args.tgt or [None] * len(sentences), strict=True)
     found = [force(translator, src, args.force, target=tgt, **search_options(args)) for src, tgt in pairs]
     return {"": [before for before, _ in found], ", forced": [after for _, after in found]}
+
+
+def _model_and_search_options(args: argparse.Namespace) -> list[str]:
+    """Return the given options on which translations depend, as words of a command."""
+    given = {"direction": args.direction, **search_options(args)}
+    options = [(f"--{name.replace('_', '-')}", value) for name, value in given.items() if value not in (None, False)]
+    return [word for name, value in options for word in ((name,) if value is True else (name, str(value)))]
 
 
 def _parse_map(text: str) -> tuple[str, int, int]:

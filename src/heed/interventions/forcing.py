@@ -1,7 +1,8 @@
 """Force a word to attend to another word, and translate again."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -25,7 +26,7 @@ WORD = re.compile(rf"{CASEFOLDED_WORD.pattern}|[^\w\s]")
 def force(
     translator: Translator,
     sentence: str,
-    instructions: str | Sequence[str],
+    instructions: str | Edit | Sequence[str | Edit],
     *,
     target: str | None = None,
     **search: Unpack[SearchOptions],
@@ -38,7 +39,8 @@ def force(
     Args:
         instructions: ``[cross | encoder | decoder] [layer L] [head H]: WORD → WORD``, where ``->`` is an arrow too;
             without layer or head, in all of them. A word stands for all its pieces, with equal weights. ``es#2`` is
-            the second "es" of the first translation, ``</s>`` the end of the sentence.
+            the second "es" of the first translation, ``</s>`` the end of the sentence. Or edits, such as `force_row`
+            returns.
         target: the first translation; None: the model's own.
         search: changes to the search, see `SearchOptions`.
 
@@ -46,8 +48,8 @@ def force(
         HeedError: if an instruction cannot be read, or names an attention, a layer, a head or a word that is not there.
     """
     (before,) = translator.attend([sentence], None if target is None else [target], **search)
-    given = [instructions] if isinstance(instructions, str) else instructions
-    edits = [_edit(instruction, before) for instruction in given]
+    given = [instructions] if isinstance(instructions, str | Edit) else instructions
+    edits = [each if isinstance(each, Edit) else _edit(each, before) for each in given]
     starts = [min(edit.positions or [0]) for edit in edits if edit.attention != "encoder_self"]
     vocabulary = translator.tokenizer.processors[1]
     prefix = [vocabulary.piece_to_id(piece) for piece in before.tgt_pieces[: min(starts, default=0)]]
@@ -55,31 +57,55 @@ def force(
     return before, after
 
 
+def force_row(
+    attention: AttentionKind,
+    queries: Collection[int],
+    keys: Sequence[int],
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+) -> Edit:
+    """Return the edit with which the queries attend to these keys only, with equal weights.
+
+    Args:
+        queries, keys, layer, head: counted from 0. None: all layers, all heads.
+    """
+    weights = np.zeros((1, 1, 1, max(keys) + 1))
+    weights[..., keys] = 1 / len(keys)
+    layers, heads = (None if number is None else [number] for number in (layer, head))
+    return Edit(attention, weights, layers, heads, positions=queries)
+
+
+def named_words(text: str, pieces: Sequence[str]) -> dict[str, list[int]]:
+    """Return the positions of the pieces of each word. The words have the names of instructions, such as "es#2"."""
+    words, count = WORD.findall(text), Counter[str]()
+    found = {piece: [pieces.index(piece)] for piece in SPECIAL_PIECES if piece in pieces}
+    for word, shares in zip(words, word_shares(pieces, words).T, strict=True):
+        if positions := np.flatnonzero(shares).tolist():
+            count[word.casefold()] += 1
+            nth = count[word.casefold()]
+            found[f"{word}#{nth}" if nth > 1 else word] = positions
+    return found
+
+
 def _edit(instruction: str, pair: Attended) -> Edit:
     """Return the edit of an instruction, whose words are those of the sentence pair."""
     if not (found := INSTRUCTION.fullmatch(instruction.strip())):
         raise HeedError(f"{instruction!r} must be like 'cross: es → animal' or 'encoder layer 2 head 3: it → animal'.")
     kind, query, key = KINDS[found[1] or "cross"], found[4], found[5]
-    layers, heads = ([int(number) - 1] if number else None for number in found.group(2, 3))
+    layer, head = (int(number) - 1 if number else None for number in found.group(2, 3))
     source, target = ("source", pair.source, pair.src_pieces), ("translation", pair.target, pair.tgt_pieces)
     rows = _find(query, *(source if kind == "encoder_self" else target))
     keys = _find(key, *((target[0], target[1], pair.read_pieces) if kind == "decoder_self" else source))
     if kind == "decoder_self" and max(keys) > min(rows):
         raise HeedError(f"The decoder reads {key!r} after it has predicted {query!r}: choose a word further left.")
-    weights = np.zeros((1, 1, 1, max(keys) + 1))
-    weights[..., keys] = 1 / len(keys)
-    return Edit(kind, weights, layers, heads, positions=rows)
+    return force_row(kind, rows, keys, layer=layer, head=head)
 
 
 def _find(word: str, side: str, text: str, pieces: Sequence[str]) -> list[int]:
     """Return the positions of a word's pieces."""
-    if word in SPECIAL_PIECES and word in pieces:
-        return [pieces.index(word)]
-    name, _, number = word.partition("#")
-    words = WORD.findall(text)
-    columns = zip(words, word_shares(pieces, words).T, strict=True)
-    found = [np.flatnonzero(shares).tolist() for each, shares in columns if each.casefold() == name.casefold()]
-    by_number = {str(nth): positions for nth, positions in enumerate(filter(None, found), start=1)}
-    if (number or "1") not in by_number:
-        raise HeedError(f"There is no {word!r} in the {side} {text!r}.")
-    return by_number[number or "1"]
+    by_name = {name.casefold(): positions for name, positions in named_words(text, pieces).items()}
+    try:
+        return by_name[word.casefold().removesuffix("#1")]
+    except KeyError as error:
+        raise HeedError(f"There is no {word!r} in the {side} {text!r}.") from error

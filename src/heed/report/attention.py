@@ -11,6 +11,7 @@ import numpy as np
 from heed.comparison.runs import unique_names
 from heed.errors import HeedError
 from heed.inference.outputs import Attended
+from heed.interventions.forcing import named_words
 from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label
 from heed.report.pages import render_template
 from heed.runs.results import RESULTS, read_results
@@ -27,6 +28,8 @@ class System:
     family: str
     """transformer or rnn."""
     pairs: Sequence[Attended]
+    command: Sequence[str] = ()
+    """The words of the command that shows these maps, without the sentence; empty: the page offers no command."""
 
 
 def attention_page(systems: Sequence[System], *, given: bool) -> str:
@@ -59,7 +62,9 @@ def _model_name(folder: Path) -> str:
 
 def _pair_data(pair: Attended) -> dict[str, Any]:
     maps = {maps.kind: _map_data(maps) for maps in pair.map_sets}
-    return {"source": pair.source, "target": pair.target, "maps": maps}
+    sides = {"source": (pair.source, pair.src_pieces), "target": (pair.target, pair.tgt_pieces)}
+    words = {side: named_words(*texts) for side, texts in sides.items()}
+    return {"source": pair.source, "target": pair.target, "words": words, "maps": maps}
 
 
 def _map_data(maps: MapSet) -> dict[str, Any]:

@@ -1,9 +1,14 @@
-"""``POST /attend``: translate a sentence, and return its attention weights."""
+"""``POST /attend``: translate a sentence, and return its attention weights; force some of them."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from heed.inference.outputs import Attended
+from heed.inference.translator import Translator
+from heed.interventions.forcing import force, force_row, named_words
+from heed.layers.edits import AttentionKind
 from heed.plot.attention_map import most_informative_head
 from heed.serve.errors import ApiError
 from heed.serve.schemas import LanguageCode, ModelName, RequestBody, Side, Text
@@ -11,8 +16,22 @@ from heed.serve.service import Service
 
 MAX_PIECES = 200
 """Longest text in subwords. The size of the response grows with the square of the length."""
+MAX_FORCED = 50
+"""Most forced rows of a request."""
 DIGITS = 4
 """Decimal places of attention weights."""
+Position = Annotated[int, Field(ge=0, le=10 * MAX_PIECES)]
+Number = Annotated[int | None, Field(ge=0, description="Counted from 0. Default: all.")]
+
+
+class ForcedRow(BaseModel):
+    """Queries that attend to some keys only, with equal weights. Positions are those of the first translation."""
+
+    attention: Annotated[AttentionKind, Field(examples=["cross"])]
+    queries: Annotated[list[Position], Field(min_length=1, max_length=MAX_PIECES)]
+    keys: Annotated[list[Position], Field(min_length=1, max_length=MAX_PIECES)]
+    layer: Number = None
+    head: Number = None
 
 
 class AttendRequest(RequestBody):
@@ -22,6 +41,14 @@ class AttendRequest(RequestBody):
     source: LanguageCode
     target: LanguageCode
     model: ModelName = None
+    force: Annotated[
+        list[ForcedRow],
+        Field(
+            max_length=MAX_FORCED,
+            description="Rows of attention to force, as `heed attend --force` does: the words before the first forced "
+            "row of the decoder are kept, and the search continues from there.",
+        ),
+    ] = []
 
 
 class Layer(BaseModel):
@@ -52,6 +79,10 @@ class AttendResponse(BaseModel):
     model: str
     family: Annotated[str, Field(description="`transformer` or `rnn`.")]
     tokens: Annotated[dict[Side, list[str]], Field(description="Subwords of both sides, including the end symbol.")]
+    words: Annotated[
+        dict[Side, dict[str, list[int]]],
+        Field(description="The words that can be forced, such as `es#2`, the second `es`, and their subwords."),
+    ]
     translation: str
     layers: list[Layer]
     best: Annotated[
@@ -69,13 +100,17 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
         raise ApiError(f"The sentence has {len(ids):,} subwords, and attention is shown for up to {MAX_PIECES}.")
     if not ids:
         raise ApiError("The text is empty: send a sentence.")
-    (pair,) = await service.worker(route.model).call(lambda: route.translator.attend(text))
+    pair = await service.worker(route.model).call(lambda: _attend(route.translator, text, body.force))
     sets = pair.map_sets
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}
     return AttendResponse(
         model=route.model,
         family=route.translator.model.config.family,
         tokens={"source": pair.src_pieces, "target": pair.tgt_pieces},
+        words={
+            "source": named_words(pair.source, pair.src_pieces),
+            "target": named_words(pair.target, pair.tgt_pieces),
+        },
         translation=pair.target,
         layers=[
             Layer(name=f"layer {number}", kind=maps.kind, heads=heads.astype(float).round(DIGITS).tolist())
@@ -84,3 +119,10 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
         ],
         best={kind: BestHead(layer=layer, head=head) for kind, (layer, head) in best.items()},
     )
+
+
+def _attend(translator: Translator, text: str, rows: Sequence[ForcedRow]) -> Attended:
+    if not rows:
+        return translator.attend(text)[0]
+    edits = [force_row(row.attention, row.queries, row.keys, layer=row.layer, head=row.head) for row in rows]
+    return force(translator, text, edits)[1]

@@ -93,17 +93,14 @@ const doubt = ({ token, probabilities }) => probabilities.reduce((most, p, id) =
 
 /* Translate with the present changes, and draw everything. */
 function update() {
-  const focused = explorer.focused(), { pinned } = explorer;
   state.found = state.edits.length || state.prefix.length ? compute(state.edits, state.prefix) : state.plain;
   const { tokens, text, maps, ms } = state.found;
   $("count").textContent = `${state.ids.length + tokens.length} pieces in ${Math.ceil(ms)} ms`;
   state.at = Math.min(state.at, tokens.length - 1);
-  explorer.pairs = [{ source: $("text").value, target: text, maps }];
-  explorer.parsed.clear();
   drawChips();
   drawChanges();
-  showMaps();
-  explorer.restore(pinned, focused);
+  explorer.rows = state.edits.filter(edit => edit.weights);
+  explorer.update([{ source: $("text").value, target: text, maps }]);
   drawStep();
   $("spoken").textContent = text;
 }
@@ -196,22 +193,12 @@ function stop() {
 }
 
 /* ---- Changes to the model. */
-const scope = () => +document.querySelector("#scope :checked").value;
-
-function force(query, key) {
-  const { columns, H } = explorer.maps, [layer, head] = explorer.heads[view.kind];
-  if (view.kind === "decoder_self" && key > query) {
-    explorer.status.textContent = `“${isolate(columns[query].label)}” cannot look at “${isolate(columns[key].label)}”, which comes later.`;
-    return;
-  }
-  const size = view.kind === "decoder_self" ? query + 1 : columns.length, weights = new Float32Array(size);
-  weights[key] = 1;
-  const edit = { kind: view.kind, layer: scope() ? layer : null, head: scope() > 1 && head < H ? head : null, query, key, weights };
-  const isSame = other => ["kind", "layer", "head", "query"].every(name => other[name] === edit[name]);
-  const again = state.edits.some(other => isSame(other) && other.key === key);   // a second click takes it back
-  state.edits = state.edits.filter(other => !isSame(other)).concat(again ? [] : edit);
+view.force = (_, row) => {
+  const weights = new Float32Array(view.kind === "decoder_self" ? row.query + 1 : explorer.maps.K);
+  weights[row.key] = 1;
+  state.edits = toggleRow(state.edits, { ...row, weights });
   update();
-}
+};
 
 /* head null: all heads of the layer. */
 function toggleHeads(layer, head) {
@@ -222,19 +209,12 @@ function toggleHeads(layer, head) {
 }
 
 const isOn = (layer, head) => !state.edits.some(edit => edit.weights === null && edit.kind === view.kind && edit.layer === layer && edit.head === head);
-const place = ({ layer, head }) => layer === null ? "" : head === null ? `, layer ${layer + 1}` : `, layer ${layer + 1} head ${head + 1}`;
-
-function describeEdit(edit) {
-  const kind = view.titles[edit.kind].toLowerCase();
-  if (edit.weights === null) return `${kind}${place(edit)} off`;
-  const { rows, columns } = state.found.maps[edit.kind];
-  return `${isolate(rows[edit.query]?.label ?? "–")} → ${isolate(columns[edit.key].label)} (${kind}${place(edit)})`;
-}
+const switchedOff = edit => `${view.titles[edit.kind].toLowerCase()}${placeOf(edit)} off`;
 
 function drawChanges() {
-  const { edits, prefix, found, plain } = state, remove = (text, action, unused = false) => make("li", {},
-    make("button", { type: "button", class: unused ? "unused" : "", title: "Take this change back", onclick: () => { action(); if (state.plain) update(); else drawChanges(); } }, text));
-  const changes = edits.map(edit => remove(found ? describeEdit(edit) : `${view.titles[edit.kind].toLowerCase()}${place(edit)} off`,
+  const { edits, prefix, found, plain } = state;
+  const remove = (text, action, isUnused) => changeButton(text, () => { action(); if (state.plain) update(); else drawChanges(); }, isUnused);
+  const changes = edits.map(edit => remove(edit.weights ? describeRow(edit) : switchedOff(edit),
     () => { state.edits = edits.filter(other => other !== edit); }, found && edit.query >= found.maps[edit.kind].rows.length));
   if (prefix.length) changes.push(remove(`piece ${prefix.length}: ${isolate(pieceOf(target.pieces[prefix.at(-1)]).label)}`, () => { state.prefix = []; }));
   if (changes.length > 1) changes.push(remove("all changes", () => { state.edits = []; state.prefix = []; }));
@@ -244,45 +224,10 @@ function drawChanges() {
 }
 
 /* ---- Attention: the maps of attention.js, which the reader can change. */
-class Explorer extends System {
-  pin(side, index) {
-    const pinned = this.pinned?.side === "rows" && side === "columns" ? this.pinned.index : null;
-    if (pinned !== null) { force(pinned, index); return; }
-    super.pin(side, index);
+class Explorer extends ForcibleSystem {
+  pin(side, index, count) {
+    super.pin(side, index, count);
     if (side === "rows" && view.kind !== "encoder_self") { state.at = index; drawStep(); }
-  }
-
-  hover(side, index, count) { if (!this.drag?.moved) super.hover(side, index, count); }
-
-  layOut() {
-    super.layOut();
-    this.stage.onpointerdown = event => {
-      const index = this.words.rows.indexOf(event.target);
-      if (index >= 0 && event.isPrimary) this.drag = { index, x: event.clientX, y: event.clientY, moved: false };
-    };
-  }
-
-  /* The line from the query that is dragged to the pointer. */
-  dragTo(event) {
-    const { drag, stage } = this;
-    if (!drag || (!drag.moved && Math.hypot(event.clientX - drag.x, event.clientY - drag.y) < 6)) return;
-    if (!drag.moved) { this.pinned = { side: "rows", index: drag.index, count: 1 }; this.hovered = null; this.highlight(); }
-    drag.moved = true;
-    stage.classList.add("dragging");
-    const box = stage.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-    this.links.querySelector(".rubber")?.remove();
-    this.links.append(make("svg:path", { class: "rubber", d: `M${drag.x - box.left} ${drag.y - box.top} L${x} ${y}` }));
-    const over = document.elementFromPoint(event.clientX, event.clientY);
-    this.words.columns.forEach(word => word.classList.toggle("drop", word === over));
-  }
-
-  endDrag() {
-    const { drag } = this;
-    this.drag = null;
-    if (!drag?.moved) return;
-    this.stage.classList.remove("dragging");
-    const key = this.words.columns.findIndex(word => word.classList.contains("drop"));
-    if (key >= 0) force(drag.index, key); else this.highlight();
   }
 
   /* A switch below each head and each layer. */
@@ -302,68 +247,24 @@ class Explorer extends System {
 
   room() { return 330; }   // beside the small maps
 
-  drawChart() {
-    super.drawChart();
-    this.frame.svg.addEventListener("click", ({ target: { dataset } }) => { if (dataset.q !== undefined) force(+dataset.q, +dataset.k); });
-  }
-
-  highlight() {
-    super.highlight();
-    const at = this.pinned?.side === "rows" ? this.pinned.index : null, [layer, head] = this.heads[view.kind], { rows, H } = this.maps;
-    this.stage.classList.toggle("pinned", at !== null);
-    this.words.rows.forEach((word, q) => word.classList.toggle("forced", state.edits.some(edit => edit.weights && edit.kind === view.kind && edit.query === q
-      && (edit.layer ?? layer) === layer && (head === H || (edit.head ?? head) === head))));
-    const isCross = view.kind === "cross", name = at !== null && `“${isolate(rows[at].label)}”`;
-    const forced = state.edits.findLast(edit => edit.weights && edit.kind === view.kind && edit.query === at);
-    $("how").textContent = at === null
-      ? `Change it: drag a ${isCross ? "piece of the translation onto a piece of the source" : "query onto a key"}, or click one and then the other. The model must then look only there.`
-      : forced ? `${name} must look at “${isolate(this.maps.columns[forced.key].label)}”. Click that piece again to take this back, or another one.`
-      : `${name} is chosen. Click a ${isCross ? "piece of the source" : "key"}, and the model must look only there when it ${isCross ? "predicts" : "reads"} ${name}.`;
-    drawScope();
-  }
-
-  /* Where the keyboard is, as a selector, to return there when everything is drawn again. */
   focused() {
-    const word = document.activeElement, { words } = this;
-    for (const side of words ? ["rows", "columns"] : []) if (words[side].includes(word)) return () => this.words[side][words[side].indexOf(word)];
-    const { switch: name } = word?.dataset ?? {};
-    return () => name && this.grid.querySelector(`[data-switch="${name}"]`);
+    const { switch: name } = document.activeElement?.dataset ?? {};
+    return name ? () => this.grid.querySelector(`[data-switch="${name}"]`) : super.focused();
   }
-
-  restore(pinned, focused) {
-    if (pinned && pinned.index < this.maps.rows.length) { this.pinned = pinned; this.highlight(); }
-    focused()?.focus();
-  }
-}
-
-/* Which heads a change applies to: all, those of the chosen layer, or the chosen one. */
-function drawScope() {
-  const [layer, head] = explorer.heads[view.kind], chosen = document.querySelector("#scope :checked")?.value ?? "0";
-  $("scope").hidden = explorer.maps.L * explorer.maps.H === 1;
-  const names = ["all heads", `layer ${layer + 1}`, ...head < explorer.maps.H ? [`layer ${layer + 1}, head ${head + 1}`] : []];
-  const value = Math.min(+chosen, names.length - 1);
-  $("scope").replaceChildren($("scope").firstElementChild, ...names.map((name, i) => make("label", {},
-    make("input", { type: "radio", name: "scope", value: i, checked: i === value }), name)));
-}
-
-function showMaps() {
-  $("explain").textContent = EXPLAIN[view.kind];
-  explorer.show();
 }
 
 const explorer = new Explorer({ name: "this model", family: "this model", pairs: [] }, 0);
-addEventListener("pointermove", event => explorer.dragTo(event));
-addEventListener("pointerup", () => explorer.endDrag());
-addEventListener("pointercancel", () => explorer.endDrag());
 
 /* ---- Start. */
+const explain = () => { $("explain").textContent = EXPLAIN[view.kind]; };
 function start() {
+  explain();
   Object.assign(view, { titles: data.titles, systems: [explorer] });
   $("systems").append(explorer.element);
   const kinds = Object.keys(model.attentionLayers);
   $("kinds").hidden = kinds.length < 2;
   $("kinds").append(...kinds.map(kind => make("label", {}, make("input", { type: "radio", name: "kind", value: kind,
-    class: "visually-hidden", checked: kind === view.kind, onchange: () => { view.kind = kind; showMaps(); if (kind !== "encoder_self") select(state.at); } }), data.titles[kind])));
+    class: "visually-hidden", checked: kind === view.kind, onchange: () => { view.kind = kind; explain(); explorer.show(); if (kind !== "encoder_self") select(state.at); } }), data.titles[kind])));
   const { cross, encoder_self: encoder } = model.attentionLayers, count = data.tensors.reduce((total, [, shape]) => total + shape.reduce((a, b) => a * b), 0);
   const name = encoder ? `a transformer with ${encoder} + ${cross} layers of ${model.num_heads} heads and` : "a recurrent network with attention and";
   $("facts").textContent = `${data.languages.join(" → ")}: ${name} ${(count / 1e6).toFixed(1)} million weights. It runs here, in your browser.`;

@@ -12,6 +12,7 @@ const state = {
   origin: null,               // the model whose attention is painted behind the text
   heads: {},                  // by model: the chosen [layer, head] of each kind
   shown: [],                  // answers of /attend for the active sentence
+  forced: {},                 // by model and sentence, see forcedIn: {rows, text}, the forced rows and the translation with them
 };
 const answers = new Map();    // of /attend
 
@@ -179,7 +180,7 @@ async function translate() {
     }, signal)));
     const results = Object.fromEntries(chosen.map((model, i) => [model, { texts: found[i].translatedText,
       others: found[i].alternatives ?? [], language: found[i].detectedLanguage?.[0]?.language }]));
-    Object.assign(state, { sentences, tail, results, pointed: null, active: Math.min(sentenceAtCaret(sentences), sentences.length - 1) });
+    Object.assign(state, { sentences, tail, results, forced: {}, pointed: null, active: Math.min(sentenceAtCaret(sentences), sentences.length - 1) });
     tell(null);
     render();
     $("spoken").textContent = chosen.map(model => (chosen.length > 1 ? `${model}: ` : "") + translationOf(model)).join(" ");
@@ -198,7 +199,9 @@ function sentenceAtCaret(sentences) {
   return index < 0 ? sentences.length - 1 : index;
 }
 
-const translationOf = model => state.results[model]?.texts.map((text, i) => (i || state.sentences[i].before.includes("\n") ? gap(i) : "") + text).join("") ?? "";
+const forcedIn = (model, sentence = state.active) => state.forced[`${sentence} ${model}`];
+const textsOf = model => state.results[model]?.texts.map((text, i) => forcedIn(model, i)?.text ?? text);
+const translationOf = model => textsOf(model)?.map((text, i) => (i || state.sentences[i].before.includes("\n") ? gap(i) : "") + text).join("") ?? "";
 /* Between sentences of a line there is a space, between lines what was there. */
 const gap = index => index && !state.sentences[index].before ? "" : state.sentences[index].before;
 
@@ -207,7 +210,7 @@ function render(busy = false) {
   const { results, sentences } = state;
   $("results").classList.remove("stale");
   $("results").replaceChildren(...state.chosen.map(model => {
-    const result = results[model], texts = result?.texts ?? [];
+    const result = results[model], texts = textsOf(model) ?? [];
     const output = make("p", { class: "output", lang: target(), dir: "auto", "data-model": model });
     texts.forEach((text, index) => output.append(gap(index), make("span", { class: `sentence${index === state.active ? " active" : ""}`, "data-sentence": index },
       ...spans(model, text, index))));
@@ -217,7 +220,8 @@ function render(busy = false) {
     return make("article", { class: `pane result ${sideOf(model)}`, "aria-label": `Translation by ${model}`, "aria-busy": String(busy), "data-model": model },
       state.chosen.length > 1 ? make("h2", {}, model) : "", output,
       make("div", { class: "others" }, ...others(model)),
-      make("p", { class: "foot" }, copy, result?.language && source() === "auto" ? make("span", {}, `from ${languageName(result.language)}`) : ""));
+      make("p", { class: "foot" }, copy, result?.language && source() === "auto" ? make("span", {}, `from ${languageName(result.language)}`) : "",
+        texts.some((_, index) => forcedIn(model, index)) ? make("span", { class: "is-forced" }, "with forced attention") : ""));
   }));
   if (!state.chosen.length) $("results").replaceChildren(make("article", { class: "pane result" }, make("p", { class: "output" })));
   $("panes").classList.toggle("several", state.chosen.length > 1);
@@ -321,35 +325,71 @@ function activate(sentence) {
 
 /* ---- Attention of the active sentence. */
 let looking;
-async function attend() {
+async function attend(force = null) {   // a change {model, rows}, which counts if the server accepts it
   looking?.abort();
-  const { signal } = looking = new AbortController(), text = state.sentences[state.active]?.text;
+  const { signal } = looking = new AbortController(), { active } = state, text = state.sentences[active]?.text;
   if (!text) return;
   const from = source() === "auto" ? state.results[state.chosen[0]].language : source(), to = target(), chosen = state.chosen;
+  const rowsOf = model => (model === force?.model ? force.rows : forcedIn(model)?.rows) ?? [];
   $("systems").setAttribute("aria-busy", "true");
   try {
     const found = await Promise.all(chosen.map(async model => {
-      const key = JSON.stringify([model, from, to, text]);
+      const rows = rowsOf(model).map(({ kind, layer, head, queries, keys }) => ({ attention: kind, layer, head, queries, keys }));
+      const key = JSON.stringify([model, from, to, text, rows]);
       if (!answers.has(key)) {
-        const answer = await ask("attend", { q: text, source: from, target: to, model }, signal);
+        const answer = await ask("attend", { q: text, source: from, target: to, model, ...rows.length && { force: rows } }, signal);
         if (answers.size > 200) answers.delete(answers.keys().next().value);
         answers.set(key, answer);
       }
       return answers.get(key);
     }));
+    if (force) {
+      const { model, rows } = force, text = found[chosen.indexOf(model)].translation;
+      if (rows.length) state.forced[`${active} ${model}`] = { rows, text }; else delete state.forced[`${active} ${model}`];
+      tell(null);
+      render();
+      $("spoken").textContent = text;
+    }
     showAttention(found, text);
   } catch (error) {
     if (error.name === "AbortError") return;
-    view.systems = [];
-    $("systems").replaceChildren();
-    $("kinds").hidden = true;
-    $("explain").textContent = "";
-    $("note").textContent = error.status === 400 ? error.message : `${error.message} Attention is not shown.`;
+    if (force) tell(error, () => attend(force));   // all else stays as it is
+    else {
+      view.systems = [];
+      $("systems").replaceChildren();
+      $("kinds").hidden = true;
+      $("explain").textContent = "";
+      $("note").textContent = error.status === 400 ? error.message : `${error.message} Attention is not shown.`;
+    }
   }
   $("note").hidden = view.systems.length > 0;
   $("help").hidden = !view.systems.length;
   $("systems").setAttribute("aria-busy", "false");
 }
+
+/* The maps of a model, whose rows the reader can force: the server translates again. */
+class ServedSystem extends ForcibleSystem {
+  constructor(system, number) {
+    super(system, number);
+    this.unchanged = make("span", { dir: "auto" });
+    this.before = make("p", { class: "before" }, make("span", {}, "without changes"), this.unchanged);
+    this.changes = make("ul", { class: "changes", "aria-label": "Forced rows" });
+    this.target.after(this.before, this.changes);
+  }
+
+  show() {
+    super.show();
+    const plain = state.results[this.name]?.texts[state.active], take = row => () => view.force(this, row);
+    this.before.hidden = !this.rows.length;
+    this.unchanged.lang = target();
+    this.unchanged.textContent = plain === this.pairs[0].target ? `${plain} (the same)` : plain;
+    this.changes.replaceChildren(...this.rows.map(row => changeButton(describeRow(row), take(row), row.kind !== "encoder_self" && row.query >= this.answer.tokens.target.length)),
+      ...this.rows.length > 1 ? [changeButton("all changes", () => attend({ model: this.name, rows: [] }))] : []);
+  }
+}
+
+view.wordOf = (system, side, index) => wordOf(system.answer.words, side, index);
+view.force = (system, row) => attend({ model: system.name, rows: toggleRow(system.rows, row) });
 
 function mapsOf(answer) {
   const sides = { cross: [answer.tokens.target, answer.tokens.source], encoder_self: [answer.tokens.source, answer.tokens.source] };
@@ -368,24 +408,27 @@ function mapsOf(answer) {
 
 function showAttention(found, text) {
   state.shown = found;
+  const before = view.systems;
   view.systems = found.map(answer => {
-    const own = state.heads[answer.model] ??= {};
-    const system = new System({ name: answer.model, family: answer.family, heads: own,
-      pairs: [{ source: text, target: answer.translation, maps: mapsOf(answer) }] }, Math.max(0, candidates().indexOf(answer.model)));
-    system.element.addEventListener("pointerover", () => { state.origin = system.name; });
-    system.element.addEventListener("focusin", () => { state.origin = system.name; });
-    const isShown = state.results[answer.model]?.texts[state.active] === answer.translation;
+    const kept = before.find(system => system.name === answer.model && system.pairs[0].source === text);
+    const system = kept ?? new ServedSystem({ name: answer.model, family: answer.family, heads: state.heads[answer.model] ??= {}, pairs: [] },
+      Math.max(0, candidates().indexOf(answer.model)));
+    if (!kept) for (const event of ["pointerover", "focusin"]) system.element.addEventListener(event, () => { state.origin = system.name; });
+    system.answer = answer;
+    system.rows = forcedIn(answer.model)?.rows ?? [];
+    const isShown = textsOf(answer.model)?.[state.active] === answer.translation;
     system.targetWords = isShown ? wordPieces(answer.tokens.target.map(pieceOf), answer.translation) : null;
     system.sourceWords = wordPieces(answer.tokens.source.map(pieceOf), text);
     return system;
   });
-  $("systems").replaceChildren(...view.systems.map(system => system.element));
+  if (view.systems.some((system, i) => system !== before[i]) || before.length > found.length) $("systems").replaceChildren(...view.systems.map(system => system.element));
   const kinds = Object.keys(view.titles).filter(kind => found.some(answer => answer.best[kind]));
   if (!kinds.includes(view.kind)) view.kind = kinds[0] ?? "cross";
   $("kinds").hidden = kinds.length < 2;
   $("kinds").replaceChildren($("kinds").firstElementChild, ...kinds.map(kind => make("label", {}, make("input", { type: "radio", name: "kind",
     value: kind, class: "visually-hidden", checked: kind === view.kind, onchange: () => { view.kind = kind; showMaps(); } }), view.titles[kind])));
-  showMaps();
+  $("explain").textContent = EXPLAIN[view.kind];
+  view.systems.forEach((system, i) => system.update([{ source: text, target: found[i].translation, maps: mapsOf(found[i]) }]));
   const place = state.pointed;
   if (place?.sentence !== state.active) return;
   if (place.pin) pinWord(place); else hoverWord(place);
