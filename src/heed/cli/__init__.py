@@ -15,7 +15,7 @@ from heed.files import writing
 
 NAMES = (
     "train", "check", "prepare", "translate", "synthesize", "serve", "score", "evaluate", "compare", "align", "attend",
-    "ablate", "exercise", "report", "runs", "sweep", "average", "export",
+    "ablate", "patch", "exercise", "report", "runs", "sweep", "average", "export",
 )  # fmt: skip
 COMMANDS: dict[str, Any] = {name: import_module(f"heed.cli.{name}") for name in NAMES}
 """The subcommands by name. Each has ``SUMMARY``, ``add_options(parser)`` and ``run(args)``."""

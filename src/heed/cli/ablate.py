@@ -1,11 +1,16 @@
 """``heed ablate``: what a model loses when one of its attention heads is off."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heed.cli.arguments import add, add_batch_options, add_search_options, load_translator, search_options
 from heed.cli.lines import check_line_counts, path_text, read_file, translator_progress, write_lines
 from heed.files import replacing
+
+if TYPE_CHECKING:
+    from heed.synthetic import ContrastivePair
 
 SUMMARY = "Measure how much a model needs each of its attention heads."
 
@@ -14,25 +19,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "model", "RUN", "run or model folder, or a copy of one")
     add(parser, "--src", "FILE", "source sentences, one per line", required=True)
     add(parser, "--ref", "FILE", "their reference translations, one per line", required=True)
-    text = "challenge set, or none, as of heed compare (default: the built-in one for models of data=synthetic)"
-    add(parser, "--challenge", "FILE", text, type=str)
+    add_challenge(parser)
     add(parser, "--out", "FILE", "HTML page (default: %(default)s)", default=Path("ablation.html"))
     add_batch_options(parser)
     add_search_options(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def add_challenge(parser: argparse.ArgumentParser) -> None:
+    """Add ``--challenge``, which `choose_contrasts` reads."""
+    text = "challenge set, or none, as of heed compare (default: the built-in one for models of data=synthetic)"
+    add(parser, "--challenge", "FILE", text, type=str)
+
+
+def choose_contrasts(args: argparse.Namespace) -> tuple[str, "Sequence[ContrastivePair]"]:
+    """Return the name and the pairs of the challenge set for the model."""
     from heed.comparison.challenge import choose_challenge
     from heed.comparison.runs import Run, Side
+    from heed.runs.results import RESULTS, read_results
+
+    folder = args.model.parent if args.model.name == "model" else args.model
+    runs = [Run(folder, read_results(folder / RESULTS), [], None)] if (folder / RESULTS).is_file() else []
+    return choose_challenge(args.challenge, [Side(folder.name, runs)])
+
+
+def run(args: argparse.Namespace) -> None:
     from heed.interventions.ablation import ablate
     from heed.report.ablation import ablation_page, ablation_table
-    from heed.runs.results import RESULTS, read_results
 
     sources, references = read_file(args.src), read_file(args.ref)
     check_line_counts({args.src: sources, args.ref: references})
-    folder = args.model.parent if args.model.name == "model" else args.model
-    runs = [Run(folder, read_results(folder / RESULTS), [], None)] if (folder / RESULTS).is_file() else []
-    challenge, contrasts = choose_challenge(args.challenge, [Side(folder.name, runs)])
+    challenge, contrasts = choose_contrasts(args)
     translator = load_translator(args)
     heads = sum(layers * per_layer for layers, per_layer in translator.model.attention_heads.values())
     total = (1 + heads) * (len(sources) + 2 * len(contrasts))

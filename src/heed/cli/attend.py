@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         family = translator.model.config.family
         for ending, pairs in _attend(args, translator, sentences).items():
             # The words of an instruction are those of the first translation.
-            command = [] if ending else ["heed", "attend", "--model", path_text(folder), *_model_and_search_options(args)]
+            command = [] if ending else ["heed", "attend", "--model", path_text(folder), *_given_options(args)]
             systems.append(System(path_text(f"{name}{ending}"), path_text(folder), family, pairs, command))
     pairs_by_model: list[Sequence[Attended]] = [system.pairs for system in systems]
     with replacing(args.out, into_devices=True) as file:
@@ -81,7 +81,7 @@ def _attend(args: argparse.Namespace, translator: "Translator", sentences: list[
     return {"": [before for before, _ in found], ", forced": [after for _, after in found]}
 
 
-def _model_and_search_options(args: argparse.Namespace) -> list[str]:
+def _given_options(args: argparse.Namespace) -> list[str]:
     """Return the given options on which translations depend, as words of a command."""
     given = {"direction": args.direction, **search_options(args)}
     options = [(f"--{name.replace('_', '-')}", value) for name, value in given.items() if value not in (None, False)]

@@ -28,13 +28,14 @@ class Edit:
     """
 
     attention: AttentionKind
-    weights: Literal["off", "uniform", "diagonal"] | Float[Tensor, "#L #H #Q K"] | Float[np.ndarray, "#L #H #Q K"]
+    weights: Literal["off", "uniform", "diagonal"] | Float[Tensor, "#L #H *#B #Q K"] | Float[np.ndarray, "#L #H #Q K"]
     """
     - "off": 0, so that the context is 0.
     - "uniform": equal weights, so that the context is the mean of the values.
     - "diagonal": position t attends to key t alone, and beyond the last key to nothing.
     - An array with the axes of `Attended`, such as the map of another sentence. An axis of size 1 applies to all
       layers, heads or positions. Positions after its last row are not edited; keys after its last column get 0.
+    - A tensor with the axes of `AttentionMaps`, "L H B Q K": weights for each sentence of a batch, without a beam.
     """
     layers: Collection[int] | None = None
     heads: Collection[int] | None = None
@@ -43,7 +44,7 @@ class Edit:
 
     def selects(self, head: int, position: int) -> bool:
         """Return whether the edit applies to this head and query."""
-        rows = 1 if isinstance(self.weights, str) else self.weights.shape[2]
+        rows = 1 if isinstance(self.weights, str) else self.weights.shape[-2]
         chosen = (self.heads is None or head in self.heads) and (self.positions is None or position in self.positions)
         return chosen and (rows == 1 or position < rows)
 
@@ -53,11 +54,12 @@ class Edit:
         """Return the weights of these queries of a layer, given 1 for visible keys and 0 for hidden ones."""
         if not isinstance(self.weights, str):
             given = torch.as_tensor(self.weights).to(visible)
-            given = given[layer if len(given) > 1 else 0]  # "#H #Q K"
-            if given.shape[1] > 1:
-                given = given[:, [min(position, given.shape[1] - 1) for position in positions]]
+            given = given[layer if len(given) > 1 else 0]  # "#H *B #Q K"
+            if given.shape[-2] > 1:
+                given = given[..., [min(position, given.shape[-2] - 1) for position in positions], :]
             # A negative pad truncates.
-            return F.pad(given, (0, visible.shape[-1] - given.shape[2]))[:, None] * visible
+            given = F.pad(given, (0, visible.shape[-1] - given.shape[-1]))
+            return (given.transpose(0, 1) if given.ndim == 4 else given).unsqueeze(-3) * visible
         if self.weights == "uniform":
             return visible / visible.sum(-1, keepdim=True).clamp_min(1)
         rows = torch.arange(positions.start, positions.stop, device=visible.device)[:, None]
@@ -90,6 +92,8 @@ def _apply(
     grid = weights.reshape(B, heads, -1, len(positions), keys)  # "B H n T K"
     visible = weights.new_ones(1, keys) if mask is None else mask.unsqueeze(-3).to(weights.dtype)
     for edit in edits:
+        if not isinstance(edit.weights, str) and edit.weights.ndim == 5 and edit.weights.shape[2] != B:
+            raise HeedError(f"Weights of {edit.weights.shape[2]} sentences are given for a batch of {B}.")
         chosen = [[edit.selects(head, position) for position in positions] for head in range(heads)]
         rows = torch.tensor(chosen, device=weights.device)[:, None, :, None]  # "H 1 T 1"
         grid = torch.where(rows, edit.replacement(visible, layer, positions), grid)
@@ -107,6 +111,8 @@ def check_edits(edits: Edits | None, available: Heads) -> None:
         if isinstance(edit.weights, str):
             if edit.weights not in ("off", "uniform", "diagonal"):
                 raise HeedError(f"weights={edit.weights!r} must be off, uniform, diagonal or an array.")
-        elif edit.weights.ndim != 4 or any(n not in (1, m) for n, m in zip(edit.weights.shape, sizes, strict=False)):
+        elif not (4 <= edit.weights.ndim <= 5) or any(
+            n not in (1, m) for n, m in zip(edit.weights.shape, sizes, strict=False)
+        ):
             shape, axes = tuple(edit.weights.shape), f"layers (1 or {layers}), heads (1 or {heads}), queries and keys"
             raise HeedError(f"Weights of shape {shape} must have the axes {axes}.")

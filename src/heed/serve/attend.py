@@ -42,13 +42,13 @@ class AttendRequest(RequestBody):
     target: LanguageCode
     model: ModelName = None
     force: Annotated[
-        list[ForcedRow],
+        Sequence[ForcedRow],
         Field(
             max_length=MAX_FORCED,
             description="Rows of attention to force, as `heed attend --force` does: the words before the first forced "
             "row of the decoder are kept, and the search continues from there.",
         ),
-    ] = []
+    ] = ()
 
 
 class Layer(BaseModel):
@@ -100,6 +100,10 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
         raise ApiError(f"The sentence has {len(ids):,} subwords, and attention is shown for up to {MAX_PIECES}.")
     if not ids:
         raise ApiError("The text is empty: send a sentence.")
+    for row in body.force:
+        last = min(row.queries) if row.attention == "decoder_self" else len(ids)
+        if max(row.keys) > last:
+            raise ApiError(f"The query {min(row.queries)} of {row.attention} attention has keys up to {last} only.")
     pair = await service.worker(route.model).call(lambda: _attend(route.translator, text, body.force))
     sets = pair.map_sets
     best = {maps.kind: most_informative_head(maps.weights) for maps in sets}

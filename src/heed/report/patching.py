@@ -1,0 +1,59 @@
+"""The effect of patched attention heads, as an HTML page and as a table."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from heed.interventions.patching import PatchedHead, Patching
+from heed.plot.attention_map import TITLES, piece_label
+from heed.report.figures import heat_map
+from heed.report.pages import render_template
+from heed.runs.table import format_table
+
+
+def patching_page(found: Mapping[str, Patching], facts: Mapping[str, str]) -> str:
+    """Return the HTML of the page.
+
+    Args:
+        found: the results of `patch`, by phenomenon.
+        facts: what was measured on what.
+    """
+    parts = [{"tag": tag, "found": each, "best": _name(each.best), **_example(each)} for tag, each in found.items()]
+    first = next(iter(found.values())).best
+    headline = f"{_name(first)} carries {100 * first.restored:.0f}\u00a0% of the difference between the sentences."
+    return render_template("patching.html.j2", headline=headline, parts=parts, facts=facts, titles=TITLES)
+
+
+def patching_table(found: Mapping[str, Patching]) -> str:
+    """Return one line for each phenomenon and head, the most important first."""
+    lines = [["phenomenon", "attention", "layer", "head", "restored", "95 % interval", "p(other word)"]]
+    for tag, patching in found.items():
+        for each in sorted(patching.heads, key=lambda each: each.restored, reverse=True):
+            place = ["all" if number is None else f"{number + 1}" for number in (each.layer, each.head)]
+            low, high = each.interval
+            effect = [f"{each.restored:.2f}", f"[{low:.2f}, {high:.2f}]", f"{each.probability.mean():.3f}"]
+            lines.append([tag, each.attention, *place, *effect])
+    return format_table(lines, "<<>>>>>")
+
+
+def _name(best: PatchedHead) -> str:
+    assert best.layer is not None
+    assert best.head is not None
+    return f"{TITLES[best.attention][0]}, layer {best.layer + 1}, head {best.head + 1},"
+
+
+def _example(patching: Patching) -> dict[str, Any]:
+    """Return the words of the example, and what the best head attends to in the sentence and in its twin."""
+    kind, pieces = patching.best.attention, [pair.tgt_pieces for pair in patching.attended]
+    first = next(t for t, words in enumerate(zip(*pieces, strict=False)) if words[0] != words[1])
+    own, twin = (next(maps for maps in pair.map_sets if maps.kind == kind) for pair in patching.attended)
+    keys = first + 1 if kind == "decoder_self" else len(own.columns)
+    rows = np.stack([maps.weights[patching.best.layer, patching.best.head, :, :keys] for maps in (own, twin)])
+    # In the decoder, the row that predicts the word; in the encoder, the row that differs most.
+    row = int(np.abs(rows[0] - rows[1]).sum(1).argmax()) if kind == "encoder_self" else first
+    columns = [
+        " / ".join(dict.fromkeys(map(piece_label, names))) for names in zip(own.columns, twin.columns, strict=False)
+    ]
+    figure = heat_map(["this", "twin"], columns, rows[:, row], name="Attention in the sentence and in its twin")
+    return {"word": piece_label(pieces[1][first]), "figure": figure, "query": piece_label(own.rows[row])}
