@@ -10,7 +10,8 @@ import torch
 from heed.data.tokenizer import Tokenizer
 from heed.errors import HeedError
 from heed.inference.translator import Translator
-from heed.interventions import Edit, force
+from heed.interventions import Edit, force, force_row
+from heed.interventions.forcing import named_words
 from heed.models.ensemble import Ensemble
 from heed.models.seq2seq import Seq2Seq
 from heed.symbols import BOS, EOS, PAD
@@ -69,6 +70,18 @@ def test_the_row_that_predicts_a_word_is_forced_and_what_is_before_is_kept(
             logits = translator.model.decode(torch.tensor([[BOS, *ids[:-1]]]), memory, edits=[edit]).logits[0]
             logits[:, [PAD, BOS]] = -torch.inf
         assert ids[rows[0] :] == logits.argmax(1).tolist()[rows[0] :]
+
+
+def test_an_edit_is_forced_as_an_instruction_is(translator: Translator) -> None:
+    before, after = force(translator, SOURCE, "head 1: sah → dog#2", target=TARGET)
+    words = {name: force_row("cross", rows, named_words(SOURCE, before.src_pieces)["dog#2"], head=0)
+             for name, rows in named_words(TARGET, before.tgt_pieces).items()}  # fmt: skip
+    assert {"Der", "Hund", "Hund#2", ".", "</s>"} <= {*words}
+    again, found = force(translator, SOURCE, words["sah"], target=TARGET)
+    assert again.target == TARGET
+    assert (found.target, found.tgt_pieces) == (after.target, after.tgt_pieces)
+    assert found.cross is not None
+    assert np.array_equal(found.cross, after.cross)
 
 
 def test_one_layer_one_head_and_the_other_attentions(tokenizer: Tokenizer, tiny_model: Callable[..., Seq2Seq]) -> None:

@@ -147,6 +147,21 @@ def test_the_weights_that_a_head_has_change_nothing(model: Seq2Seq, batch: tuple
         assert_close(forced.logits, fused.logits, atol=1e-6, rtol=0)
 
 
+def test_each_sentence_of_a_batch_can_have_weights_of_its_own(
+    model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    plain = run(model, batch)
+    own = [Edit(kind, getattr(plain.attention, kind)) for kind in model.attention_heads]
+    assert torch.equal(run(model, batch, own).logits, plain.logits)
+    weights = {kind: torch.rand_like(getattr(plain.attention, kind)) for kind in model.attention_heads}
+    found = run(model, batch, [Edit(kind, each, heads=[0]) for kind, each in weights.items()])
+    for row in range(B):
+        alone = [Edit(kind, each[:, :, row], heads=[0]) for kind, each in weights.items()]
+        assert_close(found.logits[row], run(model, batch, alone).logits[row])
+    with pytest.raises(HeedError, match=f"Weights of {B - 1} sentences are given for a batch of {B}"):
+        run(model, batch, [Edit("cross", weights["cross"][:, :, 1:])])
+
+
 def test_no_edits_are_the_fast_path(model: Seq2Seq, batch: tuple[Tensor, Tensor, Tensor]) -> None:
     assert layer_edits([], 0, 0, 3) == layer_edits(None, 0, 0, 3) == {}
     for maps in (False, True):

@@ -18,11 +18,14 @@ from heed.comparison.comparison import compare
 from heed.comparison.models import Evidence, WordMap
 from heed.evaluation.words import split_words
 from heed.inference.outputs import Attended
-from heed.interventions import HeadImportance
+from heed.interventions import HeadImportance, PatchedHead, Patching
+from heed.layers.edits import AttentionKind
 from heed.report import attention, comparison
 from heed.report.ablation import ablation_page
+from heed.report.patching import patching_page
 from heed.report.run_page import render_report
 from heed.report.server import _list_page
+from heed.synthetic import ContrastivePair
 from tests.comparison.sides import make_run, make_test_set
 from tests.report import runs as run_folders
 from tests.report.chromium import measure, needs_chromium
@@ -57,7 +60,8 @@ def attend_page() -> str:
         pieces = ["▁" + word for word in SENTENCE.split()] + ["</s>"]
         weights = np.random.default_rng(0).dirichlet(np.full(len(pieces), 0.1), size=(3, 8, len(pieces)))
         pair = Attended(SENTENCE, SENTENCE, pieces, pieces, weights, weights, weights)
-        systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair]))
+        command = ["heed", "attend", "--model", f"/a/path/to {name}"]
+        systems.append(attention.System(name, f"/a/long/path/to/{name}", "transformer", [pair], command))
     return attention.attention_page(systems, given=True)
 
 
@@ -99,9 +103,25 @@ def ablate_page() -> str:
     return ablation_page({"BLEU": 45.6, "challenge accuracy": 78.9}, heads, {"model": "/a/long/path/to/a-transformer"})
 
 
+def patch_page() -> str:
+    generator, words = np.random.default_rng(0), SENTENCE.split()
+    pairs = []
+    for last in ("happy", "tired"):
+        pieces = ["▁" + word for word in (*words, last)]
+        cross = generator.dirichlet(np.full(len(pieces), 0.1), size=(6, 16, len(pieces)))
+        pairs.append(Attended(SENTENCE, SENTENCE, pieces, pieces, cross, cross, cross))
+    places: list[tuple[int | None, int | None]] = [*np.ndindex(6, 16), (None, None)]
+    kinds: list[AttentionKind] = ["cross", "encoder_self", "decoder_self"]
+    chances = np.linspace(0, 1, 2)
+    heads = [PatchedHead(kind, *place, 0.123, (-1.1, 1.1), chances) for kind in kinds for place in places]
+    sentence = ContrastivePair(SENTENCE, SENTENCE, SENTENCE, "pronoun")
+    found = Patching([sentence] * 2, chances, chances, heads, heads[3], 1, pairs)
+    return patching_page({"pronoun": found, "far": found}, {"model": "/a/long/path/to/a-transformer"})
+
+
 PAGES = {
     "compare": compare_page, "attend": attend_page, "claims": claims_page, "run": run_page, "runs": runs_page,
-    "ablate": ablate_page,
+    "ablate": ablate_page, "patch": patch_page,
 }  # fmt: skip
 
 
@@ -143,6 +163,65 @@ def test_axe_finds_no_serious_barrier(page: str, theme: str, tmp_path: Path) -> 
     measured = measure(html, tmp_path, width=PHONE, script=AXE % (axe, theme))
     assert measured["passes"] > 10
     assert [one for one in measured["found"] if one[0] in ("serious", "critical")] == []
+
+
+USE_ATTENTION = """
+<script>
+const errors = [];
+addEventListener("error", event => errors.push(event.message));
+setTimeout(async () => {
+  const system = view.systems[0], { rows, columns } = system.words;
+  const key = name => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
+  const command = () => system.box.checkVisibility() ? system.code.textContent : null;
+  const found = { before: command() };
+  rows[1].click(); columns[2].click();
+  found.clicked = command();
+  found.forced = [...document.querySelectorAll(".word.forced")].map(word => word.textContent);
+  system.changes.querySelector("button").click();
+  found.taken_back = command();
+  const upright = system.stage.classList.contains("upright");
+  system.unpin(); rows[0].focus(); document.activeElement.click();
+  key(upright ? "ArrowLeft" : "ArrowUp"); key("Home"); document.activeElement.click();
+  found.keyboard = command();
+  system.scope.querySelectorAll("input")[2].click();
+  document.querySelector("input[value=encoder_self]").click();
+  system.frame.svg.querySelector("[data-q='4'][data-k='5']").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  found.cell = command();
+  found.chips = system.changes.textContent;
+  document.querySelector("input[value=decoder_self]").click();
+  system.force(2, 0); system.force(1, 2);
+  found.ahead = system.status.textContent;
+  found.all = command();
+  found.width = document.documentElement.scrollWidth;
+  navigator.clipboard.writeText = async text => { found.copied = text; };
+  system.copy.click();
+  await new Promise(done => setTimeout(done, 50));
+  found.said = system.copy.textContent;
+  parent.postMessage(JSON.stringify({ errors, ...found }), "*");
+}, 400);
+</script></body>"""
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_the_attention_page_shows_the_command_that_forces_a_row(tmp_path: Path, width: int) -> None:
+    found = measure(attend_page(), tmp_path, width=width, script=USE_ATTENTION)
+    assert found["errors"] == []
+    command = f"heed attend --model '/a/path/to first' '{SENTENCE}' --tgt '{SENTENCE}'"
+    assert found["before"] is found["taken_back"] is None
+    assert found["clicked"] == f"{command} --force 'cross: tired → dog'"
+    assert found["forced"] == ["tired"]
+    first = f"{command} --force 'cross: the → the'"
+    assert found["keyboard"] == first
+    second = f"{first} --force 'encoder layer 1 head 1: slept → under'"
+    assert found["cell"].rpartition("--force")[2].startswith(" 'encoder layer ")
+    assert found["cell"].endswith(": slept → under'")
+    assert found["chips"].count("→") == second.count("→")
+    assert "comes later" in found["ahead"]
+    assert found["all"].startswith(found["cell"])
+    assert found["all"].endswith(": dog → <s>'")
+    assert found["copied"] == found["all"]
+    assert found["said"] == "Copied"
+    assert found["width"] <= width
 
 
 SAVE_FIGURES = """

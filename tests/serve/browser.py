@@ -16,7 +16,8 @@ FLAGS = ["headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-backg
          "disable-component-update", "hide-scrollbars", "remote-debugging-pipe"]  # fmt: skip
 TIMEOUT = 30.0
 """Seconds to wait for Chromium, or for a condition on a page."""
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowRight": 39}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39,
+        "ArrowDown": 40}  # fmt: skip
 
 
 class Browser:
@@ -79,6 +80,13 @@ class Browser:
         x, y = self._middle(selector, number)
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def drag(self, start: tuple[str, int], end: tuple[str, int]) -> None:
+        """Drag an element onto another with the mouse; each is a selector and a number."""
+        moves = [("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)]
+        for kind, place in moves:
+            x, y = self._middle(*place)
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
     def tap(self, selector: str, number: int = 0) -> None:
         """Touch an element."""

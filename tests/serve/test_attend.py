@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import heed
+from heed.interventions import force
 from heed.serve.models import ServedModel
 from tests.conftest import RNN
 from tests.export.models import write_run
@@ -36,6 +37,29 @@ def test_the_weights_are_those_of_the_translator(client: TestClient, model: Serv
         assert 0 <= best["head"] < len(layers[0]["heads"])
 
 
+def test_a_forced_row_is_that_of_force(client: TestClient, model: ServedModel) -> None:
+    before = client.post("/attend", json={"q": TEXT, **LANGUAGES}).json()
+    words = before["words"]
+    (first, rows), keys = list(words["target"].items())[-1], words["source"]["dog"]
+    row = {"attention": "cross", "queries": rows, "keys": keys, "layer": 1}
+    encoder = {"attention": "encoder_self", "queries": keys, "keys": words["source"]["farmer"], "head": 0}
+    for forced, instructions in (
+        ([row], [f"cross layer 2: {first} → dog"]),
+        ([row, encoder], [f"layer 2: {first} → dog", "encoder head 1: dog → farmer"]),
+    ):
+        answer = client.post("/attend", json={"q": TEXT, **LANGUAGES, "force": forced}).json()
+        _, after = force(model.translator, TEXT, instructions)
+        assert (answer["translation"], answer["tokens"]["target"]) == (after.target, after.tgt_pieces)
+        cross = [layer["heads"] for layer in answer["layers"] if layer["kind"] == "cross"]
+        np.testing.assert_allclose(cross, after.cross, atol=1e-4)
+    assert np.allclose(np.array(cross)[1][:, rows][..., keys], 1 / len(keys), atol=1e-4)
+    assert client.post("/attend", json={"q": TEXT, **LANGUAGES}).json() == before, "nothing stays in the model"
+
+
+def forced(**changes: object) -> dict[str, object]:
+    return {"force": [{"attention": "cross", "queries": [1], "keys": [0], **changes}]}
+
+
 def test_a_model_is_chosen_by_name(model: ServedModel, serve: Callable[..., TestClient], tmp_path: Path) -> None:
     recurrent = ServedModel("rnn", heed.load(write_run(tmp_path / "rnn", RNN), device="cpu"))
     client = serve(model, recurrent)
@@ -56,6 +80,14 @@ def test_a_model_is_chosen_by_name(model: ServedModel, serve: Callable[..., Test
         ({"q": ["a", "b"]}, "q"),
         ({"target": "fr"}, "fr is not supported"),
         ({"model": "other"}, "other is not a model of this server"),
+        (forced(layer=7), "no such cross attention"),
+        (forced(attention="hidden"), "force.0.attention"),
+        (forced(keys=[]), "force.0.keys"),
+        (forced(keys=[60]), "The query 1 of cross attention has keys up to "),
+        (forced(attention="decoder_self", keys=[2]), "The query 1 of decoder_self attention has keys up to 1 only"),
+        (forced(queries=[-1]), "force.0.queries.0"),
+        ({"force": forced()["force"] * 51}, "force"),  # type: ignore[operator]
+        ({"force": "cross: a → b"}, "force"),
     ],
 )
 def test_wrong_requests_are_one_sentence(client: TestClient, change: dict[str, object], message: str) -> None:

@@ -14,6 +14,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 import heed
+from heed.interventions import force, force_row
+from heed.interventions.forcing import named_words
 from heed.serve.application import create_app
 from heed.serve.models import ServedModel
 from heed.serve.settings import ServeSettings
@@ -202,6 +204,97 @@ def test_touch_on_a_phone(browser: Browser, server: Server) -> None:
     assert browser.run(f"Math.min(...{small}.filter(e => e.checkVisibility()).map(e => e.offsetHeight))") >= 30
     browser.tap("#clear")
     browser.wait("document.querySelector('#inside').hidden && !document.querySelector('#text').value")
+
+
+def forced(models: list[ServedModel], query: int, key: int, layer: int | None = None) -> str:
+    """Return the translation by the first model with a piece of its translation forced, with the rest of its word."""
+    translator = models[0].translator
+    (before,) = translator.attend(TEXT)
+    words = [named_words(before.target, before.tgt_pieces), named_words(TEXT, before.src_pieces)]
+    rows, keys = (
+        next(pieces for pieces in own.values() if at in pieces) for own, at in zip(words, (query, key), strict=True)
+    )
+    return force(translator, TEXT, force_row("cross", rows, keys, layer=layer))[1].target
+
+
+CHANGES = "document.querySelectorAll('.changes button').length"
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_a_row_is_forced_by_mouse_and_keyboard(
+    browser: Browser, server: Server, models: list[ServedModel], width: int
+) -> None:
+    browser.open(server.url, width=width, dark=width == PHONE)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser)
+    plain = shown(browser)
+    cells = browser.run("document.querySelectorAll('.keys .word').length")
+    ways = {
+        "clicks": lambda: (browser.click(".queries .word", 0), browser.click(".keys .word", 2)),
+        "drag": lambda: browser.drag((".queries .word", 0), (".keys .word", 2)),
+        "cell": lambda: browser.click(".map .cell", 2),
+        "keys": lambda: [browser.run("document.querySelector('.queries .word').focus()"), *map(browser.press, keys)],
+    }
+    upright = browser.run("Boolean(document.querySelector('.upright'))")
+    keys = ["ArrowLeft" if upright else "ArrowUp", "Home", *["ArrowDown" if upright else "ArrowRight"] * 2, "Enter"]
+    for way, act in ways.items():
+        act()
+        browser.wait(f"{CHANGES} === 1")
+        assert shown(browser) == forced(models, 0, 2), way
+        assert browser.run("document.querySelector('.system .target').textContent") == shown(browser)
+        assert plain in browser.run("document.querySelector('.before').textContent")
+        assert browser.run("document.querySelector('.is-forced').textContent") == "with forced attention"
+        assert browser.run(f"view.systems[0].weights.slice(0, {cells})[2]") > 0
+        assert browser.run("document.querySelector('.queries .word').classList.contains('forced')")
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        if way == "keys":
+            assert browser.run("document.activeElement === document.querySelectorAll('.keys .word')[2]")
+            browser.press("Enter")  # the same once more takes it back
+        else:
+            browser.click(".changes button")
+        browser.wait(f"{CHANGES} === 0")
+        assert shown(browser) == plain
+        browser.press("Escape")
+    browser.click(".scope label", 1)
+    layer = int(browser.run("document.querySelectorAll('.scope label')[1].textContent").split()[-1]) - 1
+    browser.click(".map .cell", 2)
+    browser.wait(f"{CHANGES} === 1")
+    assert shown(browser) == forced(models, 0, 2, layer)
+    browser.run("document.querySelector('#text').focus()")
+    browser.type(" a")
+    browser.wait(f"{CHANGES} === 0 && document.querySelector('.system .keys').textContent.includes('a')")
+
+
+def test_a_row_is_forced_by_touch(browser: Browser, server: Server, models: list[ServedModel]) -> None:
+    browser.open(server.url, width=PHONE, height=844, touch=True)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser)
+    browser.tap(".queries .word", 0)
+    browser.tap(".keys .word", 2)
+    browser.wait(f"{CHANGES} === 1")
+    assert shown(browser) == forced(models, 0, 2)
+    assert browser.run("document.querySelector('.changes button').offsetHeight") >= 30
+    browser.tap(".changes button")
+    browser.wait(f"{CHANGES} === 0")
+
+
+def test_a_server_that_fails_to_force_leaves_all_as_it_was(
+    browser: Browser, server: Server, models: list[ServedModel]
+) -> None:
+    browser.open(server.url, width=DESKTOP)
+    browser.wait("document.querySelector('#target').value === 'de'")
+    translate(browser)
+    plain = shown(browser)
+    server.failure = 429
+    browser.click(".map .cell", 2)
+    browser.wait("document.querySelector('#message-text').textContent === 'The server is busy.'")
+    assert (shown(browser), browser.run(CHANGES)) == (plain, 0)
+    server.failure = None
+    browser.wait(f"{CHANGES} === 1 && document.querySelector('#message').hidden")  # it is asked again
+    assert shown(browser) == forced(models, 0, 2)
+    browser.click("#kinds label", 2)
+    browser.click(".map .cell", 1)  # the first query, and a key that comes later
+    browser.wait("document.querySelector('.status').textContent.includes('comes later')")
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
