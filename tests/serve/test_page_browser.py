@@ -236,7 +236,13 @@ def test_a_row_is_forced_by_mouse_and_keyboard(
         "keys": lambda: [browser.run("document.querySelector('.queries .word').focus()"), *map(browser.press, keys)],
     }
     upright = browser.run("Boolean(document.querySelector('.upright'))")
-    keys = ["ArrowLeft" if upright else "ArrowUp", "Home", *["ArrowDown" if upright else "ArrowRight"] * 2, "Enter"]
+    keys = [
+        "Enter",
+        "ArrowLeft" if upright else "ArrowUp",
+        "Home",
+        *["ArrowDown" if upright else "ArrowRight"] * 2,
+        "Enter",
+    ]
     for way, act in ways.items():
         act()
         browser.wait(f"{CHANGES} === 1")

@@ -14,7 +14,7 @@ class ForcibleSystem extends System {
 
   /* Force a query to attend to a key, in the heads that the reader has chosen. */
   force(query, key) {
-    const [layer, head] = this.heads[view.kind], scope = +this.scope.querySelector(":checked").value;
+    const [layer, head] = this.chosen, scope = +this.scope.querySelector(":checked").value;
     const [from, to] = [["rows", query], ["columns", key]].map(([side, index]) => view.wordOf(this, side, index));
     const say = (side, index, text) => { this.status.textContent = `“${isolate(this.maps[side][index].label)}” ${text}`; };
     if (!from || !to) { say(from ? "columns" : "rows", from ? key : query, "is no word that can be forced."); return; }
@@ -73,6 +73,7 @@ class ForcibleSystem extends System {
   }
 
   choose(layer, head) {
+    this.chosen = [layer, head];
     super.choose(layer, head);
     const { L, H } = this.maps, chosen = this.scope.querySelector(":checked")?.value ?? "0";
     const names = ["all heads", `layer ${layer + 1}`, ...head < H ? [`layer ${layer + 1}, head ${head + 1}`] : []];
@@ -84,7 +85,7 @@ class ForcibleSystem extends System {
 
   highlight() {
     super.highlight();
-    const at = this.pinned?.side === "rows" ? this.pinned.index : null, [layer, head] = this.heads[view.kind], { rows, H } = this.maps;
+    const at = this.pinned?.side === "rows" ? this.pinned.index : null, [layer, head] = this.chosen, { rows, H } = this.maps;
     const forced = this.rows.filter(row => row.kind === view.kind), at_row = forced.findLast(row => row.queries.includes(at));
     this.stage.classList.toggle("pinned", at !== null);
     this.words.rows.forEach((word, q) => word.classList.toggle("forced", forced.some(row => row.queries.includes(q)
