@@ -23,7 +23,6 @@ from heed.symbols import BOS, EOS
 from heed.synthetic import ContrastivePair
 
 Place = tuple[AttentionKind, int | None, int | None]
-"""A kind of attention, layer and head of a `PatchedHead`."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +103,13 @@ def patch(translator: Translator, contrasts: Sequence[ContrastivePair]) -> Patch
     heads = []
     for place, log_p in zip(places, patched, strict=True):
         values = np.hstack((np.diff(log_p - own), difference)).reshape(-1, 2, 2).sum(1)  # of both twins
-        interval = bootstrap_interval(values, _restored)
-        heads.append(PatchedHead(*place, float(_restored(values.sum(0))), interval, np.exp(log_p[:, 1])))
+        restored, whole = values.sum(0)
+        interval = bootstrap_interval(values, lambda sums: sums[:, 0] / sums[:, 1])
+        heads.append(PatchedHead(*place, float(restored / whole), interval, np.exp(log_p[:, 1])))
     best = max((head for head in heads if head.head is not None), key=lambda head: head.restored)
     middle = int(best.probability.argsort()[len(used) // 2])
     attended = translator.attend([used[middle].src, used[middle ^ 1].src], [used[middle].good, used[middle ^ 1].good])
     return Patching(used, np.exp(own[:, 1]), np.exp(other[:, 1]), heads, best, middle, attended)
-
-
-def _restored(sums: Float[np.ndarray, "*R 2"]) -> Floats:
-    restored: Floats = sums[..., 0] / sums[..., 1]
-    return restored
 
 
 def _log_probs(model: Seq2Seq, rows: Sequence[Sequence[list[int]]], places: Sequence[Place]) -> Iterator[Floats]:

@@ -83,6 +83,7 @@ class AttendResponse(BaseModel):
         dict[Side, dict[str, list[int]]],
         Field(description="The words that can be forced, such as `es#2`, the second `es`, and their subwords."),
     ]
+    force: Annotated[Sequence[ForcedRow], Field(description="The forced rows of the request.")]
     translation: str
     layers: list[Layer]
     best: Annotated[
@@ -115,6 +116,7 @@ async def translate_and_attend(service: Service, body: AttendRequest) -> AttendR
             "source": named_words(pair.source, pair.src_pieces),
             "target": named_words(pair.target, pair.tgt_pieces),
         },
+        force=body.force,
         translation=pair.target,
         layers=[
             Layer(name=f"layer {number}", kind=maps.kind, heads=heads.astype(float).round(DIGITS).tolist())
