@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from docs import commands, drawings, explainer, figures, options
+from docs import cells, commands, drawings, explainer, figures, options
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder of the repository."""
@@ -22,6 +22,8 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "commands": lambda _: commands.markdown(),
     "claims": lambda _: figures.claims(),
     "diagnoses": lambda _: figures.diagnoses(),
+    "definition": cells.definition,
+    "cell": cells.cell,
 }
 """Functions from the argument of a generated part to its content. These parts are paragraphs; ``value`` is inline."""
 
