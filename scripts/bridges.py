@@ -91,8 +91,8 @@ def heat_map(
     """Draw a matrix with names of its rows and columns, and optionally a text in each cell."""
     values = np.asarray(values)
     image = ax.imshow(values, aspect="auto", **options)
-    ax.set_yticks(range(len(rows)), map(piece_label, rows), parse_math=False)
-    ax.set_xticks(range(len(columns)), map(piece_label, columns), rotation=90 * (len(columns) > 5), parse_math=False)
+    ax.set_yticks(range(len(rows)), rows, parse_math=False)
+    ax.set_xticks(range(len(columns)), columns, rotation=90 * (len(columns) > 5), parse_math=False)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     for place, text in np.ndenumerate([] if texts is None else texts):
         is_dark = sum(image.cmap(image.norm(values[place]))[:3]) < 1.5
@@ -126,7 +126,8 @@ def transformer_lens(example: Example) -> Any:
     probabilities = lens.softmax(-1).gather(-1, best[-1:, :, None].expand(len(lens), -1, -1))[..., 0]
     pieces = [[piece_label(piece) for piece in example.model.tokenizer.tgt_pieces(row)] for row in best.tolist()]
     figure, ax = plt.subplots(figsize=(11, 3.2), layout="constrained")
-    heat_map(ax, probabilities, names, example.pairs[0].read_pieces, pieces, cmap="Blues", vmin=0, vmax=1)
+    columns = [piece_label(piece) for piece in example.pairs[0].read_pieces]
+    heat_map(ax, probabilities, names, columns, pieces, cmap="Blues", vmin=0, vmax=1)
     return figure
 
 
@@ -217,7 +218,8 @@ def inseq(example: Example) -> Any:
 
     figure, ax = plt.subplots(figsize=(6, 4.6), layout="constrained")
     limit = float(by_piece.abs().max())
-    heat_map(ax, by_piece.T, pair.tgt_pieces, pair.src_pieces, cmap="RdBu", vmin=-limit, vmax=limit)
+    rows, columns = ([piece_label(piece) for piece in pieces] for pieces in (pair.tgt_pieces, pair.src_pieces))
+    heat_map(ax, by_piece.T, rows, columns, cmap="RdBu", vmin=-limit, vmax=limit)
     return figure
 
 
