@@ -1,4 +1,4 @@
-"""Test twelve claims that courses make about attention on the built-in corpus.
+"""Test fourteen claims that courses make about attention on the built-in corpus.
 
     python scripts/experiments                    all claims
     python scripts/experiments order scaling      some of them

@@ -14,7 +14,7 @@ from heed.errors import HeedError
 from heed.evaluation.significance import bootstrap_interval
 from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.inference.translator import Translator
-from heed.synthetic import split_punctuation
+from heed.synthetic import ContrastivePair, split_punctuation
 
 Floats = npt.NDArray[np.float64]
 Part = Literal["encoder", "decoder"]
@@ -76,16 +76,17 @@ def validation_cases(run: TrainedModel) -> list[PronounCase]:
     """Return the cases of a run's validation set."""
     columns = run.lines("valid", "src"), run.lines("valid", "ref"), run.meta("valid")
     cases = (PronounCase(src, tgt, meta["antecedent"]) for src, tgt, meta in zip(*columns, strict=True))
-    return list(filter(_has_it, cases))
+    return list(filter(has_it, cases))
 
 
 def challenge_cases(seed: int) -> list[PronounCase]:
     """Return the cases of the challenge set, in pairs of twins. ``seed`` is the seed of the corpus."""
     cases = (PronounCase(one.src, one.good, one.antecedent or {}) for one in contrasts(seed=seed))
-    return list(filter(_has_it, cases))
+    return list(filter(has_it, cases))
 
 
-def _has_it(case: PronounCase) -> bool:
+def has_it(case: PronounCase | ContrastivePair) -> bool:
+    """Return whether the antecedent of an "it" is annotated."""
     return bool(case.antecedent) and split_punctuation(case.src)[case.antecedent["pronoun"]].lower() == "it"
 
 
