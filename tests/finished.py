@@ -15,7 +15,7 @@ OPTIONS = [
     "data.train=60", "data.valid=20", "data.test=8", "data.long=6", "model=rnn", "model.d_embedding=16",
     "model.d_model=16", "trainer=cpu", "trainer.max_steps=4", "trainer.validate_every=2", "trainer.log_every=2",
     "logger=[csv,wandb]", "callbacks.sample_translations.sentences=3", "callbacks.attention_maps.sentences=1",
-    "callbacks.alignment_error_rate.sentences=6", "search=greedy", "weights=last", "name=finished",
+    "callbacks.attention_heads.sentences=6", "search=greedy", "weights=last", "name=finished",
     "metrics=[ter,chrf++,perplexity]",
 ]  # fmt: skip
 

@@ -189,7 +189,7 @@ def _train(folder: Path, arguments: argparse.Namespace) -> Path:
     settings = [
         *data, "model=transformer", "model.d_model=256", "model.d_ff=1024", "logger=none", "test=false", "trainer=cpu",
         f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.max_epochs=null",
-        "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null", f"cache_dir={folder}/cache",
+        "callbacks.attention_maps=null", "callbacks.attention_heads=null", f"cache_dir={folder}/cache",
     ]  # fmt: skip
     print(f"decode: training a model for {steps} steps", flush=True)
     in_new_process(_train_in_process, settings, folder / "run")

@@ -51,7 +51,7 @@ class Training:
     def __init__(self, overrides: Sequence[str], folder: Path) -> None:
         settings = [
             "name=bench", "logger=none", "trainer.accelerator=cpu", "trainer.max_epochs=null", *overrides,
-            "trainer.validate_every=1000000", "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null",
+            "trainer.validate_every=1000000", "callbacks.attention_maps=null", "callbacks.attention_heads=null",
             "test=false",
         ]  # fmt: skip
         self.trainer, self.module, self.data = assemble(*dry_run(compose(settings, folder=folder)), folder)

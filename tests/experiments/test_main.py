@@ -20,7 +20,7 @@ TINY = (
     "data=synthetic", "data.train=400", "data.valid=60", "data.test=60", "data.long=20", "trainer=cpu",
     "search=greedy", "search.max_length_factor=0.5", "search.max_length_extra=5", "logger=none",
     "callbacks.attention_maps=null",
-    "callbacks.alignment_error_rate=null", "trainer.keep_best=1", "trainer.log_every=1", "tokenizer.vocab_size=500",
+    "callbacks.attention_heads=null", "trainer.keep_best=1", "trainer.log_every=1", "tokenizer.vocab_size=500",
 )  # fmt: skip
 SMALLER = {
     "transformer": ("model.d_model=8", "model.d_ff=8", "model.encoder_layers=1", "model.decoder_layers=1"),

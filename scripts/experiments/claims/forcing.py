@@ -86,9 +86,7 @@ def experiment(runs: Runs) -> Finding:
         others = [100 * share for share in shares[name]]
         mark = Mark(100 * flipped / total, (100 * low, 100 * high), side_class(0), f"{flipped / total:.1%}", others)
         rows.append(Row(name, [mark]))
-    held = all(
-        wilson(by[WRONG], right)[0] > 0.5 and by[WRONG] > max(by[UNIFORM], by[RIGHT]) for right, by in counts
-    )
+    held = all(wilson(by[WRONG], right)[0] > 0.5 and by[WRONG] > max(by[UNIFORM], by[RIGHT]) for right, by in counts)
     means = {name: float(np.mean(of)) for name, of in shares.items()}
     return Finding(
         held=held,

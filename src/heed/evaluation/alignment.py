@@ -3,6 +3,7 @@
 Arrays over a sentence pair are "… T S": target words, source words. Links are (source, target) positions from 0.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from heed.errors import HeedError, argument
 from heed.evaluation.significance import Floats
-from heed.evaluation.words import AttentionMap, pool, word_shares
+from heed.evaluation.words import AttentionMap, WordShares, pool, word_shares
 
 Alignment = npt.NDArray[np.bool_]
 """True where two words are linked, "… T S"."""
@@ -159,6 +160,21 @@ def to_gold(alignment: Alignment) -> Gold:
     """Return the links of an alignment "T S", all of them sure."""
     links = frozenset((int(src), int(tgt)) for tgt, src in np.argwhere(alignment))
     return Gold(sure=links, possible=links)
+
+
+def annotated_gold(meta: str) -> Gold:
+    """Return the links in the annotation of a sentence pair of the built-in corpus, all of them sure."""
+    links = frozenset((src, tgt) for src, tgt in json.loads(meta)["alignment"])
+    return Gold(sure=links, possible=links)
+
+
+def link_pieces(gold: Gold, src: WordShares, tgt: WordShares) -> Alignment:
+    """Return where pieces belong to linked words, "T S". ``src`` "S I" and ``tgt`` "T J" are `word_shares`."""
+    links = np.zeros((tgt.shape[1], src.shape[1]), dtype=np.bool_)
+    for i, j in gold.possible:
+        links[j, i] = True
+    linked: Alignment = (tgt > 0) @ links @ (src > 0).T
+    return linked
 
 
 def parse_pharaoh(

@@ -18,7 +18,7 @@ from heed.runs.config import config_hash
 from heed.runs.folder import RunFolder
 from heed.runs.model_card import CardSplit, write_model_card
 from heed.runs.results import build_results, scores_by_split, write_results
-from heed.training.callbacks.alignment_error_rate import AlignmentErrorRate
+from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from heed.training.callbacks.checkpoints import Checkpoints
 from heed.training.callbacks.corpora import CountCorpora
 from heed.training.callbacks.metrics import MetricsLogger
@@ -41,7 +41,7 @@ def write_run(
     data, config, model, tokenizer = module.data, run.config, module.model, module.tokenizer
     corpus = data.corpus
     metrics = next(callback for callback in trainer.callbacks if isinstance(callback, MetricsLogger))
-    alignment = next((c.results for c in trainer.callbacks if isinstance(c, AlignmentErrorRate)), None)
+    alignment = next((c.results for c in trainer.callbacks if isinstance(c, MeasureAttentionHeads)), None)
     corpora = next((c.results() for c in trainer.callbacks if isinstance(c, CountCorpora)), None)
     checkpoints: Checkpoints = trainer.checkpoint_callback
     used_steps = [checkpoint_step(path) for path in _choose_checkpoints(config["weights"], checkpoints)]

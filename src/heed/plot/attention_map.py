@@ -29,6 +29,8 @@ MARGIN, GAP = 18, 14
 TICKS = (0.0, 0.1, 0.25, 0.5, 1.0)
 """Labels of the colour scale."""
 NOTE = TextStyle(11, SOFT_INK)
+GOLD = "gold alignment"
+"""What outlined cells are."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class MapSet:
     """The pieces of the queries."""
     columns: Sequence[str]
     """The pieces of the keys."""
+    gold: npt.NDArray[np.bool_] | None = None
+    """Where a gold alignment links the pieces, "Q K": these cells are outlined. None: unknown."""
 
 
 def piece_label(piece: str) -> str:
@@ -71,7 +75,7 @@ def most_informative_head(weights: Weights) -> tuple[int, int]:
 def draw_map(maps: MapSet, layer: int, head: int, *, heading: Sequence[str]) -> Canvas:
     """Draw one map at full size; ``layer`` and ``head`` count from 0, ``heading`` is a list of lines."""
     panel = f"layer {layer + 1}, head {head + 1}", maps.weights[layer, head]
-    grid = _Grid(*TITLES[maps.kind], [[panel]], maps.rows, maps.columns)
+    grid = _Grid(*TITLES[maps.kind], [[panel]], maps.rows, maps.columns, maps.gold)
     return _draw([grid], heading, cell=LARGEST_CELL, scale=2)
 
 
@@ -86,6 +90,7 @@ def draw_overview(sets: Sequence[MapSet], *, heading: Sequence[str]) -> Canvas:
             ],
             maps.rows,
             maps.columns,
+            maps.gold,
         )
         for maps in sets
     ]
@@ -106,7 +111,7 @@ def draw_filmstrip(
     per_row = max(1, MAX_GRID_WIDTH // (FILMSTRIP_CELL * max(len(maps.columns), 6)))
     rows = [panels[start : start + per_row] for start in range(0, len(panels), per_row)]
     title, axes = TITLES[maps.kind]
-    grid = _Grid(f"{title}, layer {layer + 1}, head {head + 1}", axes, rows, maps.rows, maps.columns)
+    grid = _Grid(f"{title}, layer {layer + 1}, head {head + 1}", axes, rows, maps.rows, maps.columns, maps.gold)
     return _draw([grid], heading, cell=FILMSTRIP_CELL, scale=1)
 
 
@@ -121,6 +126,8 @@ class _Grid:
     """The title and weights of each."""
     rows: Sequence[str]
     columns: Sequence[str]
+    gold: npt.NDArray[np.bool_] | None
+    """The cells that are outlined."""
 
 
 def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: int) -> Canvas:
@@ -141,7 +148,7 @@ def _draw(grids: Sequence[_Grid], heading: Sequence[str], *, cell: int, scale: i
             canvas.bottom += 20
     for grid in grids:
         _add_grid(canvas, grid, left, cell, label_style)
-    _add_colour_scale(canvas, left)
+    _add_legend(canvas, left, outlines=any(grid.gold is not None for grid in grids))
     return canvas
 
 
@@ -156,6 +163,8 @@ def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: 
             x = left + number * _panel_pitch(grid, cell)
             canvas.add_text(x, top - labels_height - 8, title, NOTE)
             canvas.add_tiles(x, top, shade(weights), size=cell)
+            for row, column in [] if grid.gold is None else np.argwhere(grid.gold).tolist():
+                canvas.add_frame(x + cell * column, top + cell * row, cell - 1)
             for column, piece in enumerate(grid.columns if labels_height else ()):
                 canvas.add_text(x + cell * (column + 0.5), top - 4, piece_label(piece), label_style, vertical=True)
         for row, piece in enumerate(grid.rows):
@@ -164,13 +173,17 @@ def _add_grid(canvas: Canvas, grid: _Grid, left: float, cell: int, label_style: 
         labels_height = 0  # only the top row of panels has column labels
 
 
-def _add_colour_scale(canvas: Canvas, left: float) -> None:
+def _add_legend(canvas: Canvas, left: float, *, outlines: bool) -> None:
     length = 200
     canvas.add_tiles(left, canvas.bottom + 26, shade(np.linspace(0, 1, length)[None] ** 2).repeat(10, 0))
     canvas.add_text(left + length + 12, canvas.bottom + 31, "attention weight", NOTE)
     for tick in TICKS:
         canvas.add_text(left + length * math.sqrt(tick), canvas.bottom + 46, f"{tick:g}", NOTE, anchor="m")
     canvas.bottom += 52 + MARGIN
+    if outlines:
+        canvas.add_frame(left, canvas.bottom, SMALLEST_CELL)
+        canvas.add_text(left + SMALLEST_CELL + 8, canvas.bottom + 6, GOLD, NOTE)
+        canvas.bottom += 12 + MARGIN
 
 
 def _panel_pitch(grid: _Grid, cell: int) -> int:

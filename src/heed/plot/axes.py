@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from heed.errors import HeedError
-from heed.plot.attention_map import TITLES, MapSet, most_informative_head, piece_label
+from heed.plot.attention_map import GOLD, TITLES, MapSet, most_informative_head, piece_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ def attention(
     kind: str = "cross",
     layer: int | None = None,
     head: int | None = None,
+    gold: npt.NDArray[np.bool_] | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw one attention map, with the pieces beside it.
@@ -33,10 +34,12 @@ def attention(
     Args:
         kind: "cross", "encoder_self" or "decoder_self".
         layer, head: indices of the arrays, -1 is the last; None: those of the most informative head.
+        gold: where a gold alignment links the pieces, rows by columns; these cells are outlined. See
+            `heed.evaluation.alignment.link_pieces`.
         ax: the axes to draw on; None: those of a new figure.
 
     Raises:
-        HeedError: the model has no attention of this kind, layer or head.
+        HeedError: the model has no attention of this kind, layer or head, or ``gold`` has another shape.
     """
     by_kind = {maps.kind: maps for maps in pair.map_sets}
     if kind not in by_kind:
@@ -47,11 +50,19 @@ def attention(
     layers, heads = maps.weights.shape[:2]
     if not (-layers <= layer < layers and -heads <= head < heads):
         raise HeedError(f"layer={layer}, head={head}: this model has {layers} layers and {heads} heads, from 0.")
+    gold = maps.gold if gold is None else np.asarray(gold)
+    if gold is not None and gold.shape != (shape := maps.weights.shape[2:]):
+        raise HeedError(f"gold of shape {gold.shape} must have that of the map, {shape}: target by source pieces.")
     from matplotlib.colors import PowerNorm
+    from matplotlib.patches import Rectangle
 
     ax = ax or _new_axes()
     # The square root makes small weights visible.
     ax.imshow(maps.weights[layer, head], cmap="Blues", norm=PowerNorm(0.5, 0, 1))
+    for row, column in [] if gold is None else np.argwhere(gold).tolist():
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="C1", linewidth=1.5))
+    if gold is not None:
+        ax.set_xlabel(f"outlined: {GOLD}")
     ax.set_xticks(range(len(maps.columns)), map(piece_label, maps.columns), rotation=90, parse_math=False)
     ax.set_yticks(range(len(maps.rows)), map(piece_label, maps.rows), parse_math=False)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 """Palette indices, "height width"."""
 
-FULL, INK, SOFT_INK, WHITE = 199, 200, 218, 255
-"""Palette indices: 0 to `FULL` are weights from light to dark blue, `INK` to `WHITE` are greys from the colour of text
-to white, so that antialiased text needs no other colours."""
+FULL, FRAME, INK, SOFT_INK, WHITE = 198, 199, 200, 218, 255
+"""Palette indices: 0 to `FULL` are weights from light to dark blue, `FRAME` is the orange of outlines, `INK` to `WHITE`
+are greys from the colour of text to white, so that antialiased text needs no other colours."""
 POINTS = 72
 """Points per inch: a pixel of a canvas is a point in SVG and PDF files."""
 X_HEIGHT = 0.36
@@ -70,13 +70,14 @@ class TextStyle:
 
 
 class Canvas:
-    """Texts and tiles at positions in pixels from the top left, rendered at once with a scale factor."""
+    """Texts, tiles and outlines at positions in pixels from the top left, rendered at once with a scale factor."""
 
     def __init__(self, width: int, *, bottom: float, scale: int) -> None:
         """Create an empty canvas of this width; callers increase ``bottom``, its height, as they add things."""
         self.width, self.bottom, self.scale = width, bottom, scale
         self._texts: list[tuple[float, float, str, TextStyle, str, bool]] = []
         self._tiles: list[tuple[float, float, Pixels, int]] = []
+        self._frames: list[tuple[float, float, int]] = []
 
     def add_text(
         self, x: float, y: float, text: str, style: TextStyle, *, anchor: str = "l", vertical: bool = False
@@ -102,6 +103,10 @@ class Canvas:
         """
         self._tiles.append((x, y, colours, size))
 
+    def add_frame(self, x: float, y: float, size: int) -> None:
+        """Outline the square of ``size`` pixels with its top left corner at (x, y)."""
+        self._frames.append((x, y, size))
+
     def render(self) -> "Image":
         """Return everything as a palette image."""
         from PIL import Image, ImageDraw
@@ -114,6 +119,9 @@ class Canvas:
                 tiles[size - 1 :: size] = tiles[:, size - 1 :: size] = WHITE
             image.paste(Image.fromarray(tiles.repeat(scale, 0).repeat(scale, 1)), (round(x * scale), round(y * scale)))
         draw = ImageDraw.Draw(image)
+        for x, y, size in self._frames:
+            box = [round(edge * scale) for edge in (x - 1, y - 1, x + size, y + size)]
+            draw.rectangle(box, outline=FRAME, width=2 * scale)
         for left, middle, text, style, anchor, vertical in self._texts:
             x, y, font = left * scale, middle * scale, style.font(text, scale)
             if not vertical:
@@ -131,6 +139,7 @@ class Canvas:
         """Return everything as a matplotlib figure, whose text and tiles stay shapes in SVG and PDF files."""
         from matplotlib.colors import ListedColormap
         from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
 
         width, height = self.width, math.ceil(self.bottom)
         colours = np.frombuffer(_palette(), dtype=np.uint8).reshape(-1, 3) / 255
@@ -145,6 +154,10 @@ class Canvas:
                 axes.imshow(tiles, aspect="auto", interpolation="none", **shades)
             else:
                 axes.pcolormesh(tiles[::-1], edgecolors="white", linewidth=1, **shades)
+        for x, y, size in self._frames:
+            box = (x / width, 1 - (y + size) / height)
+            shape = Rectangle(box, size / width, size / height, fill=False, linewidth=2, edgecolor=colours[FRAME])
+            figure.add_artist(shape)
         for left, middle, text, style, anchor, vertical in self._texts:
             x, y = (left + X_HEIGHT * style.size, middle) if vertical else (left, middle + X_HEIGHT * style.size)
             figure.text(
@@ -195,8 +208,9 @@ def _palette() -> bytes:
     from matplotlib import colormaps
 
     blues = colormaps["Blues"](np.linspace(0.04, 1, FULL + 1), bytes=True)[:, :3]
+    frame = np.array([(217, 95, 2)], dtype=np.uint8)
     greys = np.linspace((27, 33, 48), (255, 255, 255), WHITE - INK + 1)
-    return bytes(np.concatenate([blues, greys.round().astype(np.uint8)]).tobytes())
+    return bytes(np.concatenate([blues, frame, greys.round().astype(np.uint8)]).tobytes())
 
 
 @cache

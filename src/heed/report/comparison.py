@@ -25,7 +25,7 @@ from heed.evaluation.scores import Metric
 from heed.evaluation.significance import METRICS, wilson
 from heed.evaluation.symptoms import SYMPTOMS
 from heed.files import replacing
-from heed.report.curves import explained_damage, read_clock, read_curve
+from heed.report.curves import explained_damage, head_charts, read_clock, read_curve
 from heed.report.figures import Mark, Row, dot_plot, heat_map, legend, table
 from heed.report.pages import render_template, side_class
 from heed.runs.checkpoints import METRICS as TRAINING_METRICS
@@ -132,7 +132,10 @@ def comparison_page(comparison: Comparison, evidence: Evidence) -> str:
         differences={metric: _difference_figure(tested, metric) for metric in METRICS if tested},
         paired_tests=_paired_tests(comparison.pairs),
         score_table=table(head, scores, name="Scores of the systems"),
-        charts=_learning_curves(comparison),
+        data={
+            "charts": _learning_curves(comparison),
+            "heads": head_charts([(n % 6, Path(run)) for n, side in enumerate(comparison.sides) for run in side.runs]),
+        },
         bucketings=[(bucketing, _bucketing_figure(bucketing)) for bucketing in comparison.bucketings],
         min_bucket=MIN_BUCKET_SENTENCES,
         challenge=_challenge(evidence),

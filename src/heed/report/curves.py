@@ -10,9 +10,15 @@ from typing import Any
 from jinja2 import UndefinedError
 
 from heed.errors import HeedError
+from heed.plot.attention_map import TITLES
+from heed.runs.records import ATTENTION, HEADS, read_csv
 
 BUCKETS = 500
 """A longer curve is cut into this many parts. The smallest and the largest value of each are drawn."""
+HEAD_POINTS = 60
+"""Validations in a curve of a head: its panel is small."""
+MEASURES = {"entropy": "entropy", "aer": "alignment error rate"}
+"""Columns of ``attention/heads.csv`` and what they are."""
 
 Rows = Sequence[Mapping[str, str]]
 """Rows of ``metrics.csv`` or ``speed.csv``."""
@@ -42,6 +48,38 @@ def read_curve(rows: Rows, column: str) -> Curve:
         extremes = {choose(part, key=itemgetter(1)) for part in parts for choose in (min, max)}
         points = sorted({points[0], points[-1], *extremes})
     return [step for step, _ in points], [float(f"{value:.5g}") for _, value in points]
+
+
+def head_charts(runs: Sequence[tuple[int, Path]]) -> list[dict[str, Any]]:
+    """Return small multiples, which ``heads.js`` draws: a chart for each kind of attention and measure.
+
+    A chart has a panel for each head, and a panel has a curve for each run.
+
+    Args:
+        runs: the number of the colour and the folder of each run. Its ``attention/heads.csv`` may be missing.
+    """
+    charts: dict[tuple[str, str], dict[tuple[int, int], list[dict[str, Any]]]] = {}
+    for side, run in runs:
+        with explained_damage(run):
+            heads: dict[tuple[str, int, int], list[dict[str, str]]] = {}
+            for row in read_csv(run / ATTENTION / HEADS):
+                heads.setdefault((row["attention"], int(row["layer"]), int(row["head"])), []).append(row)
+            for (kind, *place), rows in heads.items():
+                for measure in MEASURES:
+                    steps, values = read_curve(thin(rows, HEAD_POINTS), measure)
+                    curve = {"side": side, "steps": steps, "values": values}
+                    panels = charts.setdefault((kind, measure), {}) if steps else {}
+                    panels.setdefault((place[0], place[1]), []).append(curve)
+    return [
+        {
+            "title": title,
+            "unit": unit,
+            "panels": [{"layer": layer, "head": head, "curves": of} for (layer, head), of in sorted(panels.items())],
+        }
+        for kind, (title, _) in TITLES.items()
+        for measure, unit in MEASURES.items()
+        if (panels := charts.get((kind, measure)))
+    ]
 
 
 def read_clock(speed: Rows) -> list[list[float]]:

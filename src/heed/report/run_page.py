@@ -14,7 +14,7 @@ from heed import __version__
 from heed.errors import HeedError
 from heed.files import replacing
 from heed.plot.attention_map import most_informative_head, piece_label
-from heed.report.curves import Curve, Rows, explained_damage, read_clock, read_curve, thin
+from heed.report.curves import Curve, Rows, explained_damage, head_charts, read_clock, read_curve, thin
 from heed.report.pages import render_template
 from heed.runs.checkpoints import METRICS, checkpoint_step, latest_checkpoint
 from heed.runs.config import find_config, read_overrides
@@ -60,6 +60,7 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             "selected": results.get("selected_step"),
             "samples": samples,
             "maps": _maps(run / ATTENTION),
+            "heads": head_charts([(0, run)]),
         }
         return render_template(
             "run.html.j2",
@@ -68,7 +69,10 @@ def render_report(run: Path, *, is_running: bool | None = None) -> str:
             config=config or {},
             state=state,
             reason=reason,
-            files=[path.relative_to(run).as_posix() for path in [*run.iterdir(), *run.glob("model/*")]],
+            files=[
+                path.relative_to(run).as_posix()
+                for path in [*run.iterdir(), *run.glob("model/*"), *run.glob(f"{ATTENTION}/*")]
+            ],
             resume=_resume_command(run) if checkpoint and state in ("interrupted", "failed") else "",
             step=max([0, *(int(row["step"]) for row in rows), checkpoint_step(checkpoint) if checkpoint else 0]),
             validations=[row for row in rows if row["valid_loss"]],

@@ -15,8 +15,9 @@ SPEED = "speed.csv"
 """What depends on the clock, and is therefore not in ``metrics.csv``; and the tokens so far."""
 SAMPLES = "samples.jsonl"
 DIAGNOSES = "diagnoses.jsonl"
-ATTENTION, ARRAYS, PIECES = "attention", "maps.npz", "pieces.json"
-"""The folder of the attention maps; the weights in its folder of a step; the sentences that they belong to."""
+ATTENTION, HEADS, ARRAYS, PIECES = "attention", "heads.csv", "maps.npz", "pieces.json"
+"""The folder of the attention maps; in it what each head does at each validation; the weights in its folder of a step;
+the sentences that they belong to."""
 
 MAX_KEPT = 100
 """Validations whose samples and attention maps are kept."""

@@ -89,7 +89,7 @@ def test_a_callback_of_the_user(command: Callable[..., tuple[int, str]], tmp_pat
 @pytest.mark.full
 @pytest.mark.parametrize("off", ["null", pytest.param("{sentences: 0}", marks=pytest.mark.full)])
 def test_callbacks_that_are_off_write_nothing(run: Callable[..., Path], off: str) -> None:
-    names = ("attention_maps", "sample_translations", "alignment_error_rate")
+    names = ("attention_maps", "sample_translations", "attention_heads")
     settings = [f"callbacks.{name}{'=null' if off == 'null' else '.sentences=0'}" for name in names]
     folder = run("off", *TINY, *settings, "callbacks.early_stopping.patience=null")
     assert not (folder / "attention").exists()

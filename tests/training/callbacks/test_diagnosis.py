@@ -13,7 +13,7 @@ from tests.finished import FinishedRun
 
 TINY = ["data.train=60", "data.valid=10", "data.test=6", "data.long=4", "model=rnn", "model.d_embedding=8",
         "model.d_model=8", "trainer=cpu", "batching.batch_tokens=200", "trainer.validate_every=2", "search=greedy",
-        "callbacks.attention_maps=null", "callbacks.alignment_error_rate=null", "test=false"]  # fmt: skip
+        "callbacks.attention_maps=null", "callbacks.attention_heads=null", "test=false"]  # fmt: skip
 
 
 def diagnoses(folder: Path) -> list[dict[str, Any]]:

@@ -209,9 +209,9 @@ function lineChart({ title, curves, x, wide, reference, height = 210 }) {
   };
 }
 
-/* A heat map of `weights`, bytes in the order of rows and columns. */
+/* A heat map of `weights`, bytes in the order of rows and columns. The cells [row, column] of `gold` are outlined. */
 const CELL = 20;
-function heatMap({ rows, columns, weights, name }) {
+function heatMap({ rows, columns, weights, name, gold = [] }) {
   const context = make("canvas").getContext("2d");
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const longest = labels => Math.max(0, ...labels.map(label => context.measureText(label).width)) + 12;
@@ -226,5 +226,6 @@ function heatMap({ rows, columns, weights, name }) {
     svg.append(make("svg:rect", { x: left + k * CELL + .5, y: top + q * CELL + .5, width: CELL - 1, height: CELL - 1, "fill-opacity": Math.sqrt(weight / 255).toFixed(2) },
       make("svg:title", {}, `${rows[q]} → ${columns[k]}: ${Math.round(weight / 2.55)} %`)));
   });
+  for (const [q, k] of gold) svg.append(make("svg:rect", { class: "gold", x: left + k * CELL + 1, y: top + q * CELL + 1, width: CELL - 2, height: CELL - 2 }));
   return svg;
 }

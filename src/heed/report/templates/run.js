@@ -131,6 +131,8 @@ if (data.maps.length) {
   choice.onchange = () => { remember("map", choice.value); const step = map.steps[index]; choose(); time.reset(step); };
 }
 
+showHeads(data.heads);
+
 /* ---- a page that is followed */
 
 const written = new Date($("written").dateTime.replace(" ", "T"));

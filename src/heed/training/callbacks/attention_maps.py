@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import numpy.typing as npt
 from lightning.pytorch.callbacks import Callback
 
 from heed.data.text import ParallelText
+from heed.evaluation.alignment import annotated_gold, link_pieces
+from heed.evaluation.words import word_shares
 from heed.files import replacing
 from heed.options import AtLeast0
 from heed.plot.attention_map import draw_filmstrip, draw_map, draw_overview, most_informative_head
 from heed.runs.records import ARRAYS, ATTENTION, PIECES, is_kept
+from heed.synthetic import split_punctuation
 from heed.training.loggers import log_images
 
 PREFERRED_PHENOMENA = ("pronoun", "sense", "order", "roles", "far")
@@ -33,7 +37,8 @@ class DrawAttentionMaps(Callback):
 
     - ``attention/STEP/SENTENCE.png``: all layers and heads at a validation, and ``maps.npz``: the cross-attention as
       arrays "L H T S" by sentence. A long run keeps some of its validations (`is_kept`);
-    - ``attention/pieces.json``: for each sentence its texts, and the pieces of the rows and columns of its maps;
+    - ``attention/pieces.json``: for each sentence its texts, the pieces of the rows and columns of its maps, and the
+      cells of the gold alignment, if it is known;
     - ``attention/final/``: the same for the final weights. In addition, for each sentence, its clearest cross-attention
       map at full size (``SENTENCE.cross.png``) and over the validations (``SENTENCE.forming.png``).
 
@@ -88,9 +93,14 @@ class DrawAttentionMaps(Callback):
         arrays: dict[str, Any] = {}
         pieces: dict[str, Any] = {}
         for (name, row), attended in zip(sentences.items(), module.translator.attend(src, tgt), strict=True):
-            sets = attended.map_sets
+            sets, gold = attended.map_sets, None
             if not sets:
                 return {}
+            if attended.cross is not None and valid.meta is not None:
+                source, target = split_punctuation(attended.source), split_punctuation(attended.target)
+                shares = word_shares(attended.src_pieces, source), word_shares(attended.tgt_pieces, target)
+                gold = link_pieces(annotated_gold(valid.meta[row]), *shares)
+                sets[0] = replace(sets[0], gold=gold)
             folder.mkdir(parents=True, exist_ok=True)
             heading = [attended.source, attended.target]
             figures = {name: draw_overview(sets, heading=[*heading, f"Its own translation: {translations[row]}"])}
@@ -98,6 +108,7 @@ class DrawAttentionMaps(Callback):
                 arrays[name] = attended.cross.astype(np.float16)
                 texts = {"source": attended.source, "target": attended.target}
                 pieces[name] = {**texts, "rows": attended.tgt_pieces, "columns": attended.src_pieces}
+                pieces[name] |= {} if gold is None else {"gold": np.argwhere(gold).tolist()}
                 if history:
                     layer, head = most_informative_head(attended.cross)
                     frames = {f"step {int(past.name):,}": _load_arrays(past)[name][layer, head] for past in history}

@@ -64,9 +64,9 @@ def test_it_is_measured_with_gold_alignments(finished: FinishedRun) -> None:
 def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
     no_attention = run(
-        "no_attention", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.alignment_error_rate.sentences=6"
+        "no_attention", *CORPUS, *small, "model/attention=none", *LIMITS, "callbacks.attention_heads.sentences=6"
     )
-    turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.alignment_error_rate.sentences=0")
+    turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.attention_heads.sentences=0")
     for folder in (no_attention, turned_off):
         assert json.loads((folder / "results.json").read_text())["alignment"] is None
         assert validations(folder) == ["", ""]
