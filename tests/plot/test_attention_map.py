@@ -1,6 +1,7 @@
 """Attention maps as pictures: their pixels, their layout, and the selection of the most informative head."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image, ImageFont
 
 from heed.inference.outputs import Attended
 from heed.plot.attention_map import (
+    GOLD,
     MapSet,
     draw_filmstrip,
     draw_map,
@@ -120,6 +122,15 @@ def test_no_label_overlaps_another_or_leaves_the_picture(
     )
     overlaps = np.argwhere(~apart & ~np.eye(len(found), dtype=bool))
     assert not len(overlaps), found[overlaps[0]]
+
+
+def test_cells_of_the_gold_alignment_are_outlined_and_explained() -> None:
+    maps = MapSet("cross", random_maps(1, 2, 2, 3), ["▁a", "▁b"], ["▁c", "▁d", "▁e"])
+    gold = np.array([[True, False, False], [False, False, True]])
+    plain, outlined = (draw_overview([each], heading=[]) for each in (maps, replace(maps, gold=gold)))
+    assert not plain._frames
+    assert len(outlined._frames) == 2 * 2 + 1  # in both heads, and in the legend
+    assert {text for _, _, text, *_ in outlined._texts} - {text for _, _, text, *_ in plain._texts} == {GOLD}
 
 
 def test_an_overview_has_a_panel_for_every_layer_and_head() -> None:

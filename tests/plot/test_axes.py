@@ -33,6 +33,15 @@ def test_a_map_has_its_weights_and_pieces() -> None:
     np.testing.assert_array_equal(image.get_array(), attended.cross[0, 2])
 
 
+def test_cells_of_a_gold_alignment_are_outlined() -> None:
+    gold = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 0]], dtype=bool)
+    axes = plot.attention(pair(), gold=gold)
+    assert [patch.get_xy() for patch in axes.patches] == [(-0.5, -0.5), (0.5, 0.5), (0.5, 1.5)]
+    assert not pair().plot().patches
+    with pytest.raises(HeedError, match=r"gold of shape \(3, 4\) must have that of the map, \(4, 3\)"):
+        plot.attention(pair(), gold=gold.T)
+
+
 def test_spreads_have_the_mean_the_standard_deviation_and_the_values() -> None:
     axes = plot.spreads({"pre": [20.0, 22.0, 24.0], "a$b$": [30.0]}, x="BLEU")
     assert [label.get_text() for label in axes.get_yticklabels()] == ["pre", "a$b$"]

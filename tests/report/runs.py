@@ -53,7 +53,13 @@ def make_run(folder: Path, *, steps: int = 60, log_every: int = 5, validate_ever
         (folder / "attention" / f"{step:07d}").mkdir(parents=True)
         weights = np.random.default_rng(step).dirichlet(np.full(pieces, 0.1), size=(2, 2, pieces)).astype(np.float16)
         np.savez_compressed(folder / "attention" / f"{step:07d}" / "maps.npz", **dict.fromkeys(names, weights))
-    sides = {"source": SENTENCES[0], "target": SENTENCES[1], "rows": labels, "columns": labels}
+    sides = {"source": SENTENCES[0], "target": SENTENCES[1], "rows": labels, "columns": labels, "gold": [[0, 1]]}
+    heads = [
+        {"step": step, "attention": "cross", "layer": 1, "head": head, "entropy": 0.5 / head, "aer": step / steps}
+        for step in kept
+        for head in (1, 2)
+    ]
+    write_csv(folder / "attention" / "heads.csv", heads, ("step", "attention", "layer", "head", "entropy", "aer"))
     (folder / "attention" / "pieces.json").write_text(json.dumps(dict.fromkeys(names, sides)), encoding="utf-8")
     (folder / "facts.json").write_text(
         json.dumps({"Data": "files, en → de", "Cleaning": "60 read, 58 kept", "Options": "seed=7"})

@@ -61,13 +61,15 @@ def test_learning_curves_are_those_of_the_runs(comparison: Comparison, tmp_path:
     folders = [str(make_folder(tmp_path / "1")), str(tmp_path / "copy without metrics")]
     sides = [replace(first, runs=folders), replace(second, runs=[str(make_folder(tmp_path / "2", steps=40))])]
     html = comparison_page(replace(comparison, sides=sides), evidence(comparison))
-    charts = {
-        chart["title"]: chart["curves"] for chart in json.loads(html.split('id="data">')[1].split("</script>")[0])
-    }
+    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+    charts = {chart["title"]: chart["curves"] for chart in data["charts"]}
     assert [curve["name"] for curve in charts["BLEU"]] == ["<b>first</b>", "second"]
     assert [curve["steps"] for curve in charts["Validation loss"]] == [[20, 40, 60], [20, 40]]
     assert charts["Training loss"][1]["values"][-1] == 2
     assert charts["BLEU"][0]["clock"][1][-1] == 6000
+    panels = data["heads"][0]["panels"]
+    assert [(panel["layer"], panel["head"]) for panel in panels] == [(1, 1), (1, 2)]
+    assert [(curve["side"], curve["steps"]) for curve in panels[1]["curves"]] == [(0, [20, 40, 60]), (1, [20, 40])]
 
 
 def test_symptoms_are_counted_for_each_run(comparison: Comparison) -> None:

@@ -159,6 +159,22 @@ def test_maps_are_those_of_the_most_informative_head(tmp_path: Path) -> None:
     assert (first["head"], first["steps"], first["rows"][0]) == ([2, 1], [20, 40, 60], "w0")
     decoded = np.frombuffer(base64.b64decode(first["weights"][-1]), np.uint8).reshape(12, 12)
     assert np.array_equal(decoded, 255 * np.eye(12))
+    assert first["gold"] == [[0, 1]]
+
+
+def test_each_head_has_its_entropy_and_alignment_error_rate(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    with (run / "attention/heads.csv").open("a") as file:
+        file.write("60,encoder_self,2,1,0.9,\n")
+    entropy, rate, encoder = data_of(render_report(run))["heads"]
+    assert [chart["unit"] for chart in (entropy, rate, encoder)] == ["entropy", "alignment error rate", "entropy"]
+    assert [panel["head"] for panel in entropy["panels"]] == [1, 2]
+    assert entropy["panels"][1]["curves"] == [{"side": 0, "steps": [20, 40, 60], "values": [0.25] * 3}]
+    assert rate["panels"][0]["curves"][0]["values"] == [0.33333, 0.66667, 1]
+    assert encoder["panels"] == [{"layer": 2, "head": 1, "curves": [{"side": 0, "steps": [60], "values": [0.9]}]}]
+    (run / "attention/heads.csv").write_text("step,attention\n20,cross\n")
+    with pytest.raises(HeedError, match="damaged"):
+        render_report(run)
 
 
 def test_the_page_of_a_long_run_is_small_and_has_every_validation_and_every_extreme(tmp_path: Path) -> None:

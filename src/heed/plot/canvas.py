@@ -155,9 +155,8 @@ class Canvas:
             else:
                 axes.pcolormesh(tiles[::-1], edgecolors="white", linewidth=1, **shades)
         for x, y, size in self._frames:
-            box = (x / width, 1 - (y + size) / height)
-            shape = Rectangle(box, size / width, size / height, fill=False, linewidth=2, edgecolor=colours[FRAME])
-            figure.add_artist(shape)
+            corner, sides = (x / width, 1 - (y + size) / height), (size / width, size / height)
+            figure.add_artist(Rectangle(corner, *sides, fill=False, linewidth=2, edgecolor=colours[FRAME]))
         for left, middle, text, style, anchor, vertical in self._texts:
             x, y = (left + X_HEIGHT * style.size, middle) if vertical else (left, middle + X_HEIGHT * style.size)
             figure.text(

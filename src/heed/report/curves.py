@@ -72,13 +72,11 @@ def head_charts(runs: Sequence[tuple[int, Path]]) -> list[dict[str, Any]]:
                     panels.setdefault((place[0], place[1]), []).append(curve)
     return [
         {
-            "title": title,
-            "unit": unit,
+            "title": TITLES[kind][0],
+            "unit": MEASURES[measure],
             "panels": [{"layer": layer, "head": head, "curves": of} for (layer, head), of in sorted(panels.items())],
         }
-        for kind, (title, _) in TITLES.items()
-        for measure, unit in MEASURES.items()
-        if (panels := charts.get((kind, measure)))
+        for (kind, measure), panels in charts.items()
     ]
 
 

@@ -35,7 +35,7 @@ ROLES: Mapping[str, Role] = {
             "name", "resume", "logger", "metrics", "cache_dir", "test", "license", "match",
             "match_to", "data.cache_dir", "data.preparation",
             "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.log_every",
-            "callbacks.sample_translations", "callbacks.attention_maps",
+            "callbacks.sample_translations", "callbacks.attention_maps", "callbacks.attention_heads",
             "module.max_skipped_steps", "module.activation_checkpointing", "module.compile",
         ),
         "harmless",

@@ -37,11 +37,12 @@ class CSVRecords:
             writer.writeheader()
             writer.writerows({field: row.get(field) for field in self.fields} for row in kept)
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Append a row; fields that are not given stay empty."""
+    def append(self, *rows: Mapping[str, Any]) -> None:
+        """Append rows; fields that are not given stay empty."""
         with self.path.open("a", newline="", encoding="utf-8") as file:
-            csv.DictWriter(file, self.fields).writerow(
+            csv.DictWriter(file, self.fields).writerows(
                 {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+                for row in rows
             )
 
 

@@ -13,6 +13,8 @@ from heed.evaluation.alignment import (
     Gold,
     aer,
     align_each_target,
+    annotated_gold,
+    link_pieces,
     match_counts,
     precision,
     recall,
@@ -31,6 +33,16 @@ def test_a_perfect_alignment_has_no_error() -> None:
     counts = match_counts(align_each_target(weights), to_gold(weights > 0))
     assert float(aer(counts)) == 0
     assert bootstrap_interval(np.stack([counts] * 3), aer) == (0, 0)
+
+
+def test_pieces_of_linked_words_are_linked() -> None:
+    src, tgt = np.array([[1, 0], [1, 0], [0, 1], [0, 0]]), np.array([[0.5, 0.5], [0, 1], [0, 0]])
+    assert link_pieces(gold({(0, 1)}, {(1, 0)}), src, tgt).astype(int).tolist() == [
+        [1, 1, 1, 0],  # a piece of both words
+        [1, 1, 0, 0],
+        [0, 0, 0, 0],
+    ]
+    assert annotated_gold('{"alignment": [[0, 1], [2, 0]]}') == gold({(0, 1), (2, 0)})
 
 
 def test_rates_by_hand() -> None:

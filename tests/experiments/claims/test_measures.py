@@ -7,18 +7,22 @@ import numpy as np
 import pytest
 import torch
 from architectures import RNN
-from experiments.claims import CLAIMS, order
+from experiments.claims import CLAIMS, forcing, order
 from experiments.claims.alignment import diagonal
 from experiments.claims.heads import divergence
 from experiments.claims.parallel import LENGTHS, exponent
+from experiments.claims.pruning import removable
 from experiments.claims.scaling import jacobian_norm, softmax_of_scores
 from experiments.claims.vanishing_gradients import factor, gradients
+from experiments.runner import TrainedModel
 
 from heed.models import build_model
+from heed.synthetic import ContrastivePair
+from tests.finished import FinishedRun
 
 
-def test_there_are_twelve_claims_and_models_of_one_name_are_equal() -> None:
-    assert len({claim.name for claim in CLAIMS}) == 12
+def test_there_are_fourteen_claims_and_models_of_one_name_are_equal() -> None:
+    assert len({claim.name for claim in CLAIMS}) == 14
     specs = {spec.name: spec for claim in CLAIMS for spec in claim.models.values()}
     assert all(spec == specs[spec.name] for claim in CLAIMS for spec in claim.models.values())
 
@@ -84,3 +88,25 @@ def test_properties_of_position_codes(kind: str) -> None:
     assert found["equal distances"] == (kind != "learned")
     assert found["bounded"] == (kind != "alibi")
     assert found["unique"]
+
+
+@pytest.mark.parametrize(("scores", "number"), [([90, 89.5, 88.9, 91], 1), ([90, 90, 89, 89], 3), ([90, 50], 0)])
+def test_heads_are_removable_until_the_score_falls_by_one(scores: list[float], number: int) -> None:
+    assert removable(scores) == number
+
+
+def test_forced_attention_is_on_the_antecedent(finished: FinishedRun) -> None:
+    run = TrainedModel("finished", 1, finished.folder)
+    src = "The animal did not cross the street because it was tired."
+    antecedent = {"pronoun": 8, "right": 1, "wrong": 6}
+    contrast = ContrastivePair(src, "weil es müde war.", "weil sie müde war.", "pronoun", antecedent)
+    ids, good, bad = forcing._ids(run, contrast)
+    edits = forcing._edits(run, contrast, ids, 3)
+    pieces = run.translator.tokenizer.processors[0].encode(src, out_type=str)
+    for name, word in ((forcing.WRONG, "street"), (forcing.RIGHT, "animal"), (forcing.ENCODER, "street")):
+        weights = np.asarray(edits[name].weights)[0, 0, 0]
+        assert "".join(pieces[i] for i in np.flatnonzero(weights)) == f"▁{word}"
+        assert weights.sum() == pytest.approx(1)
+    assert "".join(pieces[i] for i in edits[forcing.ENCODER].positions or ()) == "▁it"
+    assert edits[forcing.WRONG].positions == [3]
+    assert good != bad

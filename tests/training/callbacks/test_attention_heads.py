@@ -1,10 +1,13 @@
-"""The alignment error rate in real runs."""
+"""Entropy and alignment error rate of heads in real runs."""
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
+import lightning as L
 import pytest
 import yaml
 
@@ -13,6 +16,7 @@ from heed.evaluation.alignment import Gold, aer, align, candidate_maps, match_co
 from heed.inference import model_folder
 from heed.inference.translator import Translator
 from heed.synthetic import split_punctuation
+from heed.training.callbacks.attention_heads import MeasureAttentionHeads
 from tests.finished import FinishedRun
 
 CORPUS = ["data=synthetic", "data.train=60", "data.valid=12", "data.test=8", "data.long=4"]
@@ -60,6 +64,36 @@ def test_it_is_measured_with_gold_alignments(finished: FinishedRun) -> None:
             assert float(validations(folder)[-1]) == pytest.approx(rate, abs=1e-4)
 
 
+def test_every_head_has_a_row_for_each_validation(finished: FinishedRun) -> None:
+    with (finished.folder / "attention" / "heads.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["step"], row["attention"], row["layer"], row["head"]) for row in rows] == [
+        (step, "cross", "1", "1") for step in ("2", "4")
+    ]
+    assert [row["aer"] for row in rows] == validations(finished.folder)  # of one head
+    loaded = model_folder.load(finished.folder)
+    src, tgt = (
+        (finished.folder / "translations" / f"valid.{side}").read_text().splitlines() for side in ("src", "ref")
+    )
+    entropies: list[float] = []
+    for pair in Translator(loaded.model, loaded.tokenizer).attend(src[:6], tgt[:6]):
+        assert pair.cross is not None
+        maps = pair.cross[0, 0].tolist()
+        entropies += [-sum(p * math.log(p) for p in row if p) / math.log(len(row)) for row in maps]
+    assert float(rows[-1]["entropy"]) == pytest.approx(sum(entropies) / len(entropies), abs=1e-4)
+
+
+def test_a_resumed_run_repeats_only_the_validations_after_its_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "attention" / "heads.csv"
+    file.parent.mkdir()
+    header, *rows = ["step,attention,layer,head,entropy,aer", "2,cross,1,1,0.5,0.3", "4,cross,1,1,0.4,0.2"]
+    file.write_text("\n".join([header, *rows, ""]))
+    trainer = Mock(spec=L.Trainer, is_global_zero=True, global_step=2, default_root_dir=tmp_path)
+    module = Mock(model=Mock(attention_heads={"cross": (1, 1)}))
+    MeasureAttentionHeads(sentences=6).on_train_start(trainer, module)
+    assert file.read_text().splitlines() == [header, rows[0]]
+
+
 @pytest.mark.full
 def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Callable[..., Path]) -> None:
     small = ["model=rnn", "model.d_embedding=8", "model.d_model=8"]
@@ -68,6 +102,7 @@ def test_nothing_is_measured_without_attention_or_if_it_is_turned_off(run: Calla
     )
     turned_off = run("turned_off", *CORPUS, *small, *LIMITS, "callbacks.attention_heads.sentences=0")
     for folder in (no_attention, turned_off):
+        assert not (folder / "attention" / "heads.csv").exists()
         assert json.loads((folder / "results.json").read_text())["alignment"] is None
         assert validations(folder) == ["", ""]
         assert "alignment" not in yaml.safe_load((folder / "model" / "config.yaml").read_text())

@@ -80,13 +80,12 @@ class MeasureAttentionHeads(Callback):
         rates: Floats | None = None
         if (counts := _count_matches(pairs, text)) is not None:
             pl_module.log(METRIC, float((rates := aer(counts)).min()), rank_zero_only=True, logger=False)
-        records = _records(trainer)
+        rows = []
         for kind, entropies in _mean_entropies(pairs).items():
             for (layer, head), entropy in np.ndenumerate(entropies):
-                row = {"attention": kind, "layer": layer + 1, "head": head + 1, "entropy": float(entropy)}
-                if kind == "cross" and rates is not None:
-                    row["aer"] = float(rates[:, layer, head].min())
-                records.append({"step": trainer.global_step, **row})
+                rate = float(rates[:, layer, head].min()) if kind == "cross" and rates is not None else None
+                rows.append((trainer.global_step, kind, layer + 1, head + 1, float(entropy), rate))
+        _records(trainer).append(*(dict(zip(FIELDS, row, strict=True)) for row in rows))
 
     def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.extraction, self.error_rates = None, {}
