@@ -87,7 +87,8 @@ def challenge_cases(seed: int) -> list[PronounCase]:
 
 def has_it(case: PronounCase | ContrastivePair) -> bool:
     """Return whether the antecedent of an "it" is annotated."""
-    return bool(case.antecedent) and split_punctuation(case.src)[case.antecedent["pronoun"]].lower() == "it"
+    words, antecedent = split_punctuation(case.src), case.antecedent
+    return bool(antecedent and words[antecedent["pronoun"]].lower() == "it")
 
 
 def pronoun_attention(translator: Translator, cases: Sequence[PronounCase], part: Part) -> list[PronounAttention]:

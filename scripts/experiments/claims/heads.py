@@ -13,6 +13,7 @@ from experiments.runner import TrainedModel
 from experiments.small_models import LONG_STEPS, TRANSFORMER_LONGER
 from heed.evaluation.words import AttentionMap, pool, word_shares
 from heed.interventions import ablate
+from heed.layers.edits import AttentionKind
 from heed.synthetic import split_punctuation
 
 Floats = npt.NDArray[np.float64]
@@ -64,10 +65,10 @@ def role_masses(run: TrainedModel, split: str) -> dict[tuple[str, str], Floats]:
     return {pair: np.mean(values, axis=0) for pair, values in found.items()}
 
 
-def lost_bleu(run: TrainedModel) -> dict[str, Floats]:
+def lost_bleu(run: TrainedModel) -> dict[AttentionKind, Floats]:
     """BLEU lost on validation sentences when one head is masked, for each kind of attention: "L H"."""
     sources, references = run.lines("valid", "src")[:SENTENCES], run.lines("valid", "ref")[:SENTENCES]
-    lost: dict[str, Floats] = {kind: np.zeros(sizes) for kind, sizes in run.model.attention_heads.items()}
+    lost: dict[AttentionKind, Floats] = {kind: np.zeros(sizes) for kind, sizes in run.model.attention_heads.items()}
     _, heads = ablate(run.translator, sources, references)
     for head in heads:
         lost[head.attention][head.layer, head.head] = head.lost["BLEU"][0]
