@@ -276,7 +276,7 @@ USE_RUN_PAGE = (
 def test_the_page_of_a_run_can_be_used_with_the_keyboard(tmp_path: Path) -> None:
     found = measure(run_page(), tmp_path, width=DESKTOP, script=USE_RUN_PAGE)
     assert found["errors"] == []
-    assert found["charts"] == 6
+    assert found["charts"] == 8
     assert found["first_point"] == "Loss at step 5: train 5.667"
     assert found["first_second"] == "Loss at seconds 2.5: train 5.667"
     assert found["last"][0].startswith("Version 60")
@@ -285,7 +285,7 @@ def test_the_page_of_a_run_can_be_used_with_the_keyboard(tmp_path: Path) -> None
     assert found["first"][2] == ["step 20", "step 20"], "the sliders of translations and maps move together"
     assert found["first"][1] != found["last"][1]
     assert found["marked"] == "40"
-    assert found["saved"] == ["svg"] * found["printed"] == ["svg"] * 7
+    assert found["saved"] == ["svg"] * found["printed"] == ["svg"] * 9
     assert found["coloured"]
     assert found["left"] == 0
 

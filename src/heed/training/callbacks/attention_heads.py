@@ -1,8 +1,8 @@
 """What each attention head does: entropy, and alignment error rate (AER), at every validation and finally."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from heed.evaluation.alignment import (
 )
 from heed.evaluation.entropy import normalized_entropy
 from heed.evaluation.significance import Floats
-from heed.inference.outputs import Attended
 from heed.options import AtLeast0
 from heed.runs.records import ATTENTION, HEADS, CSVRecords
 from heed.synthetic import split_punctuation
@@ -31,6 +30,8 @@ from heed.synthetic import split_punctuation
 METRIC = "valid/aer"
 FIELDS = ("step", "attention", "layer", "head", "entropy", "aer")
 """Columns of ``attention/heads.csv``."""
+PAIRS_AT_ONCE = 20
+"""Sentence pairs with attention maps in memory at a time: those of a large model take several MB each."""
 
 
 class MeasureAttentionHeads(Callback):
@@ -73,25 +74,24 @@ class MeasureAttentionHeads(Callback):
             records.start(after_step=trainer.global_step)  # a resumed run repeats the steps after its checkpoint
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        text = pl_module.data.texts[pl_module.data.validated[0]]
-        pairs = self._attend(trainer, pl_module, text)
-        if not pairs:
-            return
-        rates: Floats | None = None
-        if (counts := _count_matches(pairs, text)) is not None:
-            pl_module.log(METRIC, float((rates := aer(counts)).min()), rank_zero_only=True, logger=False)
+        entropies, counts = self._measure(trainer, pl_module, pl_module.data.validated[0])
+        rates = None if counts is None else aer(counts)
+        if rates is not None:
+            pl_module.log(METRIC, float(rates.min()), rank_zero_only=True, logger=False)
         rows = []
-        for kind, entropies in _mean_entropies(pairs).items():
-            for (layer, head), entropy in np.ndenumerate(entropies):
+        for kind, of_heads in entropies.items():
+            for (layer, head), entropy in np.ndenumerate(of_heads):
                 rate = float(rates[:, layer, head].min()) if kind == "cross" and rates is not None else None
                 rows.append((trainer.global_step, kind, layer + 1, head + 1, float(entropy), rate))
-        _records(trainer).append(*(dict(zip(FIELDS, row, strict=True)) for row in rows))
+        if rows:
+            _records(trainer).append(*(dict(zip(FIELDS, row, strict=True)) for row in rows))
 
     def on_test_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.extraction, self.error_rates = None, {}
         for split in pl_module.data.evaluated:
-            text = pl_module.data.texts[split]
-            counts = _count_matches(self._attend(trainer, pl_module, text), text) if text.meta else None
+            if pl_module.data.texts[split].meta is None:
+                continue
+            _, counts = self._measure(trainer, pl_module, split)
             if counts is None:
                 continue
             if self.extraction is None:
@@ -99,32 +99,29 @@ class MeasureAttentionHeads(Callback):
                 self.extraction = best_extraction(aer(counts))
             self.error_rates[split] = float(aer(counts)[self.extraction.index])
 
-    def _attend(self, trainer: L.Trainer, module: Any, text: ParallelText) -> list[Attended]:
-        """Return the maps of the first sentences; in other processes and for models without attention, none."""
-        if not (trainer.is_global_zero and self.sentences and module.model.attention_heads):
-            return []
-        attended: list[Attended] = module.translator.attend(text.src[: self.sentences], text.tgt[: self.sentences])
-        return attended
+    def _measure(self, trainer: L.Trainer, module: Any, split: str) -> tuple[dict[str, Floats], MatchCounts | None]:
+        """Measure the first sentences of a split.
 
-
-def _mean_entropies(pairs: Sequence[Attended]) -> dict[str, Floats]:
-    """Return by kind of attention the mean `normalized_entropy` of each head over the positions of all pairs: "L H"."""
-    rows = defaultdict(list)
-    for maps in (maps for pair in pairs for maps in pair.map_sets):
-        rows[maps.kind].append(normalized_entropy(maps.weights, causal=maps.kind == "decoder_self"))
-    return {kind: np.nanmean(np.concatenate(found, axis=-1), axis=-1) for kind, found in rows.items()}
-
-
-def _count_matches(pairs: Sequence[Attended], text: ParallelText) -> MatchCounts | None:
-    """Return `match_counts` of all extractions, "2 L H 4", summed over pairs; None if there is nothing to count."""
-    counts = []
-    for pair, meta in zip(pairs, text.meta or (), strict=False):
-        if pair.cross is not None:
-            words = split_punctuation(pair.source), split_punctuation(pair.target)
-            maps = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words)
-            counts.append(match_counts(align(maps, "target"), annotated_gold(meta)))
-    total: MatchCounts | None = np.sum(counts, axis=0) if counts else None
-    return total
+        Returns:
+            By kind of attention the mean `normalized_entropy` of each head over all positions, "L H"; empty in other
+            processes and for models without attention. And `match_counts` of all extractions, "2 L H 4", summed over
+            sentences; None if there is nothing to count.
+        """
+        rows, counts = defaultdict(list), []
+        text: ParallelText = module.data.texts[split]
+        number = min(len(text), self.sentences) if trainer.is_global_zero and module.model.attention_heads else 0
+        for start in range(0, number, PAIRS_AT_ONCE):
+            some = slice(start, min(start + PAIRS_AT_ONCE, number))
+            metas = repeat(None) if text.meta is None else text.meta[some]
+            for pair, meta in zip(module.translator.attend(text.src[some], text.tgt[some]), metas, strict=False):
+                for maps in pair.map_sets:
+                    rows[maps.kind].append(normalized_entropy(maps.weights, causal=maps.kind == "decoder_self"))
+                if pair.cross is not None and meta is not None:
+                    words = split_punctuation(pair.source), split_punctuation(pair.target)
+                    candidates = candidate_maps(pair.cross, pair.src_pieces, pair.tgt_pieces, *words)
+                    counts.append(match_counts(align(candidates, "target"), annotated_gold(meta)))
+        entropies = {kind: np.nanmean(np.concatenate(found, axis=-1), axis=-1) for kind, found in rows.items()}
+        return entropies, np.sum(counts, axis=0) if counts else None
 
 
 def _records(trainer: L.Trainer) -> CSVRecords:
