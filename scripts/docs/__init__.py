@@ -6,6 +6,7 @@ A generated part of a page is enclosed by two comments:
     <!-- figure: ratios training_speed columns=torch -->     a figure of that file: a function of drawings.py
     <!-- value: corpus_hardness.word_for_word_bleu -->            a number of docs/results/corpus_hardness.json, inline
     <!-- source: training -->                                     where the numbers of a file come from
+    <!-- reference: scaling heads -->                            results of claims, for a page of docs/course/
     <!-- options -->  <!-- recipes -->  <!-- commands -->  <!-- claims -->
 
 and ends with ``<!-- end -->``. Some files are generated as a whole: the figures, ``stylesheets/colours.css`` (the

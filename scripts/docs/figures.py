@@ -162,3 +162,27 @@ def diagnoses() -> str:
         for name, sentence in SENTENCES.items()
     ]
     return markdown_table(["name", "when", "what heed says"], rows)
+
+
+def reference(argument: str) -> str:
+    """Return the results of some claims, as a reference for a lab sheet in docs/course/.
+
+    Args:
+        argument: names of claims, separated by spaces.
+    """
+    content, by_name = load("claims"), {claim.name: claim for claim in CLAIMS}
+    parts = []
+    for name in argument.split():
+        row = content["rows"][name]
+        trainings = sum(spec.seeds for spec in by_name[name].models.values())
+        minutes = [f"{show(row['minutes'])} minutes"] if "minutes" in row else []
+        facts = [f"held: {'yes' if row['held'] else '**no**'}", f"{trainings} trainings", *minutes]
+        header = f"[`{name}`](../claims.md#{name}): {by_name[name].claim}"
+        parts += [
+            f"{header} ({', '.join(facts)})",
+            markdown_table(
+                ["measured", "reference"], [[f["what"], show(f["value"])] for f in row["figures"]], [False, True]
+            ),
+        ]
+    measured = [content["machine"], content["date"], f"seeds: {content['seeds']}", content["spread"]]
+    return "\n\n".join([*parts, " · ".join([*measured, "[claims.json](../results/claims.json)"])])

@@ -21,6 +21,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "recipes": lambda _: options.recipes(),
     "commands": lambda _: commands.markdown(),
     "claims": lambda _: figures.claims(),
+    "reference": figures.reference,
     "diagnoses": lambda _: figures.diagnoses(),
     "definition": cells.definition,
     "cell": cells.cell,
