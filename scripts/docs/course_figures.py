@@ -175,9 +175,9 @@ def score_functions(_: Models) -> Figure:
         torch.manual_seed(28)
         score = SCORES[name](ScoreOptions(query_width=2, state_width=2))
         with torch.no_grad():
-            values = score(query, score.project(keys)).view(len(side), -1)
-        limit = float(values.abs().max())
-        axes.contourf(side, side, values, np.linspace(-limit, limit, 12), cmap=_diverging())
+            values = score(query, score.project(keys)).view(len(side), -1).numpy()
+        limit = np.abs(values).max()
+        axes.contourf(side.numpy(), side.numpy(), values, np.linspace(-limit, limit, 12), cmap=_diverging())
         axes.annotate("", query[0, 0].tolist(), (0, 0), arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 2})
         axes.set_title(f"{name}: {formula}", parse_math=False)
         axes.set_aspect("equal")
@@ -199,7 +199,7 @@ def saturation(_: Models) -> Figure:
         for axes, width in zip(axes_of_row, widths, strict=True):
             torch.manual_seed(2)
             weights = _weights(torch.randn(1, width), torch.randn(keys, width), scaled=scaled)[0]
-            axes.bar(range(keys), weights.sort(descending=True)[0], color=BLUE if scaled else ORANGE)
+            axes.bar(range(keys), weights.sort(descending=True)[0].numpy(), color=BLUE if scaled else ORANGE)
             axes.set_ylim(0, 1)
             axes.set_title(f"{label}, d_k = {width}", parse_math=False)
     for axes in rows[1]:
@@ -212,7 +212,7 @@ def saturation(_: Models) -> Figure:
 def positions(_: Models) -> Figure:
     """Sinusoidal vectors, and their dot products, which depend on the distance alone."""
     length, width = 60, 64
-    vectors = SinusoidalPositions(d_model=width, merge="add", max_length=None).vectors(0, length)
+    vectors = SinusoidalPositions(d_model=width, merge="add", max_length=None).vectors(0, length).numpy()
     figure = _figure(WIDTH, HEIGHT)
     left, right = figure.subplots(1, 2)
     left.imshow(vectors, cmap=_diverging(), aspect="auto", vmin=-1, vmax=1)
@@ -239,7 +239,9 @@ def masks(_: Models) -> Figure:
     for axes, (title, (mask, rows, columns)) in zip(
         figure.subplots(1, 3, width_ratios=sizes), panels.items(), strict=True
     ):
-        axes.pcolormesh(mask, cmap=ListedColormap([PALE, BLUE]), vmin=0, vmax=1, edgecolors="white", linewidth=2)
+        axes.pcolormesh(
+            mask.numpy(), cmap=ListedColormap([PALE, BLUE]), vmin=0, vmax=1, edgecolors="white", linewidth=2
+        )
         axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=90, parse_math=False)
         axes.set_yticks(np.arange(len(rows)) + 0.5, rows, parse_math=False)
         axes.set(xlim=(0, len(columns)), ylim=(len(source), 0), aspect="equal", title=title)
