@@ -23,6 +23,9 @@ from heed.symbols import BOS, EOS
 from heed.synthetic import ContrastivePair
 
 Place = tuple[AttentionKind, int | None, int | None]
+"""An attention, its layer and its head, counted from 0; None: all."""
+Row = tuple[list[int], list[int], list[int], list[int]]
+"""The token ids of a source, of its twin's source, of the decoder's input, and of the own and the other word."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +75,7 @@ def patch(translator: Translator, contrasts: Sequence[ContrastivePair]) -> Patch
     """
     if not (available := translator.model.attention_heads):
         raise HeedError("This model has no attention heads to patch.")
-    encoders, limit = (translator.tokenizer.encode_src, *[translator.tokenizer.encode_tgt] * 2), translator.max_tokens
-    texts = [[contrast.src for contrast in contrasts], [c.good for c in contrasts], [c.bad for c in contrasts]]
-    encoded = (encode_lines(*each, first_line=1, max_tokens=limit) for each in zip(encoders, texts, strict=True))
-    src, good, bad = ([[*ids, EOS] for ids in lines] for lines in encoded)
-    used, rows = [], []
-    for a, b in zip(range(0, len(src), 2), range(1, len(src), 2), strict=False):
-        t = next((t for t, (own, other) in enumerate(zip(good[a], bad[a], strict=False)) if own != other), 0)
-        starts = [ids[: t + 1] for ids in (good[a], bad[a])]
-        if len(src[a]) == len(src[b]) and starts == [ids[: t + 1] for ids in (bad[b], good[b])] != starts[::-1]:
-            used += [contrasts[a], contrasts[b]]
-            prefix, words = [BOS, *good[a][:t]], [good[a][t], bad[a][t]]
-            rows += [(src[a], src[b], prefix, words), (src[b], src[a], prefix, words[::-1])]
+    used, rows = _find_twins(translator, contrasts)
     if not used:
         raise HeedError("There are no twins with equally many subwords in the challenge set.")
     places: list[Place] = [(kind, *at) for kind, sizes in available.items() for at in np.ndindex(sizes)]
@@ -112,12 +104,31 @@ def patch(translator: Translator, contrasts: Sequence[ContrastivePair]) -> Patch
     return Patching(used, np.exp(own[:, 1]), np.exp(other[:, 1]), heads, best, middle, attended)
 
 
-def _log_probs(model: Seq2Seq, rows: Sequence[Sequence[list[int]]], places: Sequence[Place]) -> Iterator[Floats]:
-    """Yield log p "B 2" of the own and the other word: without a patch, after the twin's source, and with each patch.
+def _find_twins(
+    translator: Translator, contrasts: Sequence[ContrastivePair]
+) -> tuple[list[ContrastivePair], list[Row]]:
+    """Return the sentences that can be patched, twins after each other, and the token ids of each."""
+    encoders, limit = (translator.tokenizer.encode_src, *[translator.tokenizer.encode_tgt] * 2), translator.max_tokens
+    texts = [[each.src for each in contrasts], [each.good for each in contrasts], [each.bad for each in contrasts]]
+    encoded = (encode_lines(*each, first_line=1, max_tokens=limit) for each in zip(encoders, texts, strict=True))
+    src, good, bad = ([[*ids, EOS] for ids in lines] for lines in encoded)
+    used, rows = [], []
+    for a, b in zip(range(0, len(src), 2), range(1, len(src), 2), strict=False):
+        first = next((t for t, (own, other) in enumerate(zip(good[a], bad[a], strict=False)) if own != other), None)
+        if first is None or len(src[a]) != len(src[b]):
+            continue
+        prefix, own, other = good[a][:first], good[a][first], bad[a][first]
+        if good[b][: first + 1] == [*prefix, other] and bad[b][: first + 1] == [*prefix, own]:
+            used += [contrasts[a], contrasts[b]]
+            rows += [
+                (src[a], src[b], [BOS, *prefix], [own, other]),
+                (src[b], src[a], [BOS, *prefix], [other, own]),
+            ]
+    return used, rows
 
-    Args:
-        rows: source, source of the twin, input of the decoder, and the two words, as token ids.
-    """
+
+def _log_probs(model: Seq2Seq, rows: Sequence[Row], places: Sequence[Place]) -> Iterator[Floats]:
+    """Yield log p "B 2" of the own and the other word: without a patch, after the twin's source, with each patch."""
     (src, mask), (twin, _), (tgt_in, tgt_mask), (words, _) = (pad(ids, model.device) for ids in zip(*rows, strict=True))
     last = tgt_mask.sum(1, keepdim=True)[..., None] - 1
 
