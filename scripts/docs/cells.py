@@ -1,6 +1,7 @@
 """The code of scripts/bridges.py as cells of a notebook."""
 
 import ast
+import re
 import textwrap
 from functools import cache
 from pathlib import Path
@@ -30,5 +31,6 @@ def _block(first: ast.stmt, last: ast.stmt | None = None) -> str:
     lines = SCRIPT.read_text(encoding="utf-8").splitlines()
     decorators = getattr(first, "decorator_list", [])
     start = min(node.lineno for node in (first, *decorators)) - 1
-    code = "\n".join(lines[start : (last or first).end_lineno])
-    return f"```python\n{textwrap.dedent(code)}\n```"
+    code = textwrap.dedent("\n".join(lines[start : (last or first).end_lineno]))
+    code = re.sub(r"\n\n(def (?:.+\n)+)\n", r"\n\n\n\1\n\n", code)  # as ruff formats functions that are not nested
+    return f"```python\n{code}\n```"
