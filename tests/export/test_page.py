@@ -47,6 +47,7 @@ ODD = [
 
 
 IDENTITY = {"normalization_rule_name": "identity"}
+UNIGRAM = {"model_type": "unigram", "hard_vocab_limit": False}
 
 
 def write_identity_run(
@@ -134,7 +135,6 @@ def test_other_architectures_are_refused(reason: str, config: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"model_type": "unigram", "hard_vocab_limit": False}, "tokenizer.kind=bpe"),
         ({"normalization_rule_name": "nmt_nfkc"}, "tokenizer.normalization=identity"),
         ({"normalization_rule_name": "nfkc"}, "tokenizer.normalization=identity"),
         ({"normalization_rule_name": "nfkc_cf"}, "tokenizer.normalization=identity"),
@@ -250,6 +250,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], bool]] = {
             "pieces": {**IDENTITY, "vocab_size": 300, "byte_fallback": True},
         },
         True,
+    ),
+    "unigram": ({"pieces": {**IDENTITY, **UNIGRAM}}, True),
+    "unigram, bytes, two tokenizers": (
+        {"pieces": {**IDENTITY, **UNIGRAM, "vocab_size": 300, "byte_fallback": True}},
+        False,
     ),
 }
 

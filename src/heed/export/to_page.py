@@ -103,20 +103,23 @@ def describe(model: Seq2Seq) -> dict[str, Any]:
 
 
 def tokenizer_data(processor: spm.SentencePieceProcessor) -> dict[str, Any]:
-    """Return the pieces of a BPE tokenizer, their scores, and their types as a digit each (SentencePiece's numbers).
+    """Return the pieces of a tokenizer, their scores, and their types as a digit each (SentencePiece's numbers).
 
     Raises:
-        HeedError: if it is a unigram model, or it normalizes text.
+        HeedError: if it normalizes text.
     """
     ids = range(processor.get_piece_size())
     scores = [processor.get_score(piece) for piece in ids]
-    if any(score % 1 for score in scores):
-        raise HeedError("The page cannot segment text by a unigram model: train with tokenizer.kind=bpe.")
     if processor.normalize(PROBE) != f"▁{PROBE.strip(' ').replace(' y', '▁y')}":
         raise HeedError("The page cannot normalize text as this tokenizer does: use tokenizer.normalization=identity.")
     kinds = ((processor.is_unknown, "2"), (processor.is_control, "3"), (processor.is_byte, "6"))
     types = [next((digit for is_kind, digit in kinds if is_kind(piece)), "1") for piece in ids]
-    return {"pieces": [processor.id_to_piece(piece) for piece in ids], "scores": scores, "types": "".join(types)}
+    return {
+        "pieces": [processor.id_to_piece(piece) for piece in ids],
+        "scores": scores,
+        "types": "".join(types),
+        "unigram": any(score % 1 for score in scores),  # of BPE, the scores are ranks
+    }
 
 
 def encode_weights(model: Seq2Seq, *, is_exact: bool) -> tuple[list[Any], bytes, list[torch.Tensor]]:

@@ -6,13 +6,13 @@
 "use strict";
 const PAD = 0, UNK = 1, BOS = 2, EOS = 3;
 
-/* ---- Tokenizer: byte pair encoding as SentencePiece applies it (Sennrich et al. 2016; Kudo and Richardson 2018). */
+/* ---- Tokenizer: byte pair encoding (Sennrich et al. 2016) and unigram models (Kudo 2018), as SentencePiece applies them. */
 const SPACE = "▁", REPLACEMENT = "\ufffd";
 
 class Tokenizer {
   /* types: a digit for each piece, as in SentencePiece: 1 normal, 2 unknown, 3 control, 6 byte. */
-  constructor({ pieces, scores, types }) {
-    Object.assign(this, { pieces, scores, types });
+  constructor({ pieces, scores, types, unigram }) {
+    Object.assign(this, { pieces, scores, types, unigram });
     this.ids = new Map(pieces.flatMap((piece, id) => types[id] === "1" ? [[piece, id]] : []));
     this.firstByte = types.indexOf("6");   // −1: unknown characters are <unk>
   }
@@ -23,10 +23,15 @@ class Tokenizer {
     return words && `${SPACE}${words.replace(/ +/g, SPACE)}`.replace(/▁+$/, "");
   }
 
-  /* Merge the pair of neighbours with the best score, the first one of equals, until no pair is a piece. */
   encode(text) {
     const isBlank = !/[^\s\x1c-\x1f\x85]|\ufeff/.test(text);   // white space of any script
-    const parts = isBlank ? [] : [...this.normalize(text)];
+    const characters = isBlank ? [] : [...this.normalize(text)];
+    const parts = this.unigram ? this.mostProbable(characters) : this.merged(characters);
+    return parts.flatMap(part => this.ids.get(part) ?? this.unknown(part)).filter((id, i, ids) => id !== UNK || ids[i - 1] !== UNK);
+  }
+
+  /* Merge the pair of neighbours with the best score, the first one of equals, until no pair is a piece. */
+  merged(parts) {
     const score = i => this.scores[i + 1 < parts.length ? this.ids.get(parts[i] + parts[i + 1]) : -1] ?? -Infinity;
     const merges = parts.map((_, i) => score(i));
     for (;;) {
@@ -36,7 +41,24 @@ class Tokenizer {
       merges.splice(best, 1);
       for (const i of [best - 1, best]) if (i >= 0) merges[i] = score(i);
     }
-    return parts.flatMap(part => this.ids.get(part) ?? this.unknown(part)).filter((id, i, ids) => id !== UNK || ids[i - 1] !== UNK);
+    return parts;
+  }
+
+  /* The segmentation with the largest sum of log p, in single precision; an unknown character is worse than every piece. */
+  mostProbable(characters) {
+    const known = [...this.ids.values()].map(id => this.scores[id]), penalty = Math.fround(Math.min(...known) - 10);
+    const longest = Math.max(...[...this.ids.keys()].map(piece => [...piece].length)), best = [{ score: 0 }];
+    characters.forEach((_, start) => {
+      for (let end = start + 1; end <= Math.min(characters.length, start + longest); end++) {
+        const id = this.ids.get(characters.slice(start, end).join(""));
+        if (id === undefined && end > start + 1) continue;
+        const score = Math.fround(best[start].score + (id === undefined ? penalty : this.scores[id]));
+        if (!(best[end]?.score >= score)) best[end] = { start, score };
+      }
+    });
+    const parts = [];
+    for (let end = characters.length; end > 0; end = best[end].start) parts.unshift(characters.slice(best[end].start, end).join(""));
+    return parts;
   }
 
   unknown(part) {
