@@ -307,6 +307,7 @@ def test_a_comparison_in_python(make_run: Callable[..., Path]) -> None:
         (["{a}", "{empty}"], "It has no translations"),
         (["{a}", "{short}"], "test.hyp has 149 lines where 150 are expected"),
         (["{a}", "{other}"], "line 3 of their test.ref differs"),
+        (["{a}", "{fewer}"], "did not translate the same test set: line 150 of their test.src differs"),
         (["{a}", "{b}", "--group", "x={a}", "y={b}"], "not both"),
         (["--group", "x={a}"], "two or more runs"),
         (["--group", "x={a}", "{b}"], "write NAME=RUN"),
@@ -324,12 +325,14 @@ def test_errors_are_one_sentence(
     arguments: list[str],
     message: str,
 ) -> None:
-    runs = {name: make_run(name, 0.2, seed=seed) for seed, name in enumerate(("a", "b", "empty", "short", "other"))}
+    runs = {
+        name: make_run(name, 0.2, seed=seed) for seed, name in enumerate(("a", "b", "empty", "short", "other", "fewer"))
+    }
     shutil.rmtree(runs["empty"] / "translations")
-    for run, suffix, change in (("short", "hyp", lambda lines: lines[:-1]), ("other", "ref", sorted)):
+    for run, suffix in (("short", "hyp"), ("other", "ref"), ("fewer", "src")):
         file = runs[run] / "translations" / f"test.{suffix}"
         lines = file.read_text().splitlines(keepends=True)
-        file.write_text("".join(change(lines) if run == "short" else [*lines[:2], "x\n", *lines[3:]]))
+        file.write_text("".join([*lines[:2], "x\n", *lines[3:]] if run == "other" else lines[:-1]))
     (tmp_path / "bad.jsonl").write_text('{"src": "a", "good": "b", "bad": "c", "tag": "d"}\n{"src": "a"}\n')
     filled = [argument.format(tmp=tmp_path, **runs) for argument in arguments]
     assert main(["compare", "--out", str(tmp_path / "out"), *filled]) == 2

@@ -192,11 +192,12 @@ def _read_test_set(path: Path, split: str) -> TestSet:
 def _read_run(path: Path, results: Mapping[str, Any], test_set: TestSet, first: Path) -> Run:
     split, count = test_set.split, len(test_set.sources)
     for suffix, expected in (("src", test_set.sources), ("ref", test_set.references)):
-        lines = _read_lines(path, split, suffix, count=count)
+        lines = _read_lines(path, split, suffix)
         if lines != expected:
-            number = next(i for i, (a, b) in enumerate(zip(lines, expected, strict=True), start=1) if a != b)
+            different = (i for i, (a, b) in enumerate(zip(lines, expected, strict=False), start=1) if a != b)
+            number = next(different, min(len(lines), count) + 1)
             raise HeedError(
-                f"{path} and {first} did not translate the same {split} set: line {number} of their {split}.{suffix} "
+                f"{path} and {first} did not translate the same {split} set: line {number:,} of their {split}.{suffix} "
                 "differs. Only translations of the same sentences can be compared."
             )
     return Run(path, results, _read_lines(path, split, "hyp", count=count), find_config(path))
