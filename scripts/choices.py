@@ -66,7 +66,7 @@ def validation_bleu(family: str, choice: str, corpus: Sequence[str], run: Path) 
     return float(results["valid"]["bleu"])
 
 
-def write(rows: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, str], machine: str) -> None:
+def write(rows: Mapping[str, Mapping[str, Any]], corpora: Sequence[str], machine: str) -> None:
     """Write docs/results/choices.json."""
     content: dict[str, Any] = {
         "what": "The default models with one other choice each: BLEU on the validation set, greedy search.",
@@ -76,7 +76,6 @@ def write(rows: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, str], mac
         "seeds": "1",
         "spread": "one run each",
         "columns": {"model": "model", "choice": "choice", **{name: name for name in corpora}},
-        "corpora": dict(corpora),
         "rows": rows,
         "values": {},
     }
@@ -98,9 +97,9 @@ def main() -> int:
         "corpus", nargs="*", metavar="OPTION", help="options of the corpus (default: the built-in corpus)"
     )
     arguments = parser.parse_args()
-    earlier = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"rows": {}, "corpora": {}}
-    rows, traps = earlier["rows"], []
-    corpora = {**earlier["corpora"], arguments.name: " ".join(arguments.corpus)}
+    rows, traps = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if RESULTS.exists() else {}, []
+    known = [name for row in rows.values() for name in row if name not in ("model", "choice")]
+    corpora = list(dict.fromkeys([*known, arguments.name]))
     for family in arguments.models:
         default = None
         for choice in CHOICES[family]:
