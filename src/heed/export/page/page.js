@@ -271,7 +271,6 @@ function start() {
   $("examples").append(...data.examples.map(text => make("option", { value: text }, text)));
   $("examples").hidden = !data.examples.length;
   $("text").value = data.examples[0] ?? "";
-  setTheme();
   read();
 }
 start();

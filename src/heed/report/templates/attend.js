@@ -68,4 +68,3 @@ Object.assign(view, { titles: data.titles, outcome: "The command that forces it 
 view.systems = data.systems.map((system, number) => system.command.length ? new CommandSystem(system, number) : new System(system, number));
 $("systems").append(...view.systems.map(system => system.element));
 show();
-setTheme();

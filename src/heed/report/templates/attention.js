@@ -289,13 +289,4 @@ function updateSystems(origin, change, side) {
   }
 }
 
-const THEMES = ["auto", "light", "dark"];
-let theme = 0;
-function setTheme() {
-  if (THEMES[theme] === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = THEMES[theme];
-  $("theme").textContent = { auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[THEMES[theme]];
-  $("theme").setAttribute("aria-label", `Colours: ${THEMES[theme]}`);
-}
-$("theme").onclick = () => { theme = (theme + 1) % THEMES.length; setTheme(); };
 addEventListener("keydown", event => { if (event.key === "Escape") view.systems.forEach(system => system.unpin()); });

@@ -496,6 +496,5 @@ $("swap").onclick = swap;
 $("key").onchange = translate;
 addEventListener("resize", grow);
 Object.assign(view, { titles: JSON.parse($("titles").textContent), note: "" });
-setTheme();
 render();
 start();
