@@ -78,15 +78,19 @@ def experiment(runs: Runs) -> Finding:
     """Force attention in the challenge sentences with “it”, and count the pronouns that change."""
     found = list(filter(has_it, contrasts()))
     counts = [flips(run, found) for run in runs["transformer"]]
+    tested = [max(right, 1) for right, _ in counts]  # a model that is hardly trained has none
     rows, shares = [], {}
     for name in EDITS:
-        total, flipped = (sum(of) for of in ((right for right, _ in counts), (by[name] for _, by in counts)))
+        total, flipped = sum(tested), sum(by[name] for _, by in counts)
         low, high = wilson(flipped, total)
-        shares[name] = [by[name] / right for right, by in counts]
+        shares[name] = [by[name] / of for of, (_, by) in zip(tested, counts, strict=True)]
         others = [100 * share for share in shares[name]]
         mark = Mark(100 * flipped / total, (100 * low, 100 * high), side_class(0), f"{flipped / total:.1%}", others)
         rows.append(Row(name, [mark]))
-    held = all(wilson(by[WRONG], right)[0] > 0.5 and by[WRONG] > max(by[UNIFORM], by[RIGHT]) for right, by in counts)
+    held = all(
+        wilson(by[WRONG], of)[0] > 0.5 and by[WRONG] > max(by[UNIFORM], by[RIGHT])
+        for of, (_, by) in zip(tested, counts, strict=True)
+    )
     means = {name: float(np.mean(of)) for name, of in shares.items()}
     return Finding(
         held=held,

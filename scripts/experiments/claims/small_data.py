@@ -31,8 +31,8 @@ def training_pairs(run: TrainedModel) -> tuple[list[str], list[str]]:
     """Return the sources and targets that the run was trained on."""
     from heed.launch.configuration import build_parts
 
-    train = build_parts(read_config(run.folder))["data"].load().train
-    blocks = list(train.blocks())
+    (train,) = build_parts(read_config(run.folder))["data"].load().train.texts
+    blocks = [train.clean.read(number)[0] for number in train.clean.blocks]
     return [text for block in blocks for text in block.src], [text for block in blocks for text in block.tgt]
 
 

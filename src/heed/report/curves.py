@@ -1,5 +1,6 @@
 """Learning curves of runs as data, which the scripts of pages draw."""
 
+import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ def explained_damage(run: Path) -> Iterator[None]:
     """Turn an error inside the block, which reads files of a run, into a HeedError that names the run."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, UndefinedError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, UndefinedError, csv.Error) as error:
         raise HeedError(f"A file in {run} is damaged or was not written by heed ({error}): copy it again.") from error
 
 
