@@ -113,6 +113,7 @@ def test_diagnoses_are_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [
     ("metrics.csv", "step,x\n1,2\n"), ("speed.csv", "step\nx\n"), ("samples.jsonl", "{\n"), ("samples.jsonl", "[1]\n"),
     ("facts.json", "["), ("attention/pieces.json", '{"x": {}}'), ("diagnoses.jsonl", "{}\n"), ("results.json", "{}"),
+    ("attention/heads.csv", f'"{"x" * 200_000}\n'),
 ])  # fmt: skip
 def test_damaged_files_are_reported_in_a_sentence(damage: tuple[str, str], tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
@@ -160,6 +161,15 @@ def test_maps_are_those_of_the_most_informative_head(tmp_path: Path) -> None:
     decoded = np.frombuffer(base64.b64decode(first["weights"][-1]), np.uint8).reshape(12, 12)
     assert np.array_equal(decoded, 255 * np.eye(12))
     assert first["gold"] == [[0, 1]]
+
+
+def test_maps_of_a_corpus_without_gold_alignments_have_no_outlines(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    assert "gold alignment" in Page(render_report(run)).text
+    file = run / "attention" / "pieces.json"
+    pieces = json.loads(file.read_text())
+    file.write_text(json.dumps({name: {k: v for k, v in of.items() if k != "gold"} for name, of in pieces.items()}))
+    assert "gold alignment" not in Page(render_report(run)).text
 
 
 def test_each_head_has_its_entropy_and_alignment_error_rate(tmp_path: Path) -> None:
