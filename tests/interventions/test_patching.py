@@ -49,7 +49,7 @@ def translator(request: pytest.FixtureRequest, tokenizer: Tokenizer, tiny_model:
 
 
 def telling_apart(translator: Translator) -> list[ContrastivePair]:
-    """Return twins of which the model's prediction moves to the other word, with the words swapped if needed."""
+    """Return twins for which the prediction moves to the other word, with the words swapped if needed."""
     try:
         patch(translator, TWINS)
     except HeedError:

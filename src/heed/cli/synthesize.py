@@ -1,4 +1,4 @@
-"""``heed synthesize``: training pairs of which one side is a translation by a model."""
+"""``heed synthesize``: training pairs with one side translated by a model."""
 
 import argparse
 import hashlib
