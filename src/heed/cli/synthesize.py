@@ -37,12 +37,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    for models, file, missing in ((args.model, args.src, "--src"), (args.reverse_model, args.tgt, "--tgt")):
+    for models, file, names in (
+        (args.model, args.src, "--model and --src"),
+        (args.reverse_model, args.tgt, "--reverse-model and --tgt"),
+    ):
         if bool(models) != bool(file):
-            raise HeedError(f"--{'reverse-' * (missing == '--tgt')}model and {missing} belong together: give both.")
-    jobs = [(model, args.src, "tgt") for model in args.model] + [
-        (model, args.tgt, "src") for model in args.reverse_model
-    ]
+            raise HeedError(f"{names} belong together: give both.")
+    jobs = [(model, args.src, "tgt") for model in args.model]
+    jobs += [(model, args.tgt, "src") for model in args.reverse_model]
     if not jobs:
         raise HeedError(
             "Give a model and the text to translate: --model RUN --src FILE or --reverse-model RUN --tgt FILE."
