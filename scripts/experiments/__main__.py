@@ -3,6 +3,7 @@
     python scripts/experiments                    all claims
     python scripts/experiments order scaling      some of them
     python scripts/experiments --out DIR          write to DIR instead of runs/claims
+    python scripts/experiments --seeds 5          train each model five times, with the seeds 1 to 5
 
 Trains the small models that the claims need and keeps them for the next call. Writes index.html and claims.json.
 """
@@ -39,11 +40,13 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("claims", nargs="*", choices=by_name, metavar="CLAIM", help=", ".join(by_name))
     parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder to write to")
+    parser.add_argument("--seeds", type=int, help="trainings of each model (default: two, or one for a side remark)")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="trainings at a time, one core each")
     options = parser.parse_args(arguments)
     claims = [by_name[name] for name in options.claims or by_name]
     folder = options.out.resolve()
     started = time.monotonic()
-    runner = ExperimentRunner(folder / "models", COMMON)
+    runner = ExperimentRunner(folder / "models", COMMON, parallel=options.parallel, seeds=options.seeds)
     # In reverse: the last claim's models train longest, and should not be the last to start.
     runner.train_missing(spec for claim in reversed(claims) for spec in claim.models.values())
     findings = []

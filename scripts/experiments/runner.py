@@ -91,10 +91,12 @@ class ExperimentRunner:
     train: Path = ROOT / "train.py"
     parallel: int = os.cpu_count() or 1
     """Number of trainings at a time, on one core each."""
+    seeds: int | None = None
+    """Number of runs of each model; None: as its `ModelSpec` says."""
 
     def trained(self, spec: ModelSpec) -> list[TrainedModel]:
         """Return the runs of a model, one for each seed. `train_missing` must have trained them."""
-        return [self._run(spec, seed) for seed in range(1, spec.seeds + 1)]
+        return [self._run(spec, seed) for seed in range(1, (self.seeds or spec.seeds) + 1)]
 
     def train_missing(self, specs: Iterable[ModelSpec]) -> None:
         """Train each model and seed that has no finished run.
