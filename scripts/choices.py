@@ -13,14 +13,14 @@ more than 3 BLEU worse than the default.
 import argparse
 import json
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from trainings import ROOT, train
+
 RESULTS = ROOT / "docs" / "results" / "choices.json"
 TOLERANCE = 3.0
 """BLEU."""
@@ -54,16 +54,6 @@ EXPECTED = {
     "model.cell=tanh": "shows what gates are for",
 }
 """Choices that exist to show a loss, and why."""
-
-
-def validation_bleu(family: str, choice: str, corpus: Sequence[str], run: Path) -> float:
-    """Return the validation BLEU of a choice, trained unless it has been."""
-    if not (run / "results.json").exists():
-        options = ["test=false", "logger=none", "search=greedy", "resume=true", f"hydra.run.dir='{run}'"]
-        command = [sys.executable, "train.py", f"model={family}", *corpus, *choice.split(), *options]
-        subprocess.run(command, cwd=ROOT, check=True)
-    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-    return float(results["valid"]["bleu"])
 
 
 def write(rows: Mapping[str, Mapping[str, Any]], corpora: Sequence[str], machine: str) -> None:
@@ -104,7 +94,8 @@ def main() -> int:
         default = None
         for choice in CHOICES[family]:
             folder = f"{arguments.name}-{family}-{choice or 'default'}".replace("/", ".").replace(" ", "-")
-            bleu = validation_bleu(family, choice, arguments.corpus, arguments.runs.resolve() / folder)
+            options = [f"model={family}", *arguments.corpus, *choice.split(), "test=false", "search=greedy"]
+            bleu = train(arguments.runs.resolve() / folder, *options)["valid"]["bleu"]
             default = bleu if default is None else default
             shown = f"`{choice}`" if choice else "default"
             row = rows.setdefault(f"{family} {choice}".strip(), {"model": family, "choice": shown})

@@ -10,7 +10,6 @@ again. The result is docs/results/headline.json. The exit status is 1 if a run m
 import argparse
 import json
 import platform
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from trainings import ROOT, train
+
 from heed.comparison.challenge import contrastive_accuracy
 from heed.comparison.models import load_greedy_translator
 from heed.synthetic import ContrastivePair, challenge
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "headline.json"
 COLUMNS = {
     "model": "model",
@@ -71,13 +71,6 @@ class Score:
     """Sentences with a wrong translation, and that translation."""
     misses: list[str]
     """The aims that the run misses."""
-
-
-def train(model: str, seed: int, run: Path) -> None:
-    """Train a default model on the built-in corpus, unless it has been trained."""
-    if not (run / "results.json").exists():
-        options = [f"model={model}", f"seed={seed}", f"hydra.run.dir='{run}'", "logger=none"]
-        subprocess.run([sys.executable, "train.py", *options], cwd=ROOT, check=True)
 
 
 def score(run: Path) -> Score:
@@ -142,7 +135,7 @@ def main() -> int:
     for model in arguments.models:
         for seed in arguments.seeds:
             run = arguments.runs.resolve() / f"{model}-{seed}"
-            train(model, seed, run)
+            train(run, f"model={model}", f"seed={seed}")
             scores[f"{model}_{seed}"] = one = score(run)
             print(*(f"{key} {value}" for key, value in one.row.items()), *one.misses, sep="  ", flush=True)
     write(scores, seeds=arguments.seeds, machine=arguments.machine)
