@@ -17,6 +17,7 @@ def train(run: Path, *options: str) -> dict[str, Any]:
     """
     results = run / "results.json"
     if not results.exists():
-        command = [sys.executable, "train.py", *options, "logger=none", "resume=true", f"hydra.run.dir='{run}'"]
+        resume = ["resume=true"] * any(run.glob("checkpoints/last-*.ckpt"))
+        command = [sys.executable, "train.py", *options, "logger=none", *resume, f"hydra.run.dir='{run}'"]
         subprocess.run(command, cwd=ROOT, check=True)
     return dict(json.loads(results.read_text(encoding="utf-8")))

@@ -13,6 +13,7 @@ Axis legend, the same letters in every signature:
     F feed-forward width · V vocabulary · K beam · L layers · R rows of a decoder state (B · K in a beam)
 """
 
+import os
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from heed.runs.trained import TrainedRun
 
 __version__ = "0.1.0"
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    # torch's threads wait for each other in a loop that keeps their cores busy. If another program needs one of the cores,
+    # the loop keeps the awaited thread from running: training was up to 60 times slower on two cores. This many rounds are
+    # about 10 µs, after which the waiting thread sleeps. torch reads it when it is imported.
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 __all__ = [
     "Attended", "HeedError", "TrainedRun", "Translation", "Translator", "__version__", "check", "compare",

@@ -66,6 +66,19 @@ def test_heed_and_its_help_import_nothing_slow() -> None:
         assert f"'{slow}'" not in answer.stdout
 
 
+@pytest.mark.parametrize(
+    ("environment", "spins"),
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_threads_do_not_wait_busily_unless_the_user_says_so(environment: dict[str, str], spins: str) -> None:
+    code = "import os, sys, heed; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    inherited = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**inherited, **environment}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [spins, "False"]
+
+
 def test_every_public_name_exists() -> None:
     assert {name: getattr(heed, name) for name in heed.__all__}.keys() == {*heed.__all__}
     assert not hasattr(heed, "nonsense")
