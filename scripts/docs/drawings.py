@@ -210,7 +210,7 @@ def published(name: str, rows: list[str], columns: list[str]) -> Drawing:
     """Draw heed's scores next to those of other authors."""
     content, others, (column,) = load(name), load("published"), columns
     scores = [(content["rows"][row]["model"], content["rows"][row][column], 0) for row in rows]
-    scores += [(f"{row['model']} (Wu et al. 2021)", row["bleu"], 1) for row in others["rows"].values()]
+    scores += [(row["model"], row["bleu"], 1) for row in others["rows"].values()]
     scale = linear(value for _, value, _ in scores)
     drawing = Drawing("BLEU of heed’s models and of published models on the test set of Multi30k.")
     drawing.legend(["heed", "published"])
